@@ -1,0 +1,1 @@
+"""Fastpath, the sidecar that carries live data between publishers and subscribers."""

@@ -1,0 +1,49 @@
+"""python -m fastpath [--check | --print-settings]: the sidecar alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import fields
+
+from . import server
+from .edge.listeners import tls_context
+from .settings import PREFIX, Settings, SettingsError, describe, load
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fastpath", description="The Fastpath sidecar: pushes live data to WebSocket clients.",
+        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_reference())
+    parser.add_argument("--check", action="store_true", help="check the settings and exit")
+    parser.add_argument("--print-settings", action="store_true", help="print the settings in force as TOML and exit")
+    options = parser.parse_args(arguments)
+    try:
+        settings = load(os.environ)
+        if options.print_settings:
+            print(describe(settings))
+        elif options.check:
+            for listener in settings.listeners:
+                if listener.tls:
+                    tls_context(listener)
+            print("the settings are good")
+        else:
+            server.run(settings)
+    except SettingsError as error:
+        print(f"fastpath: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _reference() -> str:
+    lines = ["settings, from the environment or from the TOML file that FASTPATH_CONFIG names (without the prefix, "
+             "lower case):"]
+    for one in fields(Settings):
+        lines.append(f"  {PREFIX}{one.name.upper()} (default {one.default!r})\n      {one.metadata['help']}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

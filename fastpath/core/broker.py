@@ -1,0 +1,315 @@
+"""State machine: one publication in, bytes for groups of clients out.
+
+The laws, which every change here must keep:
+
+1. One place, one tick. ``publish`` checks, numbers, merges, caches and offers a message without waiting for anything.
+2. Order. A subject's messages are offered in the order of their numbers. What a group has pending is settled (written)
+   before any of its members changes, so a member gets exactly what came while it was one.
+3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before every
+   settlement.
+4. Encoded once. The bytes of a message are made once per wire form and shared by every group, client and queue.
+5. No I/O. ``write_group`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from .client import Client
+from .codec import FORMS, JSON, Form, encode, encode_message
+from .conflation import Live
+from .errors import Close, InvalidSubject
+from .frames import BINARY, TEXT, encode_frame
+from .grants import NOT_READY, Grants, Principal
+from .history import History
+from .interest import Feed, Group, Interest, Topic
+from .limits import CONFLATION_GRID_MS, SNAPSHOT_FIELDS_MAX, Limits
+from .messages import STANDARD, AnyAnswer, Fields, Message
+from .rules import PUBLISH
+from .snapshot import Snapshot
+from .stats import Counters
+from .subject import check_subject, is_system
+
+Outcome = int | tuple[str, str]
+"""What became of a publication: its sequence number (0 for standard quality), or a code of protocol.md 4.4 and why."""
+
+MESSAGE_OVERHEAD_BYTES = 300
+"""What a cached message costs besides its text: counted into the cache's budget."""
+
+
+class Engine(Protocol):
+    """Who numbers and keeps messages."""
+
+    epoch: int
+
+    def append(self, messages: Sequence[Message], now: int) -> None:
+        """Give the messages their time and position, in one atomic step."""
+
+
+class Broker:
+    """The one place through which every message goes."""
+
+    def __init__(self, engine: Engine, grants: Grants, limits: Limits, *, server: str, started: int, secret: bytes,
+                 guaranteed: bool = True, snapshots: bool = True) -> None:
+        self.engine = engine
+        self.grants = grants
+        self.limits = limits
+        self.server = server
+        self.base = started
+        self.guaranteed = guaranteed
+        self.snapshots = snapshots
+        self.interest = Interest(secret)
+        self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
+        self.counters = Counters()
+        self.write_group: Callable[[Group, bytes], None] = _nobody
+        self.dirty: list[Group] = []
+        self._touched: list[Client] = []
+        self._slots: dict[int, dict[int, dict[Feed, None]]] = {}  # interval → phase → feeds
+        self._grid = started // CONFLATION_GRID_MS
+
+    # Publications
+
+    def publish(self, principal: Principal | None, messages: Sequence[Message], now: int) -> list[Outcome]:
+        """Accept what may be accepted, number it, deliver it; one outcome a message, in order.
+
+        ``principal`` None is the server itself or Django, whose right is not asked.
+        """
+        refusals = [self._refusal(principal, message, now) for message in messages]
+        if not any(refusals):
+            self.engine.append(messages, now)
+            self.deliver(messages)
+            return [message.seq for message in messages]
+        accepted = [message for message, refusal in zip(messages, refusals, strict=True) if not refusal]
+        self.counters.publications_refused += len(messages) - len(accepted)
+        self.engine.append(accepted, now)
+        self.deliver(accepted)
+        return [refusal or message.seq for message, refusal in zip(messages, refusals, strict=True)]
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        """Merge, cache and offer numbered messages, in order."""
+        topics = self.interest.topics
+        self.counters.messages_in += len(messages)
+        for message in messages:
+            topic = topics.get(message.subject) or self.interest.topic(message.subject, self.engine.epoch)
+            if message.seq:
+                topic.seq = message.seq
+                if self.guaranteed:
+                    if topic.ring is None:
+                        topic.ring = deque()
+                    self.history.append(topic.ring, message)
+            if message.retained and self.snapshots:
+                if topic.snapshot is None:
+                    topic.snapshot = Snapshot()
+                topic.snapshot.merge(message)
+            if topic.live is not None:
+                topic.live.note(message)
+            if topic.feed is not None:
+                self.offer(topic.feed, message)
+
+    def offer(self, feed: Feed, message: Message) -> None:
+        """Encode the message once per form in use and put it before every group of the feed."""
+        frames: dict[Form, bytes] = {}
+        dirty = self.dirty
+        for group in feed.groups:
+            frame = frames.get(group.form)
+            if frame is None:
+                frame = frames[group.form] = self.frame(message, feed.topic, group.form)
+            if not group.pending:
+                dirty.append(group)
+            group.pending.append(frame)
+
+    def _refusal(self, principal: Principal | None, message: Message, now: int) -> tuple[str, str] | None:
+        """Why the publication is refused, or None (protocol.md 4.4)."""
+        subject = message.subject
+        topic = self.interest.topics.get(subject)
+        if topic is None:
+            try:
+                check_subject(subject)
+            except InvalidSubject as error:
+                return "invalid", f"subject {subject[:80]!r}: {error.reason}"
+            if len(self.interest.topics) >= self.limits.subjects_max:
+                return "failed", f"the server already holds {self.limits.subjects_max} subjects"
+        if principal is not None:
+            if is_system(subject):
+                return "denied", "subjects below /__sys__ belong to the server"
+            reason = self.grants.check(principal, PUBLISH, subject, now)
+            if reason:
+                return ("not_ready" if reason is NOT_READY else "denied"), reason
+        message.size = _bytes(message.content) + MESSAGE_OVERHEAD_BYTES
+        if message.fields:
+            message.size += sum(_bytes(name) + _bytes(value) for name, value in message.fields.items())
+        if message.size - MESSAGE_OVERHEAD_BYTES > self.limits.message_bytes_max:
+            return "too_large", f"over {self.limits.message_bytes_max} bytes"
+        if topic is not None and message.fields:
+            return self._too_many_fields(topic, message.fields)
+        return None
+
+    def _too_many_fields(self, topic: Topic, fields: Fields) -> tuple[str, str] | None:
+        """A subject gathers at most so many field names, in its snapshot and in a conflated interval."""
+        if topic.snapshot is not None and topic.snapshot.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+            return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
+        live = topic.live
+        if live is not None and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+            live.forget(_needed_from(topic, live))
+            if live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+                return "too_large", f"over {SNAPSHOT_FIELDS_MAX} fields within a conflation interval"
+        return None
+
+    # What goes to clients
+
+    def frame(self, message: Message, topic: Topic, form: Form, kind: str = "") -> bytes:
+        """The message as a WebSocket frame."""
+        return _framed(encode_message(message, topic.sid, self.base, form, kind), form)
+
+    def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
+        """Queue answers, or frames ready made, for one client; they leave with the next flush."""
+        if client.closed:
+            return
+        if client.out is None:
+            client.out = []
+            self._touched.append(client)
+        client.out += [answer if isinstance(answer, bytes) else _framed(encode(answer, client.form), client.form)
+                       for answer in answers]
+
+    def flush(self) -> None:
+        """The end of a tick: every answer, then every group's pending bytes in one write a client."""
+        if self._touched:
+            self.flush_answers()
+        if self.dirty:
+            dirty, self.dirty = self.dirty, []
+            for group in dirty:
+                if group.pending:
+                    self._write(group)
+
+    def flush_answers(self) -> None:
+        """Write the answers that wait."""
+        touched, self._touched = self._touched, []
+        for client in touched:
+            frames, client.out = client.out, None
+            if frames and not client.closed:
+                data = frames[0] if len(frames) == 1 else b"".join(frames)
+                self.counters.bytes_out += len(data)
+                client.link.write(data)
+
+    def settle(self, group: Group | None) -> None:
+        """Write what the group has pending, because its members are about to change (law 2)."""
+        if self._touched:
+            self.flush_answers()
+        if group is not None and group.pending:
+            self._write(group)
+
+    def _write(self, group: Group) -> None:
+        pending, group.pending = group.pending, []
+        data = pending[0] if len(pending) == 1 else b"".join(pending)
+        members = len(group)
+        self.counters.messages_out += len(pending) * members
+        self.counters.bytes_out += len(data) * members
+        self.write_group(group, data)
+
+    # Membership
+
+    def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
+        """Change the client's feeds; nothing pending is missed, doubled or misdirected by it."""
+        if not add and not remove:
+            return
+        self.settle(client.group)
+        self.settle(self.interest.groups.get(self.interest.destination(client, add, remove)))
+        self.interest.move(client, add, remove)
+        for feed in remove:
+            self._forget_slot(feed)
+
+    def drop(self, client: Client) -> None:
+        """The client is gone: forget its subscriptions."""
+        client.closed = True
+        client.out = None
+        self.counters.subscriptions -= len(client.subscriptions)
+        self.counters.waiting -= len(client.waiting or ())
+        # Nothing is settled: the others' pending bytes stay pending, and the client takes none of them.
+        joining = [feed for feed in client.subscriptions.values() if feed.joining.pop(client, None) is not None]
+        joined = set(client.subscriptions.values()).difference(joining) if joining else client.subscriptions.values()
+        if client.group is not None:
+            self.interest.leave(client)
+        for feed in (*joined, *joining):
+            self.interest.release(feed)
+            self._forget_slot(feed)
+        client.subscriptions = {}
+        client.waiting = None
+
+    # Conflation
+
+    def conflated(self, topic: Topic, interval: int, phase: int) -> Feed:
+        """The conflated feed, known to the clock."""
+        feed = self.interest.conflated_feed(topic, interval, phase)
+        self._slots.setdefault(interval, {}).setdefault(phase, {})[feed] = None
+        return feed
+
+    def on_grid(self, now: int) -> None:
+        """Fire the feeds whose interval ended since the last call; called every 100 ms.
+
+        After a stall each interval that ended in it fires once: what came is one group of changes all the same.
+        """
+        grid = now // CONFLATION_GRID_MS
+        if grid <= self._grid:
+            self._grid = min(self._grid, grid + 1)  # the clock was set back: go on from there
+            return
+        for interval, phases in list(self._slots.items()):
+            count = interval // CONFLATION_GRID_MS
+            if grid - self._grid >= count:
+                due = list(phases)
+            else:
+                due = [slot % count for slot in range(self._grid + 1, grid + 1)]
+            for phase in due:
+                for feed in list(phases.get(phase, ())):
+                    self._fire(feed)
+        self._grid = grid
+
+    def _fire(self, feed: Feed) -> None:
+        """An interval of the feed ended: one message, if anything came."""
+        live = feed.topic.live
+        if live is None:
+            return
+        message = live.since(feed.sent)
+        if message is not None:
+            self.counters.conflated_away += live.number - feed.sent - 1
+            self.offer(feed, message)
+            feed.sent = live.number
+        joining, feed.joining = feed.joining, {}
+        for client, number in joining.items():
+            own = live.since(number)
+            if own is not None:
+                self.counters.messages_out += 1
+                self.send(client, self.frame(own, feed.topic, client.form))
+            self.move(client, [feed], [])
+
+    def _forget_slot(self, feed: Feed) -> None:
+        """A conflated feed without members leaves the clock."""
+        if feed.interval and not feed.groups and not feed.joining:
+            phases = self._slots.get(feed.interval, {})
+            phases.get(feed.phase, {}).pop(feed, None)
+            if not phases.get(feed.phase, True):
+                del phases[feed.phase]
+            if not phases:
+                self._slots.pop(feed.interval, None)
+
+
+def _framed(payload: bytes, form: Form) -> bytes:
+    return encode_frame(TEXT if form == JSON else BINARY, payload)
+
+
+def _bytes(value: str | bytes) -> int:
+    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))
+
+
+def _needed_from(topic: Topic, live: Live) -> int:
+    """The oldest number from which some feed still needs the changes."""
+    feeds = (topic.conflated or {}).values()
+    return min((min((feed.sent, *feed.joining.values())) for feed in feeds), default=live.number)
+
+
+def _nobody(group: Group, data: bytes) -> None:
+    del group, data
+
+
+__all__ = ["FORMS", "STANDARD", "Broker", "Close", "Engine", "Outcome"]

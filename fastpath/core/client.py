@@ -1,0 +1,99 @@
+"""One client's state: its rights, subscriptions, and the queue that bounds what it may lag (FEATURES C6)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from .codec import JSON, Form
+from .grants import Principal
+
+if TYPE_CHECKING:
+    from .interest import Feed, Group, Topic
+    from .messages import Subscribe
+
+
+class Link(Protocol):
+    """What the core asks of the edge for one connection.
+
+    Neither call comes back into the core before it returns: a connection that breaks is reported in a later tick.
+    """
+
+    def write(self, data: bytes) -> None:
+        """Send whole frames; what the socket does not take goes to the client's queue."""
+
+    def lag(self, data: bytes, sent: int) -> None:
+        """The socket took only ``sent`` bytes of the frames (-1: it is broken); the rest goes to the client's queue."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Say goodbye with a code of protocol.md 7, and let go."""
+
+
+class Waiting:
+    """A subscription that waits for its right (protocol.md 4.2)."""
+
+    __slots__ = ("error", "request")
+
+    def __init__(self, request: Subscribe, error: str) -> None:
+        self.request = request
+        self.error = error
+
+
+class Queue:
+    """What a blocked client has not taken yet: shared bytes in order, whole frames but for the first's sent part."""
+
+    __slots__ = ("chunks", "sent", "size")
+
+    def __init__(self, data: bytes, sent: int) -> None:
+        self.chunks: deque[bytes] = deque((data,))
+        self.sent = sent
+        self.size = len(data) - sent
+
+    def push(self, data: bytes) -> None:
+        """Add whole frames."""
+        self.chunks.append(data)
+        self.size += len(data)
+
+    def advance(self, count: int) -> None:
+        """``count`` bytes have been sent."""
+        self.size -= count
+        count += self.sent
+        chunks = self.chunks
+        while chunks and count >= len(chunks[0]):
+            count -= len(chunks.popleft())
+        self.sent = count
+
+
+class Client:
+    """One connection on a client port.
+
+    ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written.
+    """
+
+    __slots__ = ("address", "alive", "closed", "direct", "errors", "fd", "form", "greeted", "group", "link", "out",
+                 "principal", "queue", "slot", "subscriptions", "waiting", "warned")
+
+    def __init__(self, link: Link, fd: int, direct: bool, principal: Principal, address: str = "",
+                 form: Form = JSON) -> None:
+        self.link = link
+        self.fd = fd
+        self.direct = direct
+        self.principal = principal
+        self.address = address
+        self.form: Form = form
+        self.group: Group | None = None
+        self.slot = -1
+        self.queue: Queue | None = None
+        self.out: list[bytes] | None = None
+        self.subscriptions: dict[Topic, Feed] = {}
+        self.waiting: dict[str, Waiting] | None = None
+        self.errors = 0
+        self.greeted = False
+        self.alive = True
+        self.warned = False
+        self.closed = False
+
+    @property
+    def count(self) -> int:
+        """Subscriptions that count towards the limit, waiting ones included."""
+        return len(self.subscriptions) + (len(self.waiting) if self.waiting else 0)

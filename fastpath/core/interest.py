@@ -1,0 +1,233 @@
+"""Which clients want a subject: topics, their feeds, and groups of clients that want exactly the same feeds.
+
+A **topic** is a subject in use. A **feed** is one way to receive it: live, or conflated with an interval and a phase.
+Clients of one wire form with the same set of feeds form a **group**; what a tick brings to a group is joined once and
+the same bytes are written to all its members. Groups are found by a signature: the exclusive or of its feeds' keys, which
+are a keyed hash, so that nobody who chooses subjects can make two sets collide.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from .codec import FORMS, Form
+from .conflation import Live
+from .history import Ring
+from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class Topic:
+    """A subject in use: its position, snapshot, cached messages and feeds."""
+
+    __slots__ = ("conflated", "epoch", "feed", "live", "ring", "seq", "sid", "snapshot", "subject")
+
+    def __init__(self, subject: str, sid: int, epoch: int) -> None:
+        self.subject = subject
+        self.sid = sid
+        self.epoch = epoch
+        self.seq = 0
+        self.snapshot: Snapshot | None = None
+        self.ring: Ring | None = None
+        self.feed: Feed | None = None
+        self.live: Live | None = None
+        self.conflated: dict[tuple[int, int], Feed] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost by forgetting the topic."""
+        return (self.feed is None and not self.conflated and self.snapshot is None and not self.ring
+                and self.seq == 0)
+
+
+class Feed:
+    """One way to receive a topic; ``interval`` 0 is live."""
+
+    __slots__ = ("groups", "interval", "joining", "key", "phase", "sent", "topic")
+
+    def __init__(self, topic: Topic, interval: int, phase: int, key: int) -> None:
+        self.topic = topic
+        self.interval = interval
+        self.phase = phase
+        self.key = key
+        self.groups: dict[Group, None] = {}
+        # Conflated feeds only: the number of the topic's live state that was sent last, and the clients that joined
+        # since then, each with the number it joined at: until the interval ends they must not get older changes.
+        self.sent = 0
+        self.joining: dict[Client, int] = {}
+
+
+class Group:
+    """Clients of one form with the same feeds; what it waits to send is written to all of them at once.
+
+    ``ready`` are the clients whose sockets take a plain write, ``fds`` their descriptors in the same order;
+    ``singles`` are all others (blocked, or behind a transport of their own), written one by one.
+    """
+
+    __slots__ = ("fds", "feeds", "form", "pending", "ready", "signature", "singles")
+
+    def __init__(self, form: Form, signature: int, feeds: set[Feed]) -> None:
+        self.form = form
+        self.signature = signature
+        self.feeds = feeds
+        self.pending: list[bytes] = []
+        self.ready: list[Client] = []
+        self.fds: list[int] = []
+        self.singles: dict[Client, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.singles)
+
+    def add(self, client: Client) -> None:
+        """Take the client in, among ``ready`` if its socket takes plain writes now."""
+        client.group = self
+        if client.direct and client.queue is None:
+            client.slot = len(self.ready)
+            self.ready.append(client)
+            self.fds.append(client.fd)
+        else:
+            client.slot = -1
+            self.singles[client] = None
+
+    def discard(self, client: Client) -> None:
+        """Let the client go, in constant time: the last one takes its place."""
+        slot = client.slot
+        if slot < 0:
+            del self.singles[client]
+        else:
+            last = self.ready.pop()
+            self.fds.pop()
+            if last is not client:
+                self.ready[slot] = last
+                self.fds[slot] = last.fd
+                last.slot = slot
+        client.group = None
+        client.slot = -1
+
+    def refile(self, client: Client) -> None:
+        """The client became blocked or level: move it between ``ready`` and ``singles``."""
+        self.discard(client)
+        self.add(client)
+
+
+class Interest:
+    """All topics, feeds and groups. It changes membership; the broker settles what is pending before."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[tuple[Form, int], Group] = {}
+        self._secret = secret
+        self._feeds_made = 0
+        self._topics_made = 0
+
+    def topic(self, subject: str, epoch: int) -> Topic:
+        """The topic of a valid subject, made if need be."""
+        topic = self.topics.get(subject)
+        if topic is None:
+            self._topics_made += 1
+            topic = self.topics[subject] = Topic(subject, self._topics_made, epoch)
+        return topic
+
+    def live_feed(self, topic: Topic) -> Feed:
+        """The topic's feed without conflation."""
+        if topic.feed is None:
+            topic.feed = self._feed(topic, 0, 0)
+        return topic.feed
+
+    def conflated_feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+        """The topic's feed of that interval (ms) and phase (grid slots)."""
+        if topic.conflated is None:
+            topic.conflated = {}
+            topic.live = Live()
+        feed = topic.conflated.get((interval, phase))
+        if feed is None:
+            feed = topic.conflated[interval, phase] = self._feed(topic, interval, phase)
+            assert topic.live is not None
+            feed.sent = topic.live.number
+        return feed
+
+    def destination(self, client: Client, add: list[Feed], remove: list[Feed]) -> tuple[Form, int]:
+        """The key of the group that the client would belong to after the change."""
+        signature = client.group.signature if client.group else 0
+        for feed in add:
+            signature ^= feed.key
+        for feed in remove:
+            signature ^= feed.key
+        return client.form, signature
+
+    def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
+        """Put the client into the group of its feeds plus ``add`` minus ``remove`` (each a real change)."""
+        key = self.destination(client, add, remove)
+        old = client.group
+        target = self.groups.get(key)
+        if target is None and old is not None and len(old) == 1:
+            self._reshape(old, key, add, remove)
+            return
+        feeds = (old.feeds if old else set()).union(add).difference(remove)
+        if target is None and feeds:
+            target = self.groups[key] = Group(key[0], key[1], feeds)
+            for feed in feeds:
+                feed.groups[target] = None
+        if old is not None:
+            old.discard(client)
+            if not len(old):
+                self._dissolve(old)
+        if target is not None and feeds:
+            target.add(client)
+        for feed in remove:
+            self.release(feed)
+
+    def leave(self, client: Client) -> None:
+        """The client is gone."""
+        group = client.group
+        if group is not None:
+            group.discard(client)
+            if not len(group):
+                self._dissolve(group)
+
+    def release(self, feed: Feed) -> None:
+        """Forget the feed if nobody is left, and its topic if that was its only use."""
+        if feed.groups or feed.joining:
+            return
+        topic = feed.topic
+        if feed is topic.feed:
+            topic.feed = None
+        elif topic.conflated and topic.conflated.get((feed.interval, feed.phase)) is feed:
+            del topic.conflated[feed.interval, feed.phase]
+            if not topic.conflated:
+                topic.conflated = topic.live = None
+        if topic.idle:
+            self.topics.pop(topic.subject, None)
+
+    def _feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+        self._feeds_made += 1
+        digest = blake2b(self._feeds_made.to_bytes(8, "big"), key=self._secret, digest_size=16).digest()
+        return Feed(topic, interval, phase, int.from_bytes(digest, "big"))
+
+    def _reshape(self, group: Group, key: tuple[Form, int], add: list[Feed], remove: list[Feed]) -> None:
+        """A group of one changes its feeds in place: subscribing one by one stays linear."""
+        del self.groups[group.form, group.signature]
+        for feed in add:
+            group.feeds.add(feed)
+            feed.groups[group] = None
+        for feed in remove:
+            group.feeds.discard(feed)
+            del feed.groups[group]
+        group.signature = key[1]
+        if group.feeds:
+            self.groups[key] = group
+        else:
+            group.discard((group.ready or list(group.singles))[0])
+        for feed in remove:
+            self.release(feed)
+
+    def _dissolve(self, group: Group) -> None:
+        del self.groups[group.form, group.signature]
+        for feed in group.feeds:
+            del feed.groups[group]
+
+
+__all__ = ["FORMS", "Feed", "Group", "Interest", "Topic"]

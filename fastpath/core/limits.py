@@ -1,0 +1,49 @@
+"""Every bound of the core: unit last in the name, default, and why it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SUBJECT_BYTES_MAX = 512
+"""A subject is a key of many maps; half a KiB is longer than any real one."""
+
+SUBJECT_SEGMENTS_MAX = 32
+"""Bounds the depth of a walk through the rules."""
+
+FIELDS_MAX = 256
+"""Fields of one message: a snapshot keeps every name that ever came."""
+
+FIELD_NAME_BYTES_MAX = 256
+"""The length of a field's name."""
+
+SNAPSHOT_FIELDS_MAX = 1024
+"""Fields that one subject's snapshot may gather; a publication that would pass it is refused."""
+
+SUBJECTS_PER_COMMAND_MAX = 1000
+"""Subjects in one subscribe or unsubscribe: bounds the work of one tick."""
+
+ERRORS_MAX = 100
+"""Refused commands on one connection before it is closed with 4505."""
+
+CLOSURE_BYTES_MAX = 256
+"""A closure or publication id comes back with the answer; it is an id, not a payload."""
+
+CONFLATION_GRID_MS = 100
+"""Conflation intervals are floored to a multiple of this (FEATURES A7)."""
+
+CONFLATION_MS_MAX = 3_600_000
+"""The longest conflation interval: an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds that an operator may set; see settings.py for their units and reasons."""
+
+    message_bytes_max: int = 1 << 20
+    subscriptions_max: int = 10_000
+    subjects_max: int = 1_000_000
+    outbox_bytes_max: int = 4 << 20
+    cache_messages: int = 1000
+    cache_ms: int = 180_000
+    cache_bytes: int = 256 << 20
+    retry_ms: int = 500

@@ -1,0 +1,250 @@
+"""Everything on the wire, as values: the message, the commands, the answers and events of protocol.md 3 to 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+Value = str | bytes
+"""Content or a field's value: UTF-8 text or bytes (protocol.md 1.4)."""
+
+Fields = dict[str, Value]
+
+GUARANTEED = "guaranteed"
+STANDARD = "standard"
+
+
+class Message:
+    """One publication, and after acceptance its position; immutable by convention once delivered.
+
+    ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality.
+    """
+
+    __slots__ = ("as_of", "closure", "content", "epoch", "fields", "publication", "qos", "reply_to",
+                 "retained", "seq", "size", "subject", "time")
+
+    def __init__(self, subject: str, content: Value, fields: Fields | None = None, *, retained: bool = True,
+                 qos: str = GUARANTEED, reply_to: str | None = None, closure: str | None = None,
+                 publication: str | None = None, as_of: Any = None, epoch: int = 0, seq: int = 0,
+                 time: int = 0, size: int = 0) -> None:
+        self.subject = subject
+        self.content = content
+        self.fields = fields
+        self.retained = retained
+        self.qos = qos
+        self.reply_to = reply_to
+        self.closure = closure
+        self.publication = publication
+        self.as_of = as_of
+        self.epoch = epoch
+        self.seq = seq
+        self.time = time
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"<Message {self.subject} {self.epoch}/{self.seq} {self.content!r} {self.fields or ''}>"
+
+
+# Commands, protocol.md 3. The order of the attributes is the order on the wire.
+
+
+class Command(Struct, tag_field="op", omit_defaults=True, kw_only=True):
+    """Base of what a client asks; ``id`` comes back in the answer."""
+
+
+class Connect(Command, tag="connect", kw_only=True):
+    """protocol.md 3.1."""
+
+    id: int
+    token: str = ""
+    client: str = ""
+
+
+class Subscribe(Command, tag="subscribe", kw_only=True):
+    """protocol.md 3.2."""
+
+    id: int
+    subjects: list[str]
+    history: int = 0
+    conflation: int = 0
+    slow: str = "close"
+    since: dict[str, tuple[int, int]] = {}
+
+
+class Unsubscribe(Command, tag="unsubscribe", kw_only=True):
+    """protocol.md 3.3."""
+
+    id: int
+    subjects: list[str]
+
+
+class Publish(Command, tag="publish", kw_only=True):
+    """protocol.md 3.4; in JSON binary values are already ``{"b": …}`` maps here."""
+
+    id: int | UnsetType = UNSET
+    subject: str
+    content: Any
+    fields: dict[str, Any] = {}
+    retained: bool = True
+    qos: str = GUARANTEED
+    reply_to: str = ""
+    closure: str = ""
+
+
+class Token(Command, tag="token", kw_only=True):
+    """protocol.md 3.5."""
+
+    id: int
+    token: str
+
+
+class Ping(Command, tag="ping", kw_only=True):
+    """protocol.md 3.6."""
+
+    id: int
+
+
+AnyCommand = Connect | Subscribe | Unsubscribe | Publish | Token | Ping
+
+
+# Answers and events, protocol.md 4.
+
+
+class Answer(Struct, tag_field="op", omit_defaults=True, kw_only=True):
+    """Base of what the server says besides messages."""
+
+
+class Connected(Answer, tag="connected", kw_only=True):
+    """protocol.md 4.1."""
+
+    id: int
+    server: str
+    epoch: int
+    user: str | UnsetType = UNSET
+    time: int
+    base: int
+    ping_ms: int
+    expires: int | UnsetType = UNSET
+
+
+class Result(Struct, omit_defaults=True, kw_only=True):
+    """The outcome of a subscription to one subject (protocol.md 4.2)."""
+
+    subject: str
+    sid: int | UnsetType = UNSET
+    epoch: int | UnsetType = UNSET
+    seq: int | UnsetType = UNSET
+    recovery: str = ""
+    messages: int = 0
+    conflation: int = 0
+    error: str = ""
+    reason: str = ""
+    retry_ms: int = 0
+
+
+class Subscribed(Answer, tag="subscribed", kw_only=True):
+    """protocol.md 4.2; without ``id`` when a waiting subscription starts by itself."""
+
+    id: int | UnsetType = UNSET
+    results: list[Result]
+
+
+class Unsubscribed(Answer, tag="unsubscribed", kw_only=True):
+    """protocol.md 4.3."""
+
+    id: int
+    subjects: list[str]
+
+
+class Published(Answer, tag="published", kw_only=True):
+    """protocol.md 4.4."""
+
+    id: int | UnsetType = UNSET
+    closure: str
+    status: str
+    reason: str = ""
+    epoch: int | UnsetType = UNSET
+    seq: int | UnsetType = UNSET
+
+
+class Renewed(Answer, tag="renewed", kw_only=True):
+    """protocol.md 4.5."""
+
+    id: int
+    user: str
+    expires: int | UnsetType = UNSET
+
+
+class Pong(Answer, tag="pong", kw_only=True):
+    """protocol.md 4.6."""
+
+    id: int
+    time: int
+
+
+class Revoked(Answer, tag="revoked", kw_only=True):
+    """protocol.md 4.7."""
+
+    subjects: list[str]
+    reason: str
+
+
+class Epoch(Answer, tag="epoch", kw_only=True):
+    """protocol.md 4.8."""
+
+    sid: int
+    epoch: int
+    seq: int
+
+
+class Base(Answer, tag="base", kw_only=True):
+    """protocol.md 4.9."""
+
+    base: int
+
+
+class Expiring(Answer, tag="expiring", kw_only=True):
+    """protocol.md 4.10."""
+
+    expires: int
+
+
+class Notice(Answer, tag="notice", kw_only=True):
+    """protocol.md 4.11."""
+
+    code: str
+    text: str
+
+
+class Error(Answer, tag="error", kw_only=True):
+    """protocol.md 4.12."""
+
+    id: int | UnsetType = UNSET
+    code: str
+    reason: str
+
+
+AnyAnswer = (Connected | Subscribed | Unsubscribed | Published | Renewed | Pong | Revoked | Epoch | Base
+             | Expiring | Notice | Error)
+
+
+class Meta(Struct, omit_defaults=True, kw_only=True):
+    """What of a message differs from the default (protocol.md 5.2)."""
+
+    kind: str = ""
+    retained: bool = True
+    reply_to: str = ""
+    closure: str = ""
+    as_of: Any = None
+
+
+class Data(Struct, kw_only=True):
+    """A message as it stands on the wire (protocol.md 5.1), before its id and time are resolved."""
+
+    sid: int
+    seq: int
+    t: int
+    content: Value
+    fields: Fields
+    meta: Meta

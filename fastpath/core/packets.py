@@ -1,0 +1,96 @@
+"""Length-prefixed MessagePack packets, and the publications in them (protocol.md 6.1, 6.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .codec import MSGPACK, check_fields, check_value
+from .errors import BadFrame, InvalidMessage
+from .limits import CLOSURE_BYTES_MAX
+from .messages import GUARANTEED, STANDARD, Message
+
+FRAME_BYTES_MAX = 4 << 20
+"""A publisher's frame (protocol.md 6.1)."""
+
+BATCH_MESSAGES_MAX = 10_000
+"""Messages in one batch (protocol.md 6.2)."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+def pack(packet: list[Any]) -> bytes:
+    """A packet with its length in front."""
+    body = _pack(packet)
+    return len(body).to_bytes(4, "big") + body
+
+
+class Unpacker:
+    """Cuts a stream into packets; remembers at most one unfinished packet."""
+
+    __slots__ = ("_buffer", "error", "packet_bytes_max")
+
+    def __init__(self, packet_bytes_max: int) -> None:
+        self.packet_bytes_max = packet_bytes_max
+        self.error: BadFrame | None = None
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[list[Any]]:
+        """The whole packets so far. After a malformed one ``error`` is set and nothing more is read, but those
+        before it are answered (protocol.md 6.4)."""
+        packets: list[list[Any]] = []
+        if self.error is not None:
+            return packets
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        view = memoryview(buffer)
+        try:
+            while len(buffer) - at >= 4:
+                size = int.from_bytes(view[at:at + 4], "big")
+                if size > self.packet_bytes_max:
+                    raise BadFrame(f"a frame of {size} bytes; at most {self.packet_bytes_max} are taken")
+                if len(buffer) - at - 4 < size:
+                    break
+                packets.append(_unpack(view[at + 4:at + 4 + size]))
+                at += 4 + size
+        except BadFrame as error:
+            self.error = error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.error = BadFrame(f"not a MessagePack array: {error}")
+        finally:
+            view.release()
+        if at:
+            del buffer[:at]
+        return packets
+
+
+def read_publication(row: Any) -> Message:
+    """The message of one row ``[subject, content, fields, meta]``; raises InvalidMessage."""
+    if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[0]) is not str:
+        raise InvalidMessage("invalid", "a message is [subject, content, fields, meta]")
+    content = row[1] if type(row[1]) is str else check_value(row[1], MSGPACK)
+    fields = check_fields(row[2], MSGPACK) if len(row) > 2 and row[2] else None
+    if len(row) < 4 or not row[3]:
+        return Message(row[0], content, fields)
+    return _with_meta(row[0], content, fields, row[3])
+
+
+def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes] | None, meta: Any) -> Message:
+    if not isinstance(meta, dict):
+        raise InvalidMessage("invalid", "meta is a map")
+    qos = meta.get("qos", GUARANTEED)
+    if qos not in (GUARANTEED, STANDARD):
+        raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
+    for name in ("reply_to", "closure", "id"):
+        value = meta.get(name, "")
+        if not isinstance(value, str) or len(value) > CLOSURE_BYTES_MAX * 2:
+            raise InvalidMessage("invalid", f"{name} is a text of at most {CLOSURE_BYTES_MAX * 2} characters")
+    as_of = meta.get("as_of")
+    if as_of is not None and not isinstance(as_of, str | int):
+        raise InvalidMessage("invalid", "as_of is a text or a whole number")
+    return Message(subject, content, fields, retained=meta.get("retained") is not False, qos=qos,
+                   reply_to=meta.get("reply_to") or None, closure=meta.get("closure") or None,
+                   publication=meta.get("id") or None, as_of=as_of)

@@ -1,0 +1,212 @@
+"""Running subscriptions follow a change of rights: cut, start, or close, in slices (FEATURES E3, protocol.md 4.7)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from .errors import InvalidMessage, InvalidSubject, Refused
+from .frames import split_frames
+from .grants import NOT_READY, RuleGrants, Session, User
+from .messages import Result, Revoked, Subscribe, Subscribed
+from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from .subject import check_pattern
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .sessions import Sessions
+
+T = TypeVar("T")
+
+SLICE_CHECKS = 500
+"""Subscriptions looked at in one slice: about 2 ms, after which everybody else has a turn."""
+
+
+class Rights:
+    """Takes the rules from Django and makes every connection follow them."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._broker = sessions.broker
+        self._todo: deque[Client] = deque()
+        self._building: tuple[RuleSet, dict[str, User], set[str]] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether clients wait to be looked at: call step() until there are none."""
+        return bool(self._todo)
+
+    def begin(self) -> None:
+        """Start a full set beside the one in force."""
+        self._building = (RuleSet(), {}, set())
+
+    def add(self, rules: list[Any], users: list[Any], sessions: list[Any]) -> None:
+        """A part of the full set; raises InvalidMessage."""
+        if self._building is None:
+            raise InvalidMessage("invalid", "rules_begin comes first")
+        whole, people, revoked = self._building
+        for rule in _rules(rules):
+            whole.put(rule)
+        for user in _convert(users, list[User]):
+            people[user.uid] = user
+        revoked.update(session.sid for session in _convert(sessions, list[Session]))
+
+    def commit(self, generation: int, now: int) -> None:
+        """The full set takes force at once; everybody is looked at again."""
+        if self._building is None:
+            raise InvalidMessage("invalid", "rules_begin comes first")
+        self._grants().replace(*self._building, generation, now)
+        self._building = None
+        self._todo = deque(self._sessions.clients)
+
+    def change(self, after: int, generation: int, rules: list[Any], removed: list[Any], users: list[Any],
+               sessions: list[Any], now: int) -> None:
+        """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force."""
+        grants = self._grants()
+        if grants.generation != after:
+            raise InvalidMessage("stale", f"generation {grants.generation} is in force, not {after}")
+        holders, uids, sids = grants.apply(_rules(rules), _convert(removed, list[int]), _convert(users, list[User]),
+                                           _convert(sessions, list[Session]), generation, now)
+        self._schedule(holders, uids, sids)
+
+    def tick(self, now: int) -> None:
+        """Called often: rules whose time has come or gone."""
+        if isinstance(self._broker.grants, RuleGrants):
+            holders = self._broker.grants.due(now)
+            if holders:
+                self._schedule(holders, set(), set())
+
+    def step(self, now: int) -> None:
+        """Look at the next clients, up to a slice of work."""
+        checks = 0
+        while self._todo and checks < SLICE_CHECKS:
+            client = self._todo.popleft()
+            if not client.closed:
+                checks += 1 + client.count
+                self.recheck(client, now)
+
+    def recheck(self, client: Client, now: int) -> None:
+        """Make the client's principal and subscriptions what they would be if it came now."""
+        grants = self._broker.grants
+        claims = client.principal.claims
+        if claims is not None and isinstance(grants, RuleGrants):
+            try:
+                client.principal = grants.refresh(claims)
+            except Refused as error:
+                self._cut(client, [topic.subject for topic in client.subscriptions], "signed out or deactivated")
+                client.link.close(error.code, f"{error.code.label}: {error.reason}")
+                return
+        denied: dict[str, list[str]] = {}
+        for topic in client.subscriptions:
+            reason = grants.check(client.principal, SUBSCRIBE, topic.subject, now)
+            if reason:
+                denied.setdefault(reason, []).append(topic.subject)
+        for reason, subjects in denied.items():
+            self._cut(client, subjects, reason)
+        if client.waiting:
+            self._start_waiting(client, now)
+
+    def _cut(self, client: Client, subjects: list[str], reason: str) -> None:
+        """Stop the subjects now, also in the client's own queue, and keep them waiting for the right."""
+        if not subjects:
+            return
+        broker = self._broker
+        topics = [broker.interest.topics[subject] for subject in subjects]
+        intervals = {topic.subject: client.subscriptions[topic].interval for topic in topics}
+        self._sessions.leave_all(client, topics)
+        _purge(client, {topic.sid for topic in topics})
+        for subject in subjects:
+            self._sessions.wait(client, subject, Subscribe(id=0, subjects=[], conflation=intervals[subject]), reason)
+        broker.send(client, Revoked(subjects=subjects, reason=reason))
+
+    def _start_waiting(self, client: Client, now: int) -> None:
+        """Start what is allowed by now, and tell what is denied by now."""
+        broker, sessions = self._broker, self._sessions
+        results, stored, join = [], [], []
+        broker.settle(client.group)
+        for subject, waiting in list((client.waiting or {}).items()):
+            reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
+            if not reason:
+                assert client.waiting is not None
+                del client.waiting[subject]
+                broker.counters.waiting -= 1
+                result, frames, feed = sessions.start(client, subject, waiting.request, now)
+                results.append(result)
+                stored += frames.frames
+                if feed is not None:
+                    join.append(feed)
+            elif waiting.error == "not_ready" and reason is not NOT_READY:
+                results.append(sessions.wait(client, subject, waiting.request, reason))
+        if results:
+            broker.send(client, Subscribed(results=results), *stored)
+            broker.counters.messages_out += len(stored)
+            broker.move(client, join, [])
+
+    def _schedule(self, holders: set[str], uids: set[str], sids: set[str]) -> None:
+        waiting = set(self._todo)
+        for client in self._sessions.clients:
+            principal = client.principal
+            claims = principal.claims
+            if client not in waiting and (
+                    not holders.isdisjoint(principal.holders)
+                    or (claims is not None and (claims.uid in uids or claims.session in sids))):
+                self._todo.append(client)
+
+    def _grants(self) -> RuleGrants:
+        if not isinstance(self._broker.grants, RuleGrants):
+            raise InvalidMessage("invalid", f"the sidecar runs in mode {self._broker.grants.mode}, not rules")
+        return self._broker.grants
+
+
+def _purge(client: Client, sids: set[int]) -> None:
+    """Take the messages of these subjects out of the client's queue; a frame begun is finished."""
+    queue = client.queue
+    if queue is None:
+        return
+    head, kept = queue.chunks[0], []
+    begun = b""
+    at = 0
+    for chunk in queue.chunks:
+        for frame in split_frames(chunk):
+            if chunk is head and at < queue.sent:
+                at += len(frame)
+                if at > queue.sent:
+                    begun = frame[len(frame) - (at - queue.sent):]
+                continue
+            if _sid(frame, client.form) not in sids:
+                kept.append(frame)
+    queue.chunks.clear()
+    queue.chunks.extend([begun, *kept] if begun else kept)
+    queue.sent = 0
+    queue.size = sum(map(len, queue.chunks))
+
+
+def _sid(frame: bytes, form: str) -> int | None:
+    """The subject id of a message's frame; None for anything else."""
+    length = frame[1]
+    payload = frame[4 if length == 126 else 10 if length == 127 else 2:]
+    if frame[0] & 0x0F > 2:
+        return None
+    raw = (msgspec.json if form == "json" else msgspec.msgpack).decode(payload)
+    return raw[0] if isinstance(raw, list) else None
+
+
+def _rules(raw: list[Any]) -> list[Rule]:
+    rules = _convert(raw, list[Rule])
+    for rule in rules:
+        if rule.action not in (SUBSCRIBE, PUBLISH, BOTH):
+            raise InvalidMessage("invalid", f"rule {rule.id}: action {rule.action!r}")
+        try:
+            check_pattern(rule.pattern)
+        except InvalidSubject as error:
+            raise InvalidMessage("invalid", f"rule {rule.id}: {error}") from None
+    return rules
+
+
+def _convert(raw: list[Any], kind: type[list[T]]) -> list[T]:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidMessage("invalid", str(error)) from None

@@ -1,0 +1,328 @@
+"""What clients ask for: commands in, answers and changes of membership out (protocol.md 3 and 4)."""
+
+from __future__ import annotations
+
+from .broker import Broker
+from .client import Client, Link, Waiting
+from .codec import Form, check_fields, check_value, command_id, decode_command
+from .conflation import floor_interval, phase_of
+from .errors import BadFrame, Close, InvalidMessage, InvalidSubject, Refused
+from .frames import PING, encode_frame
+from .grants import NOT_READY, Principal
+from .interest import Feed, Topic
+from .limits import CLOSURE_BYTES_MAX, ERRORS_MAX, SUBJECTS_PER_COMMAND_MAX
+from .messages import (
+    GUARANTEED,
+    STANDARD,
+    AnyCommand,
+    Base,
+    Connect,
+    Connected,
+    Error,
+    Expiring,
+    Message,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Renewed,
+    Result,
+    Subscribe,
+    Subscribed,
+    Token,
+    Unsubscribe,
+    Unsubscribed,
+)
+from .rights import Rights
+from .rules import SUBSCRIBE
+from .stored import Stored, collect
+from .subject import check_subject
+
+EXPIRY_NOTICE_MS = 60_000
+"""How long before its token ends a client is told (protocol.md 4.10)."""
+
+_PING_FRAME = encode_frame(PING, b"")
+
+
+class Sessions:
+    """All clients of the client ports."""
+
+    def __init__(self, broker: Broker, ping_seconds: int) -> None:
+        self.broker = broker
+        self.ping_seconds = ping_seconds
+        self.clients: dict[Client, None] = {}
+        # A client is looked at every ping_seconds, when its slot comes; slots spread the work over the seconds.
+        self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
+        self._beat = 0
+        self._expiring: dict[Client, None] = {}
+        self.rights = Rights(self)
+
+    def open(self, link: Link, fd: int, direct: bool, form: Form, token: str, address: str, now: int) -> Client:
+        """A WebSocket opened; raises Refused when the token that came with it is not good."""
+        client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, form)
+        self.clients[client] = None
+        self._slots[fd % self.ping_seconds][client] = None
+        self._watch_expiry(client, now)
+        self.broker.counters.connects += 1
+        return client
+
+    def close(self, client: Client) -> None:
+        """The connection is gone."""
+        if client in self.clients:
+            del self.clients[client]
+            self._slots[client.fd % self.ping_seconds].pop(client, None)
+            self._expiring.pop(client, None)
+            self.broker.counters.disconnects += 1
+            self.broker.drop(client)
+
+    def receive(self, client: Client, data: bytes, now: int) -> None:
+        """One WebSocket message of the client; a fault in it is the client's alone."""
+        try:
+            command = decode_command(data, client.form)
+            if not client.greeted:
+                self._greet(client, command)
+            self._do(client, command, now)
+        except InvalidMessage as error:
+            self._refuse(client, command_id(data, client.form), error.code, error.reason)
+        except BadFrame as error:
+            client.link.close(Close.BAD_MESSAGE, f"{Close.BAD_MESSAGE.label}: {error}")
+        except Refused as error:
+            client.link.close(error.code, f"{error.code.label}: {error.reason}")
+
+    def beat(self, now: int) -> None:
+        """Called once a second: ping a share of the clients, close those without a sign of life, end tokens."""
+        self._beat = (self._beat + 1) % self.ping_seconds
+        for client in list(self._slots[self._beat]):
+            if not client.alive:
+                client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
+                continue
+            client.alive = False
+            self.broker.send(client, _PING_FRAME)
+            self._watch_expiry(client, now)
+        for client in list(self._expiring):
+            expires = client.principal.expires
+            if expires is None or expires > now + EXPIRY_NOTICE_MS + self.ping_seconds * 1000:
+                del self._expiring[client]
+            elif expires <= now:
+                client.link.close(Close.TOKEN_EXPIRED, "token_expired: get a new token, then reconnect")
+            elif not client.warned and expires <= now + EXPIRY_NOTICE_MS:
+                client.warned = True
+                self.broker.send(client, Expiring(expires=expires))
+
+    def start(self, client: Client, subject: str, request: Subscribe, now: int) -> tuple[Result, Stored, Feed | None]:
+        """Begin a subscription whose right is known: the result, what is sent first, and the feed to join."""
+        broker = self.broker
+        topics = broker.interest.topics
+        if subject not in topics and len(topics) >= broker.limits.subjects_max:
+            reason = f"the server already holds {broker.limits.subjects_max} subjects"
+            return Result(subject=subject, error="limit", reason=reason), Stored(), None
+        topic = broker.interest.topic(subject, broker.engine.epoch)
+        stored = collect(broker, client, topic, request)
+        interval = floor_interval(request.conflation)
+        result = Result(subject=subject, sid=topic.sid, epoch=topic.epoch, seq=topic.seq, recovery=stored.recovery,
+                        messages=len(stored.frames), conflation=interval)
+        broker.counters.recoveries += stored.recovery == "recovered"
+        broker.counters.resynchronisations += stored.recovery == "resynchronised"
+        feed = self._join(client, topic, interval, now)
+        return result, stored, feed
+
+    def _join(self, client: Client, topic: Topic, interval: int, now: int) -> Feed | None:
+        """Note the subscription; the feed that the client is to join now, None if it joins when an interval ends."""
+        broker = self.broker
+        feed = broker.interest.live_feed(topic) if not interval else \
+            broker.conflated(topic, interval, phase_of(now, interval))
+        old = client.subscriptions.get(topic)
+        if old is feed:
+            return None
+        if old is not None:
+            self.leave(client, topic)
+        client.subscriptions[topic] = feed
+        broker.counters.subscriptions += 1
+        if topic.live is not None and interval and topic.live.number > feed.sent:
+            feed.joining[client] = topic.live.number
+            return None
+        return feed
+
+    def leave(self, client: Client, topic: Topic) -> None:
+        """End one running subscription."""
+        self.leave_all(client, [topic])
+
+    def leave_all(self, client: Client, topics: list[Topic]) -> None:
+        """End running subscriptions, with one move for all."""
+        remove = []
+        for topic in topics:
+            feed = client.subscriptions.pop(topic)
+            if feed.joining.pop(client, None) is None:
+                remove.append(feed)
+            else:
+                self.broker.interest.release(feed)
+        self.broker.counters.subscriptions -= len(topics)
+        self.broker.move(client, [], remove)
+
+    def _greet(self, client: Client, command: AnyCommand) -> None:
+        client.greeted = True
+        if not isinstance(command, Connect):
+            self.broker.send(client, Base(base=self.broker.base))
+
+    def _do(self, client: Client, command: AnyCommand, now: int) -> None:
+        match command:
+            case Publish():
+                self._publish(client, command, now)
+            case Subscribe():
+                self._subscribe(client, command, now)
+            case Unsubscribe():
+                self._unsubscribe(client, command)
+            case Ping():
+                self.broker.send(client, Pong(id=command.id, time=now))
+            case Connect():
+                self._connect(client, command, now)
+            case Token():
+                self._renew(client, command, now)
+
+    def _connect(self, client: Client, command: Connect, now: int) -> None:
+        if command.token:
+            self._adopt(client, self.broker.grants.principal(command.token, now), now)
+        broker = self.broker
+        answer = Connected(id=command.id, server=broker.server, epoch=broker.engine.epoch,
+                           user=client.principal.user, time=now, base=broker.base,
+                           ping_ms=self.ping_seconds * 1000)
+        if client.principal.expires is not None:
+            answer.expires = client.principal.expires
+        broker.send(client, answer)
+
+    def _renew(self, client: Client, command: Token, now: int) -> None:
+        try:
+            principal = self.broker.grants.principal(command.token, now)
+        except Refused as error:
+            raise InvalidMessage("bad_token", error.reason) from None
+        if client.principal.claims is not None and principal.user != client.principal.user:
+            raise InvalidMessage("bad_token", "the token is another user's")
+        self._adopt(client, principal, now)
+        answer = Renewed(id=command.id, user=principal.user)
+        if principal.expires is not None:
+            answer.expires = principal.expires
+        self.broker.send(client, answer)
+
+    def _adopt(self, client: Client, principal: Principal, now: int) -> None:
+        client.principal = principal
+        client.warned = False
+        self._watch_expiry(client, now)
+        if client.subscriptions or client.waiting:
+            self.rights.recheck(client, now)
+
+    def _watch_expiry(self, client: Client, now: int) -> None:
+        expires = client.principal.expires
+        if expires is not None and expires <= now + EXPIRY_NOTICE_MS + 2000 * self.ping_seconds:
+            self._expiring[client] = None
+
+    def _subscribe(self, client: Client, command: Subscribe, now: int) -> None:
+        if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
+            raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
+        if command.slow != "close":
+            raise InvalidMessage("invalid", 'slow: only "close" is offered')
+        if command.history < 0 or command.conflation < 0:
+            raise InvalidMessage("invalid", "history and conflation are not negative")
+        broker = self.broker
+        broker.settle(client.group)
+        results, stored, join = [], [], []
+        budget = broker.limits.outbox_bytes_max // 2 - (client.queue.size if client.queue else 0)
+        for subject in dict.fromkeys(command.subjects):
+            if budget <= 0:
+                # Rather than closing the client as slow for a burst that it asked for.
+                results.append(Result(subject=subject, error="limit", retry_ms=broker.limits.retry_ms,
+                                      reason="the outgoing queue is full of stored messages; ask again"))
+                continue
+            result, frames, feed = self._subscribe_one(client, subject, command, now)
+            results.append(result)
+            stored += frames.frames
+            budget -= sum(map(len, frames.frames))
+            if feed is not None:
+                join.append(feed)
+        broker.send(client, Subscribed(id=command.id, results=results), *stored)
+        broker.counters.messages_out += len(stored)
+        broker.move(client, join, [])
+
+    def _subscribe_one(self, client: Client, subject: str, command: Subscribe,
+                       now: int) -> tuple[Result, Stored, Feed | None]:
+        try:
+            check_subject(subject)
+        except InvalidSubject as error:
+            return Result(subject=subject, error="invalid", reason=error.reason), Stored(), None
+        known = self.broker.interest.topics.get(subject) in client.subscriptions
+        waiting = client.waiting
+        if not known and not (waiting and subject in waiting) \
+                and client.count >= self.broker.limits.subscriptions_max:
+            reason = f"over {self.broker.limits.subscriptions_max} subscriptions on one connection"
+            return Result(subject=subject, error="limit", reason=reason), Stored(), None
+        reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
+        if reason:
+            return self.wait(client, subject, command, reason), Stored(), None
+        if waiting and waiting.pop(subject, None):
+            self.broker.counters.waiting -= 1
+        return self.start(client, subject, command, now)
+
+    def wait(self, client: Client, subject: str, request: Subscribe, reason: str) -> Result:
+        """Keep a subscription until its right comes (protocol.md 4.2)."""
+        if client.waiting is None:
+            client.waiting = {}
+        if subject not in client.waiting:
+            self.broker.counters.waiting += 1
+        since = {subject: request.since[subject]} if subject in request.since else {}
+        kept = Subscribe(id=0, subjects=[], history=request.history, conflation=request.conflation, since=since)
+        not_ready = reason is NOT_READY
+        error = "not_ready" if not_ready else "denied"
+        client.waiting[subject] = Waiting(kept, error)
+        return Result(subject=subject, error=error, reason=reason,
+                      retry_ms=self.broker.limits.retry_ms if not_ready else 0)
+
+    def _unsubscribe(self, client: Client, command: Unsubscribe) -> None:
+        if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
+            raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
+        ended, topics = [], []
+        for subject in dict.fromkeys(command.subjects):
+            topic = self.broker.interest.topics.get(subject)
+            if topic is not None and topic in client.subscriptions:
+                topics.append(topic)
+                ended.append(subject)
+            elif client.waiting and client.waiting.pop(subject, None):
+                self.broker.counters.waiting -= 1
+                ended.append(subject)
+        self.leave_all(client, topics)
+        self.broker.send(client, Unsubscribed(id=command.id, subjects=ended))
+
+    def _publish(self, client: Client, command: Publish, now: int) -> None:
+        if len(command.closure) > CLOSURE_BYTES_MAX:
+            raise InvalidMessage("too_large", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
+        try:
+            message = read_publication(command, client.form)
+            outcome = self.broker.publish(client.principal, (message,), now)[0]
+        except InvalidMessage as error:
+            outcome = (error.code, error.reason)
+        if not command.closure:
+            return
+        answer = Published(id=command.id, closure=command.closure, status="ok")
+        if isinstance(outcome, tuple):
+            answer.status, answer.reason = outcome
+        elif outcome:
+            answer.epoch, answer.seq = message.epoch, outcome
+        self.broker.send(client, answer)
+
+    def _refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
+        """Answer a command without effect; too many of them end the connection."""
+        client.errors += 1
+        if client.errors > ERRORS_MAX:
+            client.link.close(Close.TOO_MANY_ERRORS, f"too_many_errors: over {ERRORS_MAX} refused commands")
+            return
+        answer = Error(code=code, reason=reason)
+        if number is not None:
+            answer.id = number
+        self.broker.send(client, answer)
+
+
+def read_publication(command: Publish, form: Form) -> Message:
+    """The message that a client's command publishes; raises InvalidMessage."""
+    if command.qos not in (GUARANTEED, STANDARD):
+        raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
+    return Message(command.subject, check_value(command.content, form), check_fields(command.fields, form),
+                   retained=command.retained, qos=command.qos, reply_to=command.reply_to or None,
+                   closure=command.closure or None)

@@ -1,0 +1,58 @@
+"""What a new subscription gets before live messages: what it missed, the newest n, or the snapshot (FEATURES A3, A4, C3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .messages import Message
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .client import Client
+    from .interest import Topic
+    from .messages import Subscribe
+
+
+class Stored:
+    """Frames that come first, and what to tell of the recovery (protocol.md 4.2)."""
+
+    __slots__ = ("frames", "recovery")
+
+    def __init__(self, frames: list[bytes] | None = None, recovery: str = "") -> None:
+        self.frames = frames or []
+        self.recovery = recovery
+
+
+def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) -> Stored:
+    """The stored messages for one subscription.
+
+    What would not fit into the client's outgoing queue is no recovery: the client gets the snapshot and is told
+    that it was resynchronised, rather than being closed as slow for a burst that it asked for.
+    """
+    budget = broker.limits.outbox_bytes_max // 2
+    recovery = ""
+    if topic.subject in request.since:
+        epoch, seq = request.since[topic.subject]
+        missed = broker.history.since(topic.ring, epoch, seq, topic.epoch, topic.seq) if broker.guaranteed else None
+        if missed is not None and _size(missed) <= budget:
+            return Stored(_frames(broker, client, topic, missed, "recovered"), "recovered")
+        recovery = "resynchronised"
+    elif request.history:
+        newest = broker.history.newest(topic.ring, request.history)
+        while newest and _size(newest) > budget:
+            newest = newest[(len(newest) + 1) // 2:]
+        if newest:
+            return Stored(_frames(broker, client, topic, newest, "historical"))
+    if topic.snapshot is None:
+        return Stored(recovery=recovery)
+    snapshot = topic.snapshot.as_message(topic.subject, topic.epoch, topic.seq)
+    return Stored(_frames(broker, client, topic, (snapshot,), "snapshot"), recovery)
+
+
+def _frames(broker: Broker, client: Client, topic: Topic, messages: Iterable[Message], kind: str) -> list[bytes]:
+    return [broker.frame(message, topic, client.form, kind) for message in messages]
+
+
+def _size(messages: list[Message]) -> int:
+    return sum(message.size for message in messages)

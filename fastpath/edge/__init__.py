@@ -1,0 +1,1 @@
+"""The edge: the only files that know sockets."""

@@ -1,0 +1,313 @@
+"""One connection of a client port: HTTP upgrade, frames in, frames out, and how it ends; sockets are its subclasses'."""
+
+from __future__ import annotations
+
+import logging
+from urllib.parse import parse_qs
+
+from ..core.client import Client, Queue
+from ..core.codec import SUBPROTOCOLS
+from ..core.errors import Close, Refused
+from ..core.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameReader, close_payload, encode_frame, parse_close, split_frames
+from ..core.grants import Principal
+from ..core.upgrade import BadRequest, Request, accept_response, error_response, parse_request
+from .hub import Hub, now
+
+ECHO_BYTES_MAX = 16 << 20
+"""The message limit of the echo path, for conformance suites."""
+
+GOODBYE_SECONDS = 5
+"""How long a connection that was told goodbye may take to answer."""
+
+log = logging.getLogger("fastpath.clients")
+
+
+class ClientConnection:
+    """What the plain and the TLS connection have in common; implements core.client.Link.
+
+    States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
+    written out and whatever comes is discarded until the socket ends.
+    """
+
+    __slots__ = ("_head", "address", "client", "closing", "echoing", "ended", "fd", "fresh", "hub", "reader")
+
+    direct = False
+
+    def __init__(self, hub: Hub, fd: int, address: str) -> None:
+        self.hub = hub
+        self.fd = fd
+        self.address = address
+        self.client: Client | None = None
+        self.reader: FrameReader | None = None
+        self.closing = False
+        self.ended = False
+        self.fresh = True
+        self.echoing = False
+        self._head = b""
+        hub.connections += 1
+        hub.expect(self, hub.settings.handshake_seconds)
+
+    # What the subclass gives
+
+    def send_now(self, data: bytes) -> int:
+        """Hand bytes to the socket; how many it took, -1 when it is broken."""
+        raise NotImplementedError
+
+    def await_writable(self, wanted: bool) -> None:
+        """Call ``writable`` when the socket takes bytes again, or no more."""
+        raise NotImplementedError
+
+    def await_readable(self, wanted: bool) -> None:
+        """Read from the socket, or stop reading."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Nothing more will be written."""
+        raise NotImplementedError
+
+    def shut(self) -> None:
+        """Close the socket."""
+        raise NotImplementedError
+
+    # Bytes in
+
+    def received(self, data: bytes) -> None:
+        """Bytes came; a fault of ours in handling them closes this client only."""
+        self.hub.broker.counters.bytes_in += len(data)
+        try:
+            if self.reader is not None:
+                self._frames(data)
+            elif not self.closing:
+                self._request(data)
+        except Exception:
+            log.exception("fault while handling %s", self.address)
+            self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
+        self.hub.end()
+
+    def _frames(self, data: bytes) -> None:
+        reader, client, hub = self.reader, self.client, self.hub
+        assert reader is not None and client is not None
+        client.alive = True
+        moment = now()
+        for opcode, payload in reader.feed(data):
+            if opcode == CLOSE:
+                self._peer_closed(payload)
+                return
+            if self.closing:
+                continue
+            if opcode == PING:
+                self.write(encode_frame(PONG, payload))
+            elif self.echoing:
+                if opcode != PONG:
+                    self.write(encode_frame(opcode, payload))
+            elif opcode == (TEXT if client.form == "json" else BINARY):
+                hub.sessions.receive(client, payload, moment)
+                if self.fresh and client.greeted:
+                    self.fresh = False
+                    hub.spare(self)
+            elif opcode != PONG:
+                wanted = "text" if client.form == "json" else "binary"
+                self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
+        if reader.error is not None and not self.closing:
+            self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
+            if client.queue is None:
+                self.finish()  # no frame of this peer is read any more, so its answer would not be seen
+
+    def _peer_closed(self, payload: bytes) -> None:
+        """The client closes, or answers our close (RFC 6455 5.5.1)."""
+        if not self.closing:
+            code, _ = parse_close(payload)
+            self.hub.broker.counters.closed("by_client")
+            self.closing = True
+            self._leave_group()
+            self._write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
+        if self.client is None or self.client.queue is None:
+            self.lost()
+
+    # The request
+
+    def _request(self, data: bytes) -> None:
+        self._head += data
+        try:
+            request = parse_request(self._head)
+            if request is None:
+                return
+            self._upgrade(request)
+        except BadRequest as error:
+            self._refuse(error.response())
+
+    def _upgrade(self, request: Request) -> None:
+        settings = self.hub.settings
+        self.echoing = settings.echo and request.path == "/echo"
+        if not self.echoing and request.path != "/ws":
+            raise BadRequest(404, "This is the client port of Fastpath: open a WebSocket at /ws.")
+        form = next((SUBPROTOCOLS[name] for name in request.subprotocols if name in SUBPROTOCOLS), None)
+        subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
+        response = accept_response(request, subprotocol)
+        rest = self._head[request.head_bytes:]
+        self._head = b""
+        if self.address in self.hub.trusted and "x-forwarded-for" in request.headers:
+            self.address = request.headers["x-forwarded-for"].rpartition(",")[2].strip()[:64]
+        self.reader = FrameReader(ECHO_BYTES_MAX if self.echoing else self.hub.command_bytes_max)
+        if self.echoing:
+            self.client = Client(self, self.fd, False, Principal(None, False, ()))
+            self.hub.spare(self)
+            self._write_out(response)
+        else:
+            token = parse_qs(request.query).get("token", [""])[-1] if "token=" in request.query else ""
+            refused: Refused | None = None
+            try:
+                self.client = self.hub.sessions.open(self, self.fd, self.direct, form or "json", token, self.address,
+                                                     now())
+            except Refused as error:
+                # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
+                self.client = Client(self, self.fd, False, Principal(None, False, ()))
+                refused = error
+            self._write_out(response)
+            if refused is not None:
+                self.close(refused.code, f"{refused.code.label}: {refused.reason}")
+        if rest:
+            self._frames(rest)
+
+    def _refuse(self, response: bytes) -> None:
+        self.closing = True
+        self.send_now(response)
+        self.lost()
+
+    def over_limit(self) -> None:
+        """The port is full: say so and let go."""
+        self._refuse(error_response(503, "Too many connections; try again later.", [("Retry-After", "5")]))
+
+    # Bytes out (core.client.Link)
+
+    def write(self, data: bytes) -> None:
+        """Send whole frames; what the socket does not take goes to the queue."""
+        if not self.closing:
+            self._write_out(data)
+
+    def _write_out(self, data: bytes) -> None:
+        client = self.client
+        queue = client.queue if client is not None else None
+        if queue is not None:
+            queue.push(data)
+            self._check_bound(queue)
+            return
+        count = self.send_now(data)
+        if count != len(data):
+            self.lag(data, count)
+
+    def lag(self, data: bytes, sent: int) -> None:
+        """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
+        client = self.client
+        if sent < 0 or client is None:
+            self.hub.loop.call_soon(self.lost)
+            return
+        if client.queue is not None:
+            client.queue.push(data)
+        else:
+            client.queue = Queue(data, sent)
+            if client.group is not None:
+                client.group.refile(client)
+            self.await_writable(True)
+            if self.echoing:
+                self.await_readable(False)
+        self._check_bound(client.queue)
+
+    def _check_bound(self, queue: Queue) -> None:
+        if queue.size > self.hub.settings.outbox_bytes_max and not self.closing and not self.echoing:
+            self._overflow(queue)
+
+    def _overflow(self, queue: Queue) -> None:
+        """Drop what waits but for the frame begun, so that the close code can still be read."""
+        begun = _rest_of_begun(queue)
+        queue.chunks.clear()
+        queue.sent = queue.size = 0
+        if begun:
+            queue.push(begun)
+        bound = self.hub.settings.outbox_bytes_max
+        self.close(Close.SLOW_CONSUMER, f"slow_consumer: over {bound} bytes waited for this client",
+                   self.hub.settings.slow_close_seconds)
+
+    def writable(self) -> None:
+        """The socket takes bytes again."""
+        client = self.client
+        if self.ended or client is None or client.queue is None:
+            return
+        queue = client.queue
+        while queue.chunks:
+            head = queue.chunks[0]
+            count = self.send_now(memoryview(head)[queue.sent:] if queue.sent else head)  # type: ignore[arg-type]
+            if count < 0:
+                self.lost()
+                return
+            queue.advance(count)
+            if count == 0 or queue.sent:
+                return
+        client.queue = None
+        self.await_writable(False)
+        if self.echoing and not self.closing:
+            self.await_readable(True)
+        if client.group is not None:
+            client.group.refile(client)
+
+    # Ends
+
+    def close(self, code: int, reason: str, seconds: float = GOODBYE_SECONDS) -> None:
+        """Send what the core still has for the client, then a close frame; the socket ends when the client answers."""
+        if self.closing:
+            return
+        client = self.client
+        self.hub.broker.counters.closed(reason.partition(":")[0])
+        log.info("close %s user=%s code=%d %s", self.address, client.principal.user if client else "", code, reason)
+        if client is None or self.reader is None:
+            self._refuse(error_response(500, "A fault of the server; try again."))
+            return
+        frames, client.out = client.out, None
+        self.closing = True
+        self._leave_group()
+        if code == Close.SLOW_CONSUMER:
+            frames = None
+        self._write_out(b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))]))
+        self.hub.loop.call_soon(self.hub.sessions.close, client)
+        self.hub.expect(self, seconds)
+
+    def _leave_group(self) -> None:
+        """From now on the group's plain writes skip this socket."""
+        client = self.client
+        if client is not None:
+            client.direct = False
+            if client.group is not None:
+                client.group.refile(client)
+
+    def expire(self) -> None:
+        """A deadline passed: no command in time, or no answer to our close."""
+        if self.closing:
+            self.lost()
+        elif self.client is None:
+            self._refuse(error_response(408, "No request in time."))
+        else:
+            self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
+
+    def lost(self) -> None:
+        """The connection is over: let go of everything. Not called from within the core."""
+        if self.ended:
+            return
+        self.ended = self.closing = True
+        self.hub.spare(self)
+        self.hub.connections -= 1
+        if self.client is not None:
+            self.client.queue = None
+            self.hub.sessions.close(self.client)
+        self.shut()
+
+
+def _rest_of_begun(queue: Queue) -> bytes:
+    """What is left of the frame of which a part has been sent."""
+    if not queue.sent:
+        return b""
+    at = 0
+    for frame in split_frames(queue.chunks[0]):
+        at += len(frame)
+        if at > queue.sent:
+            return frame[len(frame) - (at - queue.sent):]
+    return b""

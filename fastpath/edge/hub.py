@@ -1,0 +1,120 @@
+"""What all ports share: the broker, the clock, the end of a tick, and connections that have a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import time_ns
+from typing import Any, Protocol
+
+from ..core.broker import Broker
+from ..core.sessions import Sessions
+from ..settings import Settings
+
+GRID_SECONDS = 0.1
+"""The grid of conflation (FEATURES A7)."""
+
+class Drains(Protocol):
+    """A publisher's connection, as the stopping server sees it."""
+
+    def drain(self) -> None:
+        """Say that the server stops."""
+
+
+log = logging.getLogger("fastpath")
+
+
+class Deadline(Protocol):
+    """A connection that must do something in time."""
+
+    def expire(self) -> None:
+        """The time is over."""
+
+
+def now() -> int:
+    """The time in ms since 1970: the only clock of the sidecar."""
+    return time_ns() // 1_000_000
+
+
+class Hub:
+    """The loop's side of the broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings, broker: Broker, sessions: Sessions) -> None:
+        self.loop = loop
+        self.settings = settings
+        self.broker = broker
+        self.sessions = sessions
+        self.trusted = frozenset(settings.trusted_proxies.replace(" ", "").split(","))
+        self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
+        self.connections = 0
+        self.publisher_connections: set[Drains] = set()
+        self._flush_due = False
+        self._stepping = False
+        self._deadlines: dict[Deadline, float] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timers: list[asyncio.TimerHandle | None] = [None, None]
+
+    def start(self) -> None:
+        """Start the clocks: ten times a second for conflation, once for pings and deadlines."""
+        self._on_grid()
+        self._on_second()
+
+    def stop(self) -> None:
+        """Stop the clocks."""
+        for timer in self._timers:
+            if timer is not None:
+                timer.cancel()
+
+    def end(self) -> None:
+        """A handler is done: answers leave now, messages at the end of the tick."""
+        self.broker.flush_answers()
+        if self.broker.dirty and not self._flush_due:
+            self._flush_due = True
+            self.loop.call_soon(self._flush)
+
+    def expect(self, connection: Deadline, seconds: float) -> None:
+        """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before."""
+        self._deadlines[connection] = self.loop.time() + seconds
+
+    def spare(self, connection: Deadline) -> None:
+        """The connection did what it had to."""
+        self._deadlines.pop(connection, None)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task until it is done; the loop itself would not."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def follow_rights(self) -> None:
+        """Rights changed: let connections follow, a slice a turn of the loop."""
+        if not self._stepping and self.sessions.rights.busy:
+            self._stepping = True
+            self.loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._stepping = False
+        self.sessions.rights.step(now())
+        self.end()
+        self.follow_rights()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        self.broker.flush()
+
+    def _on_grid(self) -> None:
+        self._timers[0] = self.loop.call_later(GRID_SECONDS - now() % 100 / 1000 + 0.0005, self._on_grid)
+        time = now()
+        self.broker.on_grid(time)
+        self.sessions.rights.tick(time)
+        self.follow_rights()
+        self.end()
+
+    def _on_second(self) -> None:
+        self._timers[1] = self.loop.call_later(1, self._on_second)
+        self.sessions.beat(now())
+        self.broker.history.expire(now())
+        self.end()
+        moment = self.loop.time()
+        for connection in [one for one, deadline in self._deadlines.items() if deadline <= moment]:
+            self._deadlines.pop(connection, None)
+            connection.expire()

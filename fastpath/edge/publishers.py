@@ -1,0 +1,169 @@
+"""The publisher port: batches in, one acknowledgement a batch out (protocol.md 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, cast
+
+from ..core.broker import Outcome
+from ..core.errors import Close, InvalidMessage, Refused
+from ..core.grants import Principal
+from ..core.messages import Message
+from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack, read_publication
+from .hub import Hub, now
+
+WINDOW = 16
+"""Batches that a publisher may have without acknowledgement (protocol.md 6.4)."""
+
+ACKS_BYTES_MAX = 256 << 10
+"""Acknowledgements that may wait in the transport before the server stops reading from the publisher."""
+
+log = logging.getLogger("fastpath.publishers")
+
+
+class PublisherConnection(asyncio.Protocol):
+    """One publisher."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._unpacker = Unpacker(FRAME_BYTES_MAX)
+        self._principal: Principal | None = None
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self._batch = 0
+        self.address = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected: the hello must come in time."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=ACKS_BYTES_MAX)
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self._hub.expect(self, self._hub.settings.handshake_seconds)
+        self._hub.publisher_connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Frames, or parts of them; a fault of ours in handling them closes this publisher only."""
+        if self._closing:
+            return
+        self._hub.broker.counters.bytes_in += len(data)
+        try:
+            for packet in self._unpacker.feed(data):
+                if self._closing:
+                    break
+                self._handle(packet)
+            if self._unpacker.error is not None:
+                self._close(Close.BAD_MESSAGE, str(self._unpacker.error))
+        except Exception:
+            log.exception("fault while handling publisher %s", self.address)
+            self._close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
+        self._hub.end()
+
+    def pause_writing(self) -> None:
+        """It does not read its acknowledgements: take nothing more from it."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The publisher is gone."""
+        del exc
+        self._closing = True
+        self._hub.publisher_connections.discard(self)
+        self._hub.spare(self)
+
+    def expire(self) -> None:
+        """No hello in time, or it did not go after our close."""
+        if self._closing:
+            if self._transport is not None:
+                self._transport.abort()
+        else:
+            self._close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
+
+    def _handle(self, packet: list[Any]) -> None:
+        try:
+            match packet:
+                case ["hello", dict(options)] if self._principal is None:
+                    self._hello(options)
+                case ["batch", int(number), list(rows)] if self._principal is not None:
+                    self._publish(number, rows)
+                case ["ping", int(number)] if self._principal is not None:
+                    self._send(["pong", number])
+                case ["batch" | "ping", *_] if self._principal is None:
+                    self._close(Close.BAD_MESSAGE, "hello comes first")
+                case _:
+                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet)[:60]}")
+        except Refused as error:
+            self._close(error.code, error.reason)
+
+    def _hello(self, options: dict[str, Any]) -> None:
+        if options.get("version", 1) != 1:
+            raise Refused(Close.BAD_VERSION, "this server speaks version 1")
+        token = options.get("token") or ""
+        if not isinstance(token, str):
+            raise Refused(Close.BAD_TOKEN, "the token is a text")
+        broker = self._hub.broker
+        if not broker.grants.ready:
+            raise Refused(Close.NOT_READY, "the rights have not arrived from Django yet; retry")
+        self._principal = broker.grants.principal(token, now())
+        self._hub.spare(self)
+        log.info("publisher %s user=%s", self.address, self._principal.user)
+        self._send(["welcome", {
+            "version": 1, "server": broker.server, "epoch": broker.engine.epoch, "user": self._principal.user,
+            "window": WINDOW, "frame_bytes": FRAME_BYTES_MAX, "batch_messages": BATCH_MESSAGES_MAX}])
+
+    def _publish(self, number: int, rows: list[Any]) -> None:
+        if number <= self._batch:
+            raise Refused(Close.BAD_MESSAGE, f"batch {number} after batch {self._batch}: numbers rise")
+        if len(rows) > BATCH_MESSAGES_MAX:
+            raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
+        self._batch = number
+        moment = now()
+        principal = self._current(moment)
+        broker = self._hub.broker
+        results: list[Outcome] = []
+        messages: list[Message] = []
+        for row in rows:
+            try:
+                messages.append(read_publication(row))
+            except InvalidMessage as error:
+                # What came before the invalid row is published before it is known, in order.
+                results += broker.publish(principal, messages, moment)
+                results.append((error.code, error.reason))
+                messages = []
+        results += broker.publish(principal, messages, moment)
+        self._send(["ack", number, broker.engine.epoch, results])
+
+    def _current(self, moment: int) -> Principal:
+        """The principal under the present rights; raises Refused when the token has ended or was revoked."""
+        principal = self._principal
+        assert principal is not None
+        if principal.expires is not None and principal.expires <= moment:
+            raise Refused(Close.TOKEN_EXPIRED, "get a new token, then reconnect")
+        principal = self._principal = self._hub.broker.grants.current(principal)
+        return principal
+
+    def _send(self, packet: list[Any]) -> None:
+        if self._transport is not None:
+            data = pack(packet)
+            self._hub.broker.counters.bytes_out += len(data)
+            self._transport.write(data)
+
+    def _close(self, code: Close, reason: str) -> None:
+        """Say why, then end the connection when it has been sent."""
+        if self._closing or self._transport is None:
+            return
+        self._closing = True
+        log.info("close publisher %s code=%d %s: %s", self.address, code, code.label, reason)
+        self._hub.broker.counters.closed(code.label)
+        self._send(["close", int(code), f"{code.label}: {reason}"])
+        self._transport.close()
+        self._hub.expect(self, self._hub.settings.handshake_seconds)
+
+    def drain(self) -> None:
+        """The server stops."""
+        self._close(Close.DRAIN, "the server is stopping; reconnect and resend")

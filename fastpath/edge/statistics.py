@@ -1,0 +1,78 @@
+"""Figures of the sidecar, and their publication on the meta-subject each second (FEATURES F1)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+
+from ..core.messages import STANDARD, Message
+from .hub import Hub, now
+
+SUBJECT = "/__sys__/stats"
+"""Read by the ordinary rights; each figure is a field."""
+
+_RATES = {"connections_per_s": "connects", "disconnections_per_s": "disconnects", "messages_in_per_s": "messages_in",
+          "messages_out_per_s": "messages_out", "bytes_in_per_s": "bytes_in", "bytes_out_per_s": "bytes_out"}
+"""Figures that are differences of counters, per second."""
+
+
+class Statistics:
+    """Samples the counters once a second."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._started = self._sampled = time.monotonic()
+        self._cpu = time.process_time()
+        self._last = self._totals()
+        self._rates: dict[str, float] = dict.fromkeys((*_RATES, "cpu_percent"), 0)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Publish the first sample, and one each second."""
+        self._tick()
+
+    def stop(self) -> None:
+        """No more samples."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def figures(self) -> dict[str, float]:
+        """Every figure by its name; rates are over the last second."""
+        hub, broker = self._hub, self._hub.broker
+        counters = broker.counters
+        return {
+            "connections": len(hub.sessions.clients), **self._rates, "publishers": len(hub.publisher_connections),
+            "subjects": len(broker.interest.topics), "subscriptions": counters.subscriptions,
+            "waiting_subscriptions": counters.waiting, "cached_messages": broker.history.messages,
+            "cached_bytes": broker.history.bytes, "recoveries": counters.recoveries,
+            "resynchronisations": counters.resynchronisations,
+            "publications_refused": counters.publications_refused, "conflated_away": counters.conflated_away,
+            "slow_closed": counters.closes.get("slow_consumer", 0), "memory_bytes": _resident_bytes(),
+            "uptime_s": round(time.monotonic() - self._started, 1)}
+
+    def _totals(self) -> dict[str, int]:
+        counters = self._hub.broker.counters
+        return {rate: getattr(counters, total) for rate, total in _RATES.items()}
+
+    def _tick(self) -> None:
+        self._timer = self._hub.loop.call_later(1, self._tick)
+        moment, cpu, totals = time.monotonic(), time.process_time(), self._totals()
+        seconds = max(moment - self._sampled, 0.001)
+        self._rates = {name: round((total - self._last[name]) / seconds, 1) for name, total in totals.items()}
+        self._rates["cpu_percent"] = round(100 * (cpu - self._cpu) / seconds, 1)
+        self._sampled, self._cpu, self._last = moment, cpu, totals
+        fields: dict[str, str | bytes] = {name: f"{value:g}" if value < 1e6 else str(round(value))
+                                          for name, value in self.figures().items()}
+        self._hub.broker.publish(None, [Message(SUBJECT, "", fields, qos=STANDARD)], now())
+        self._hub.end()
+
+
+def _resident_bytes() -> int:
+    """Memory of this process in use now, or at its most where /proc is missing."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024)

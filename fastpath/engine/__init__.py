@@ -1,0 +1,1 @@
+"""The engines: who numbers messages and keeps them."""

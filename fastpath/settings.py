@@ -1,0 +1,182 @@
+"""Every setting of the sidecar: unit, default, reason; an unknown FASTPATH_* is an error."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import parse_qs, urlsplit
+
+from .core.limits import Limits
+
+PREFIX = "FASTPATH_"
+MODES = ("none", "jwt", "rules")
+PURPOSES = ("clients", "publishers")
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the text names it and says what to do."""
+
+
+def _setting(default: Any, help_text: str) -> Any:
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address to listen on, from an URL such as ``clients+tls://*:8843?cert=/p/c.pem&key=/p/k.pem``."""
+
+    purposes: frozenset[str]
+    host: str
+    port: int
+    cert: str = ""
+    key: str = ""
+    ciphers: str = ""
+
+    @property
+    def tls(self) -> bool:
+        """Whether the listener speaks TLS."""
+        return bool(self.cert)
+
+    @classmethod
+    def parse(cls, url: str) -> Listener:
+        """Raises SettingsError; the port defaults to 80, and to 443 with TLS."""
+        parts = urlsplit(url.strip())
+        words = parts.scheme.split("+")
+        tls = "tls" in words
+        purposes = frozenset(word for word in words if word != "tls")
+        if not purposes or not purposes <= set(PURPOSES):
+            raise SettingsError(f"{url!r}: the scheme is made of {' and '.join(PURPOSES)}, joined by +, "
+                                "with +tls for TLS: clients://127.0.0.1:8800")
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        unknown = set(options) - {"cert", "key", "ciphers"}
+        if unknown:
+            raise SettingsError(f"{url!r}: unknown option {', '.join(sorted(unknown))} (cert, key, ciphers)")
+        if tls != bool(options.get("cert")):
+            raise SettingsError(f"{url!r}: +tls and ?cert=/path/to/chain.pem&key=… go together")
+        try:
+            port = parts.port if parts.port is not None else (443 if tls else 80)
+        except ValueError as error:
+            raise SettingsError(f"{url!r}: {error}") from None
+        host = parts.netloc.rpartition("@")[2]
+        host = host[:host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
+        if not host:
+            raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
+        return cls(purposes, host, port, options.get("cert", ""), options.get("key", ""), options.get("ciphers", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The sidecar's settings, validated once."""
+
+    listen: str = _setting("clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
+                           "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&ciphers=…]; "
+                           "purposes clients and publishers joined by +; * is all addresses; port 0 picks one")
+    control: str = _setting("", "path of the unix socket for Django; empty: none")
+    mode: str = _setting("rules", "who decides about rights: none (everybody may), jwt (an outside issuer's tokens), "
+                                  "rules (Django)")
+    token_secret: str = _setting("", "the HS256 secret that tokens are signed with; needed in modes jwt and rules")
+    delivery: str = _setting("guaranteed", "guaranteed: messages are numbered and cached, a client that comes back gets "
+                                           "what it missed; standard: it gets the snapshot")
+    snapshots: bool = _setting(True, "keep a snapshot per subject")
+    cache_messages: int = _setting(1000, "messages cached per subject (0: none)")
+    cache_seconds: int = _setting(180, "how long a message stays in the cache")
+    cache_bytes: int = _setting(256 << 20, "bytes of all cached messages together; the oldest go first")
+    message_bytes_max: int = _setting(1 << 20, "content and fields of one message")
+    outbox_bytes_max: int = _setting(4 << 20, "what may wait for one client that does not read; above it the client is "
+                                              "closed with 4001 and may resume")
+    unsent_bytes_max: int = _setting(128 << 10, "what the kernel may hold unsent for one client (TCP_NOTSENT_LOWAT), so "
+                                                "that a slow client's backlog stays in the bounded outgoing queue")
+    subscriptions_max: int = _setting(10_000, "subscriptions on one connection")
+    subjects_max: int = _setting(1_000_000, "subjects in use over all")
+    connections_max: int = _setting(0, "client connections; 0: as many as the process may open files, less 100")
+    handshake_seconds: int = _setting(10, "until the first command of a client, or the hello of a publisher")
+    ping_seconds: int = _setting(25, "a client is pinged this often, and closed after two without any sign of life")
+    slow_close_seconds: int = _setting(90, "how long a slow client's socket is kept so that it can read its close code")
+    trusted_proxies: str = _setting("127.0.0.1,::1", "addresses whose X-Forwarded-For is believed, comma-separated")
+    echo: bool = _setting(False, "answer /echo on the client ports with what was sent, for conformance tests")
+    log_level: str = _setting("info", "debug, info, warning or error")
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise SettingsError(f"{PREFIX}MODE: {self.mode!r} is none of {', '.join(MODES)}")
+        if self.delivery not in ("guaranteed", "standard"):
+            raise SettingsError(f"{PREFIX}DELIVERY: {self.delivery!r} is neither guaranteed nor standard")
+        if self.mode != "none" and len(self.token_secret.encode()) < 32:
+            raise SettingsError(f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
+                                "(runrealtime passes Django's); FASTPATH_MODE=none runs without rights")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise SettingsError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is none of debug, info, warning, error")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            least = 1 if one.name.endswith("_seconds") or one.name.endswith("bytes_max") else 0
+            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+                raise SettingsError(f"{PREFIX}{one.name.upper()}: {value} is less than {least}")
+        _ = self.listeners
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The addresses to listen on."""
+        return [Listener.parse(url) for url in self.listen.split(",") if url.strip()]
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds that the core keeps."""
+        return Limits(message_bytes_max=self.message_bytes_max, subscriptions_max=self.subscriptions_max,
+                      subjects_max=self.subjects_max, outbox_bytes_max=self.outbox_bytes_max,
+                      cache_messages=self.cache_messages, cache_ms=self.cache_seconds * 1000,
+                      cache_bytes=self.cache_bytes)
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Settings from the TOML file that FASTPATH_CONFIG names, then from the environment; raises SettingsError."""
+    given = {name[len(PREFIX):].lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
+    path = given.pop("config", "")
+    values: dict[str, Any] = {}
+    if path:
+        try:
+            values = tomllib.loads(Path(path).read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"{PREFIX}CONFIG: {path}: {error}") from None
+    types = get_type_hints(Settings)
+    known = [one.name for one in fields(Settings)]
+    for name in (*values, *given):
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {PREFIX}{close[0].upper()}?" if close else ""
+            raise SettingsError(f"unknown setting {PREFIX}{name.upper()}{hint}")
+    for name, value in values.items():
+        if type(value) is not types[name]:
+            raise SettingsError(f"{path}: {name} must be a {types[name].__name__}")
+    for name, text in given.items():
+        values[name] = _convert(name, text, types[name])
+    return replace(Settings(mode="none"), **({"mode": "rules"} | values))
+
+
+def describe(settings: Settings) -> str:
+    """Every setting in force, with its reason, as a TOML file; the secret is not shown."""
+    lines = []
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if one.name == "token_secret" and value:
+            lines += [f"# {one.metadata['help']}", "# token_secret = (set)", ""]
+            continue
+        shown = str(value).lower() if isinstance(value, bool) else value if isinstance(value, int) else f'"{value}"'
+        lines += [f"# {one.metadata['help']}", f"{one.name} = {shown}", ""]
+    return "\n".join(lines)
+
+
+def _convert(name: str, text: str, kind: type) -> Any:
+    if kind is str:
+        return text
+    try:
+        if kind is bool:
+            return {"1": True, "true": True, "on": True, "yes": True,
+                    "0": False, "false": False, "off": False, "no": False, "": False}[text.lower()]
+        return int(text)
+    except (KeyError, ValueError):
+        expected = "on or off" if kind is bool else "a whole number"
+        raise SettingsError(f"{PREFIX}{name.upper()}: {text!r} is not {expected}") from None
