@@ -1,0 +1,144 @@
+"""A stage for the pure core: clients that record what they get, a clock set by the test, no socket."""
+
+from __future__ import annotations
+
+from fastpath.core.broker import Broker
+from fastpath.core.client import Client, Queue
+from fastpath.core.codec import JSON, decode_server, encode
+from fastpath.core.frames import TEXT, split_frames
+from fastpath.core.grants import Grants
+from fastpath.core.limits import Limits
+from fastpath.core.messages import AnyCommand, Data, Message
+from fastpath.core.sessions import Sessions
+from fastpath.engine.memory import MemoryEngine
+
+START = 1_700_000_000_000
+"""When every stage begins: a round number of seconds, so that the grid of 100 ms starts with it."""
+
+
+class Actor:
+    """A client of the stage: an in-memory core.client.Link that decodes what it is given."""
+
+    def __init__(self, stage: Stage, name: str, token: str, form: str) -> None:
+        self.name = name
+        self.closed: tuple[int, str] | None = None
+        self.blocked = False
+        self.got: list[object] = []
+        self.subjects: dict[int, str] = {}
+        self._stage = stage
+        Actor.made += 1
+        self.client = stage.sessions.open(self, Actor.made, True, form, token, name, stage.now)
+
+    made = 0
+
+    def write(self, data: bytes) -> None:
+        """Take whole frames, or queue them while blocked."""
+        if self.closed is not None:
+            return
+        if self.client.queue is not None:
+            self.client.queue.push(data)
+        elif self.blocked:
+            self.lag(data, 0)
+        else:
+            self.take(data)
+
+    def lag(self, data: bytes, sent: int) -> None:
+        """What the socket did not take waits."""
+        self.client.queue = Queue(data, sent)
+        if self.client.group is not None:
+            self.client.group.refile(self.client)
+
+    def unblock(self) -> None:
+        """Take what waits."""
+        queue, self.client.queue, self.blocked = self.client.queue, None, False
+        if queue is not None:
+            self.take(b"".join(queue.chunks)[queue.sent:])
+            if self.client.group is not None:
+                self.client.group.refile(self.client)
+
+    def take(self, data: bytes) -> None:
+        """Decode frames into ``got``."""
+        for frame in split_frames(data):
+            if frame[0] & 0x0F > 2:
+                continue
+            payload = frame[4 if frame[1] == 126 else 10 if frame[1] == 127 else 2:]
+            value = decode_server(payload, self.client.form)
+            for result in getattr(value, "results", ()):
+                if not result.error:
+                    self.subjects[result.sid] = result.subject
+            self.got.append(value)
+
+    def close(self, code: int, reason: str) -> None:
+        """The server says goodbye."""
+        out, self.client.out = self.client.out, None
+        self.write(b"".join(out or ()))
+        self.closed = (int(code), reason)
+        self._stage.ended.append(self.client)
+
+    def say(self, command: AnyCommand) -> None:
+        """Send a command."""
+        self._stage.sessions.receive(self.client, encode(command, self.client.form), self._stage.now)
+        self._stage.end()
+
+    def taken(self) -> list[object]:
+        """What came since the last call."""
+        got, self.got = self.got, []
+        return got
+
+    def messages(self) -> list[tuple[str, int, object]]:
+        """The (subject, seq, content) of the messages among what came since the last call."""
+        return [(self.subjects[one.sid], one.seq, one.content) for one in self.taken() if isinstance(one, Data)]
+
+
+class Stage:
+    """A broker with its sessions, its clients and its clock."""
+
+    def __init__(self, grants: Grants | None = None, limits: Limits | None = None, **options: bool) -> None:
+        self.now = START
+        self.ended: list[Client] = []
+        self.broker = Broker(MemoryEngine(START), grants or Grants(), limits or Limits(), server="stage",
+                             started=START, secret=b"stage", **options)
+        self.broker.write_group = self._write_group
+        self.sessions = Sessions(self.broker, 25)
+        self.actors: dict[str, Actor] = {}
+
+    def enter(self, name: str, token: str = "", form: str = JSON) -> Actor:
+        """A client connects."""
+        actor = self.actors[name] = Actor(self, name, token, form)
+        return actor
+
+    def publish(self, subject: str, content: str, fields: dict[str, str] | None = None, **options: object) -> object:
+        """The server itself publishes; the outcome."""
+        outcome = self.broker.publish(None, [Message(subject, content, fields, **options)], self.now)[0]
+        self.end()
+        return outcome
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass, ticking the grid every 100 ms as the edge does."""
+        until = self.now + milliseconds
+        while self.now // 100 < until // 100:
+            self.now = (self.now // 100 + 1) * 100
+            self.broker.on_grid(self.now)
+            self.sessions.rights.tick(self.now)
+            self.end()
+        self.now = until
+        self.broker.history.expire(self.now)
+
+    def end(self) -> None:
+        """The end of a tick."""
+        while self.sessions.rights.busy:
+            self.sessions.rights.step(self.now)
+        self.broker.flush()
+        for client in self.ended:
+            self.sessions.close(client)
+        self.ended.clear()
+
+    def _write_group(self, group: object, data: bytes) -> None:
+        assert len(group.fds) == len(group.ready)
+        for slot, client in enumerate(group.ready):
+            assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
+        for client in [*group.ready, *group.singles]:
+            client.link.write(data)
+
+
+__all__ = ["START", "TEXT", "Actor", "Stage"]

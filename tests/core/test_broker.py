@@ -1,0 +1,134 @@
+"""The broker against a plain model: whoever subscribes, stalls, leaves or publishes, each gets exactly its own, in order."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastpath.core.limits import Limits
+from fastpath.core.messages import Data, Message, Subscribe, Unsubscribe
+from tests.core.stage import Stage
+
+NAMES = st.sampled_from(["ann", "bob", "carl"])
+SUBJECTS = st.sampled_from(["/s/1", "/s/2", "/s/3"])
+STEP = st.one_of(
+    st.tuples(st.just("publish"), SUBJECTS, st.booleans()),
+    st.tuples(st.just("subscribe"), NAMES, st.sets(SUBJECTS, min_size=1)),
+    st.tuples(st.just("unsubscribe"), NAMES, st.sets(SUBJECTS, min_size=1)),
+    st.tuples(st.just("stall"), NAMES, st.none()),
+    st.tuples(st.just("read"), NAMES, st.none()),
+    st.tuples(st.just("leave"), NAMES, st.none()),
+    st.tuples(st.just("end"), st.none(), st.none()),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEP, max_size=40))
+def test_everyone_gets_exactly_its_own_in_order(steps: list) -> None:
+    """Publications and membership interleave within ticks (no ``end`` between) and across them."""
+    stage = Stage()
+    wanted: dict[str, list] = {}
+    subscribed: dict[str, set] = {}
+    sequences: dict[str, int] = {}
+    snapshot: dict[str, int] = {}
+    for what, who, more in steps:
+        if what == "publish":
+            stage.broker.publish(None, [Message(who, "x", retained=more)], stage.now)
+            sequences[who] = sequences.get(who, 0) + 1
+            if more:
+                snapshot[who] = sequences[who]
+            for name, subjects in subscribed.items():
+                if who in subjects:
+                    wanted[name].append((who, sequences[who], ""))
+            continue
+        if what == "end":
+            stage.end()
+            continue
+        if who not in stage.actors:
+            stage.enter(who)
+            wanted[who], subscribed[who] = [], set()
+        actor = stage.actors[who]
+        if what == "subscribe":
+            stage.sessions._do(actor.client, Subscribe(id=1, subjects=sorted(more)), stage.now)
+            wanted[who] += [(subject, sequences[subject], "snapshot") for subject in sorted(more)
+                            if subject in snapshot]
+            subscribed[who] |= more
+        elif what == "unsubscribe":
+            stage.sessions._do(actor.client, Unsubscribe(id=1, subjects=sorted(more)), stage.now)
+            subscribed[who] -= more
+        elif what == "stall":
+            actor.blocked = True
+        elif what == "read":
+            actor.unblock()
+        elif what == "leave":
+            stage.sessions.close(actor.client)
+            del stage.actors[who], wanted[who], subscribed[who]
+    stage.end()
+    for name, actor in stage.actors.items():
+        actor.unblock()
+        got = [(actor.subjects[one.sid], one.seq, one.meta.kind) for one in actor.taken() if isinstance(one, Data)]
+        for subject in ("/s/1", "/s/2", "/s/3"):
+            assert [one for one in got if one[0] == subject] == [one for one in wanted[name] if one[0] == subject]
+    for actor in list(stage.actors.values()):
+        stage.sessions.close(actor.client)
+    assert not stage.broker.interest.groups
+    assert stage.broker.counters.subscriptions == 0
+    assert set(stage.broker.interest.topics) == set(sequences)
+
+
+def test_clients_with_the_same_subjects_share_a_group() -> None:
+    """Whatever order they subscribed in."""
+    stage = Stage()
+    for name, order in (("ann", ["/s/1", "/s/2"]), ("bob", ["/s/2", "/s/1"])):
+        stage.enter(name)
+        for subject in order:
+            stage.actors[name].say(Subscribe(id=1, subjects=[subject]))
+    assert len(stage.broker.interest.groups) == 1
+    stage.actors["bob"].say(Unsubscribe(id=2, subjects=["/s/1"]))
+    assert len(stage.broker.interest.groups) == 2
+
+
+def test_both_forms_get_the_same() -> None:
+    """JSON and MessagePack clients of one subject."""
+    stage = Stage()
+    actors = [stage.enter("ann", form="json"), stage.enter("bob", form="msgpack")]
+    for actor in actors:
+        actor.say(Subscribe(id=1, subjects=["/s/1"]))
+        actor.taken()
+    stage.publish("/s/1", "é", {"x": "1"})
+    assert [actor.messages() for actor in actors] == [[("/s/1", 1, "é")]] * 2
+
+
+def test_limits_refuse_with_their_names() -> None:
+    """Message size, subjects, fields, the server's own subjects."""
+    stage = Stage(limits=Limits(message_bytes_max=100, subjects_max=3))
+    publish = stage.broker.publish
+    principal = stage.broker.grants.principal("", 0)
+    assert publish(principal, [Message("/s/1", "x" * 101)], 0) == [("too_large", "over 100 bytes")]
+    assert publish(principal, [Message("/s/1", "x", {"n": "é" * 60})], 0) == [("too_large", "over 100 bytes")]
+    assert publish(principal, [Message("/s", "x")], 0)[0][0] == "invalid"
+    assert publish(principal, [Message("/__sys__/x", "x")], 0)[0][0] == "denied"
+    assert publish(principal, [Message(f"/s/{n}", "x") for n in (1, 2, 3)], 0) == [1, 1, 1]
+    assert publish(principal, [Message("/s/4", "x")], 0)[0][0] == "failed"
+    assert publish(principal, [Message("/s/3", "x")], 0) == [2]
+
+
+def test_a_snapshot_gathers_a_bounded_number_of_fields() -> None:
+    """A publisher that invents names is stopped; known names go on."""
+    stage = Stage()
+    for batch in range(4):
+        assert stage.publish("/s/1", "x", {f"f{batch}-{n}": "1" for n in range(256)}) == batch + 1
+    assert stage.publish("/s/1", "x", {"one more": "1"})[0] == "too_large"
+    assert stage.publish("/s/1", "x", {"f0-0": "2"}) == 5
+
+
+def test_recovery_beyond_the_outgoing_queue_is_told() -> None:
+    """A burst that would close the client as slow becomes a resynchronisation."""
+    stage = Stage(limits=Limits(outbox_bytes_max=10_000))
+    for _ in range(10):
+        stage.publish("/s/1", "x" * 1000)
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=["/s/1"], since={"/s/1": (stage.broker.engine.epoch, 1)}))
+    result = ann.taken()[1].results[0]
+    assert (result.recovery, result.messages) == ("resynchronised", 1)
+    ann.say(Subscribe(id=2, subjects=["/s/1"], since={"/s/1": (stage.broker.engine.epoch, 8)}))
+    result = ann.taken()[0].results[0]
+    assert (result.recovery, result.messages) == ("recovered", 2)

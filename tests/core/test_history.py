@@ -1,0 +1,92 @@
+"""The cache against a plain model: exactly the missed messages, or a gap; never more than its bounds."""
+
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpath.core.history import History
+from fastpath.core.messages import Message
+
+
+def message(subject: str, seq: int, time: int, size: int = 10, epoch: int = 1) -> Message:
+    """A numbered message."""
+    return Message(subject, str(seq), epoch=epoch, seq=seq, time=time, size=size)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(1, 50))),
+    st.integers(1, 5), st.integers(20, 200),
+)
+def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: int, bytes_max: int) -> None:
+    """After any run: each ring is a tail without gaps, and N, T and the budget hold."""
+    history = History(count_max, 100, bytes_max)
+    rings: dict[str, deque] = {"a": deque(), "b": deque(), "c": deque()}
+    sent: dict[str, list] = {"a": [], "b": [], "c": []}
+    now = 0
+    for subject, pause, size in steps:
+        now += pause
+        one = message(subject, len(sent[subject]) + 1, now, size)
+        sent[subject].append(one)
+        history.append(rings[subject], one)
+        history.expire(now)
+        for name, ring in rings.items():
+            tail = sent[name][len(sent[name]) - len(ring):]
+            assert list(ring) == tail
+            assert len(ring) <= count_max
+            assert all(kept.time > now - 100 for kept in ring)
+        assert history.bytes == sum(kept.size for ring in rings.values() for kept in ring) <= bytes_max
+        assert history.messages == sum(map(len, rings.values()))
+
+
+@given(st.integers(0, 12), st.integers(-1, 14), st.integers(1, 20))
+def test_since_answers_exactly_the_missed_ones_or_a_gap(published: int, seen: int, count_max: int) -> None:
+    """For every position that a client may come back with."""
+    history, ring = History(count_max, 1000, 10**6), deque()
+    for seq in range(1, published + 1):
+        history.append(ring, message("/a/b", seq, 0))
+    missed = history.since(ring, 1, seen, 1, published)
+    wanted = list(range(seen + 1, published + 1))
+    if 0 <= seen <= published and len(wanted) <= count_max:
+        assert missed is not None
+        assert [one.seq for one in missed] == wanted
+    else:
+        assert missed is None
+
+
+def test_another_epoch_is_a_gap_and_empties_the_ring() -> None:
+    """Positions of an older epoch do not lead to the new one."""
+    history, ring = History(10, 1000, 10**6), deque()
+    history.append(ring, message("/a/b", 1, 0))
+    history.append(ring, message("/a/b", 1, 0, epoch=2))
+    assert [one.epoch for one in ring] == [2]
+    assert history.since(ring, 1, 1, 2, 1) is None
+    assert history.bytes == 10
+
+
+def test_the_newest_n() -> None:
+    """Oldest first; above the cache all of it; none for 0."""
+    history, ring = History(3, 1000, 10**6), deque()
+    for seq in range(1, 6):
+        history.append(ring, message("/a/b", seq, 0))
+    assert [one.seq for one in history.newest(ring, 2)] == [4, 5]
+    assert [one.seq for one in history.newest(ring, 99)] == [3, 4, 5]
+    assert history.newest(ring, 0) == history.newest(None, 5) == []
+    assert history.evicted_by_count == 2
+
+
+def test_a_clock_set_back_does_not_stop_eviction() -> None:
+    """The budget holds whatever the clock does."""
+    history, ring = History(100, 1000, 30), deque()
+    for seq, time in enumerate((1000, 900, 100, 50, 2000), 1):
+        history.append(ring, message("/a/b", seq, time))
+        assert history.bytes <= 30
+    assert history.evicted_by_memory == 2
+
+
+def test_without_a_cache_nothing_is_kept() -> None:
+    """cache_messages = 0."""
+    history, ring = History(0, 1000, 1000), deque()
+    history.append(ring, message("/a/b", 1, 0))
+    assert not ring
+    assert history.bytes == 0

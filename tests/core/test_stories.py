@@ -1,0 +1,126 @@
+"""Stories: transcripts that are specification and regression at once; REWRITE_STORIES=1 writes what happens now."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fastpath.core.messages import Data, Subscribe, Subscribed, Unsubscribe
+from tests.core.stage import Stage
+
+STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
+
+
+def clock(text: str) -> int:
+    """Milliseconds of a time of day such as 10:12:40.5."""
+    hours, minutes, seconds = text.split(":")
+    return round((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * 1000)
+
+
+class Teller:
+    """Runs the lines of one story."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.time: int | None = None
+        self.number = 0
+
+    def tell(self, line: str) -> list[str]:
+        """Do what the line says; what every client got, a line each."""
+        words = shlex.split(line)
+        getattr(self, f"do_{words[0] if words[0] in ('server', 'at', 'publish') else words[1]}")(words)
+        told = []
+        for name, actor in self.stage.actors.items():
+            told += [f"  {name}: {self.render(actor, one)}" for one in actor.taken()]
+        return told
+
+    def do_server(self, words: list[str]) -> None:
+        """server standard|guaranteed [no-snapshots]."""
+        self.stage = Stage(guaranteed=words[1] == "guaranteed", snapshots="no-snapshots" not in words)
+
+    def do_at(self, words: list[str]) -> None:
+        """at 10:12:40: time passes until then."""
+        moment = clock(words[1])
+        if self.time is not None:
+            self.stage.advance(moment - self.time)
+        self.time = moment
+
+    def do_publish(self, words: list[str]) -> None:
+        """publish SUBJECT CONTENT [field=value …] [retained=false] [qos=standard]."""
+        fields = dict(word.split("=", 1) for word in words[3:])
+        options = {"retained": fields.pop("retained", "") != "false", "qos": fields.pop("qos", "guaranteed")}
+        outcome = self.stage.publish(words[1], words[2], fields or None, **options)
+        assert isinstance(outcome, int), outcome
+
+    def do_enters(self, words: list[str]) -> None:
+        """ann enters."""
+        self.stage.enter(words[0])
+
+    def do_leaves(self, words: list[str]) -> None:
+        """ann leaves: the connection is gone, the position is kept as a client library keeps it."""
+        actor = self.stage.actors.pop(words[0])
+        self.stage.sessions.close(actor.client)
+
+    def do_stalls(self, words: list[str]) -> None:
+        """ann stalls: reads nothing."""
+        self.stage.actors[words[0]].blocked = True
+
+    def do_reads(self, words: list[str]) -> None:
+        """ann reads again."""
+        self.stage.actors[words[0]].unblock()
+
+    def do_subscribes(self, words: list[str]) -> None:
+        """ann subscribes SUBJECT … [conflation=MS] [history=N] [since=SEQ | since=old]."""
+        options = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        subjects = [word for word in words[2:] if "=" not in word]
+        epoch = self.stage.broker.engine.epoch
+        since = {}
+        if "since" in options:
+            position = (epoch - 1, 1) if options["since"] == "old" else (epoch, int(options["since"]))
+            since = dict.fromkeys(subjects, position)
+        self.number += 1
+        self.stage.actors[words[0]].say(Subscribe(
+            id=self.number, subjects=subjects, conflation=int(options.get("conflation", 0)),
+            history=int(options.get("history", 0)), since=since))
+
+    def do_unsubscribes(self, words: list[str]) -> None:
+        """ann unsubscribes SUBJECT …."""
+        self.number += 1
+        self.stage.actors[words[0]].say(Unsubscribe(id=self.number, subjects=words[2:]))
+
+    def render(self, actor: object, value: object) -> str:
+        """One thing that a client got, in words."""
+        if isinstance(value, Data):
+            fields = "".join(f" {name}={text}" for name, text in value.fields.items())
+            return f"{value.meta.kind or 'update'} {actor.subjects[value.sid]} #{value.seq} {value.content}{fields}"
+        if isinstance(value, Subscribed):
+            return "subscribed " + "; ".join(
+                f"{one.subject} {one.error} ({one.reason})" if one.error else
+                f"{one.subject} at #{one.seq}{' ' + one.recovery if one.recovery else ''}"
+                f"{f' every {one.conflation} ms' if one.conflation else ''}" for one in value.results)
+        return type(value).__name__.lower() + " " + " ".join(getattr(value, "subjects", ()))
+
+
+@pytest.mark.parametrize("path", STORIES, ids=[path.stem for path in STORIES])
+def test_story(path: Path) -> None:
+    """What happens is what the story tells, to the letter."""
+    teller = Teller()
+    told = []
+    for line in path.read_text().splitlines():
+        if line.startswith("  "):
+            continue
+        told.append(line)
+        if line and not line.startswith("#"):
+            told += teller.tell(line)
+    text = "\n".join(told) + "\n"
+    if os.environ.get("REWRITE_STORIES"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_there_are_stories() -> None:
+    """The folder was found."""
+    assert len(STORIES) >= 8

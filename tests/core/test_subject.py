@@ -1,0 +1,65 @@
+"""Subjects and patterns: the table of protocol.md 2, both ways."""
+
+import pytest
+
+from fastpath.core.errors import InvalidSubject
+from fastpath.core.subject import check_pattern, check_subject, is_system
+
+INVALID = [
+    ("/Stocks//IBM/BID", "empty segment"),
+    ("Stocks/IBM/BID", "no leading slash"),
+    ("/Stocks/IBM/BID/", "last segment empty"),
+    ("/", "a single empty segment"),
+    ("/Stocks", "only one segment"),
+    ("", "no leading slash"),
+    ("//", "empty segment"),
+    ("/a/*", "reserved segment"),
+    ("/a/**/b", "reserved segment"),
+    ("/a/b\x00c", "reserved segment"),
+    ("/a/" + "x" * 510, "too long"),
+    ("/a/" + "é" * 255, "too long"),
+    ("/a" * 33, "too many segments"),
+    ("/a/\ud800", "not UTF-8"),
+]
+
+VALID = ["/Stocks/IBM/BID", "/a/b", "/a/*b", "/börse/日本", "/a/ b ", "/a" * 32, "/A/b", "/a/{username}", "/__sys__/stats"]
+
+
+@pytest.mark.parametrize(("subject", "reason"), INVALID)
+def test_invalid_subjects_say_why(subject: str, reason: str) -> None:
+    """Each with the reason of the reference."""
+    with pytest.raises(InvalidSubject) as caught:
+        check_subject(subject)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("subject", VALID)
+def test_valid_subjects_pass(subject: str) -> None:
+    """Two or more non-empty segments of any script."""
+    check_subject(subject)
+
+
+@pytest.mark.parametrize(("pattern", "reason"), [
+    ("/a/**/b", "** only as the last segment"), ("/a/b*", "* must be a whole segment"),
+    ("/a/***", "* must be a whole segment"), ("/a/{user}", "only {username} may stand in braces, as a whole segment"),
+    ("/a/x{username}", "only {username} may stand in braces, as a whole segment"), ("/a", "only one segment"),
+    ("a/b", "no leading slash"),
+])
+def test_invalid_patterns_say_why(pattern: str, reason: str) -> None:
+    """A pattern is a subject with wildcards as whole segments."""
+    with pytest.raises(InvalidSubject) as caught:
+        check_pattern(pattern)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("pattern", ["/a/b", "/a/*", "/*/b", "/a/**", "/*/**", "/users/{username}", "/u/{username}/**"])
+def test_valid_patterns_pass(pattern: str) -> None:
+    """The wildcards of protocol.md 2.3."""
+    check_pattern(pattern)
+
+
+def test_the_first_segment_decides_what_is_the_servers() -> None:
+    """Only a whole first segment counts."""
+    assert is_system("/__sys__/stats")
+    assert not is_system("/__system__/stats")
+    assert not is_system("/a/__sys__")
