@@ -15,8 +15,11 @@ from .settings import PREFIX, Settings, SettingsError, describe, load
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m fastpath", description="The Fastpath sidecar: pushes live data to WebSocket clients.",
-        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_reference())
+        prog="python -m fastpath",
+        description="The Fastpath sidecar: pushes live data to WebSocket clients.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_reference(),
+    )
     parser.add_argument("--check", action="store_true", help="check the settings and exit")
     parser.add_argument("--print-settings", action="store_true", help="print the settings in force as TOML and exit")
     options = parser.parse_args(arguments)
@@ -38,8 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _reference() -> str:
-    lines = ["settings, from the environment or from the TOML file that FASTPATH_CONFIG names (without the prefix, "
-             "lower case):"]
+    lines = [
+        "settings, from the environment or from the TOML file that FASTPATH_CONFIG names (without the prefix, "
+        "lower case):"
+    ]
     for one in fields(Settings):
         lines.append(f"  {PREFIX}{one.name.upper()} (default {one.default!r})\n      {one.metadata['help']}")
     return "\n".join(lines)

@@ -18,10 +18,10 @@ from .core.errors import Close
 from .core.grants import Grants, JwtGrants, RuleGrants
 from .core.sessions import Sessions
 from .edge.control import ControlConnection
+from .edge.figures import Statistics
 from .edge.flush import write_group
 from .edge.hub import Hub, now
 from .edge.listeners import Ports
-from .edge.statistics import Statistics
 from .engine.memory import MemoryEngine
 from .settings import Settings, SettingsError
 
@@ -33,8 +33,9 @@ log = logging.getLogger("fastpath")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
-    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(),
-                        format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(_serve(settings))
 
@@ -54,9 +55,16 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop) -> Hub:
     grants = Grants()
     if settings.mode != "none":
         grants = (JwtGrants if settings.mode == "jwt" else RuleGrants)(settings.token_secret)
-    broker = Broker(MemoryEngine(started), grants, settings.limits, server=secrets.token_hex(8), started=started,
-                    secret=secrets.token_bytes(32), guaranteed=settings.delivery == "guaranteed",
-                    snapshots=settings.snapshots)
+    broker = Broker(
+        MemoryEngine(started),
+        grants,
+        settings.limits,
+        server=secrets.token_hex(8),
+        started=started,
+        secret=secrets.token_bytes(32),
+        guaranteed=settings.delivery == "guaranteed",
+        snapshots=settings.snapshots,
+    )
     broker.write_group = write_group
     return Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
 
@@ -75,8 +83,13 @@ async def _serve(settings: Settings) -> None:
     hub.start()
     statistics.start()
     print("ready " + json.dumps({**ports.opened, "control": settings.control, "pid": os.getpid()}), flush=True)
-    log.info("mode %s, delivery %s, clients %s, publishers %s", settings.mode, settings.delivery,
-             ", ".join(ports.opened["clients"]), ", ".join(ports.opened["publishers"]))
+    log.info(
+        "mode %s, delivery %s, clients %s, publishers %s",
+        settings.mode,
+        settings.delivery,
+        ", ".join(ports.opened["clients"]),
+        ", ".join(ports.opened["publishers"]),
+    )
     await stopped.wait()
     statistics.stop()
     ports.close()
@@ -94,7 +107,7 @@ async def _drain(hub: Hub) -> None:
     for client in list(hub.sessions.clients):
         client.link.close(Close.DRAIN, "drain: the server is stopping; reconnect")
     deadline = hub.loop.time() + STOP_SECONDS
-    while hub.connections and hub.loop.time() < deadline:
+    while hub.connections and hub.loop.time() < deadline:  # noqa: ASYNC110 - once, at the end
         await asyncio.sleep(0.02)
     hub.stop()
 

@@ -49,8 +49,10 @@ class Listener:
         tls = "tls" in words
         purposes = frozenset(word for word in words if word != "tls")
         if not purposes or not purposes <= set(PURPOSES):
-            raise SettingsError(f"{url!r}: the scheme is made of {' and '.join(PURPOSES)}, joined by +, "
-                                "with +tls for TLS: clients://127.0.0.1:8800")
+            raise SettingsError(
+                f"{url!r}: the scheme is made of {' and '.join(PURPOSES)}, joined by +, "
+                "with +tls for TLS: clients://127.0.0.1:8800"
+            )
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         unknown = set(options) - {"cert", "key", "ciphers"}
         if unknown:
@@ -62,7 +64,7 @@ class Listener:
         except ValueError as error:
             raise SettingsError(f"{url!r}: {error}") from None
         host = parts.netloc.rpartition("@")[2]
-        host = host[:host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
+        host = host[: host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
         if not host:
             raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
         return cls(purposes, host, port, options.get("cert", ""), options.get("key", ""), options.get("ciphers", ""))
@@ -72,24 +74,35 @@ class Listener:
 class Settings:
     """The sidecar's settings, validated once."""
 
-    listen: str = _setting("clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
-                           "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&ciphers=…]; "
-                           "purposes clients and publishers joined by +; * is all addresses; port 0 picks one")
+    listen: str = _setting(
+        "clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
+        "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&ciphers=…]; "
+        "purposes clients and publishers joined by +; * is all addresses; port 0 picks one",
+    )
     control: str = _setting("", "path of the unix socket for Django; empty: none")
-    mode: str = _setting("rules", "who decides about rights: none (everybody may), jwt (an outside issuer's tokens), "
-                                  "rules (Django)")
+    mode: str = _setting(
+        "rules", "who decides about rights: none (everybody may), jwt (an outside issuer's tokens), rules (Django)"
+    )
     token_secret: str = _setting("", "the HS256 secret that tokens are signed with; needed in modes jwt and rules")
-    delivery: str = _setting("guaranteed", "guaranteed: messages are numbered and cached, a client that comes back gets "
-                                           "what it missed; standard: it gets the snapshot")
+    delivery: str = _setting(
+        "guaranteed",
+        "guaranteed: messages are cached and a client that comes back gets "
+        "what it missed; standard: it gets the snapshot",
+    )
     snapshots: bool = _setting(True, "keep a snapshot per subject")
     cache_messages: int = _setting(1000, "messages cached per subject (0: none)")
     cache_seconds: int = _setting(180, "how long a message stays in the cache")
     cache_bytes: int = _setting(256 << 20, "bytes of all cached messages together; the oldest go first")
     message_bytes_max: int = _setting(1 << 20, "content and fields of one message")
-    outbox_bytes_max: int = _setting(4 << 20, "what may wait for one client that does not read; above it the client is "
-                                              "closed with 4001 and may resume")
-    unsent_bytes_max: int = _setting(128 << 10, "what the kernel may hold unsent for one client (TCP_NOTSENT_LOWAT), so "
-                                                "that a slow client's backlog stays in the bounded outgoing queue")
+    outbox_bytes_max: int = _setting(
+        4 << 20,
+        "what may wait for one client that does not read; above it the client is closed with 4001 and may resume",
+    )
+    unsent_bytes_max: int = _setting(
+        128 << 10,
+        "what the kernel may hold unsent for one client (TCP_NOTSENT_LOWAT): "
+        "a slow client's backlog belongs in the bounded outgoing queue",
+    )
     subscriptions_max: int = _setting(10_000, "subscriptions on one connection")
     subjects_max: int = _setting(1_000_000, "subjects in use over all")
     connections_max: int = _setting(0, "client connections; 0: as many as the process may open files, less 100")
@@ -106,8 +119,10 @@ class Settings:
         if self.delivery not in ("guaranteed", "standard"):
             raise SettingsError(f"{PREFIX}DELIVERY: {self.delivery!r} is neither guaranteed nor standard")
         if self.mode != "none" and len(self.token_secret.encode()) < 32:
-            raise SettingsError(f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
-                                "(runrealtime passes Django's); FASTPATH_MODE=none runs without rights")
+            raise SettingsError(
+                f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
+                "(runrealtime passes Django's); FASTPATH_MODE=none runs without rights"
+            )
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise SettingsError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is none of debug, info, warning, error")
         for one in fields(self):
@@ -125,15 +140,20 @@ class Settings:
     @property
     def limits(self) -> Limits:
         """The bounds that the core keeps."""
-        return Limits(message_bytes_max=self.message_bytes_max, subscriptions_max=self.subscriptions_max,
-                      subjects_max=self.subjects_max, outbox_bytes_max=self.outbox_bytes_max,
-                      cache_messages=self.cache_messages, cache_ms=self.cache_seconds * 1000,
-                      cache_bytes=self.cache_bytes)
+        return Limits(
+            message_bytes_max=self.message_bytes_max,
+            subscriptions_max=self.subscriptions_max,
+            subjects_max=self.subjects_max,
+            outbox_bytes_max=self.outbox_bytes_max,
+            cache_messages=self.cache_messages,
+            cache_ms=self.cache_seconds * 1000,
+            cache_bytes=self.cache_bytes,
+        )
 
 
 def load(environ: Mapping[str, str]) -> Settings:
     """Settings from the TOML file that FASTPATH_CONFIG names, then from the environment; raises SettingsError."""
-    given = {name[len(PREFIX):].lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
+    given = {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
     path = given.pop("config", "")
     values: dict[str, Any] = {}
     if path:
@@ -174,8 +194,17 @@ def _convert(name: str, text: str, kind: type) -> Any:
         return text
     try:
         if kind is bool:
-            return {"1": True, "true": True, "on": True, "yes": True,
-                    "0": False, "false": False, "off": False, "no": False, "": False}[text.lower()]
+            return {
+                "1": True,
+                "true": True,
+                "on": True,
+                "yes": True,
+                "0": False,
+                "false": False,
+                "off": False,
+                "no": False,
+                "": False,
+            }[text.lower()]
         return int(text)
     except (KeyError, ValueError):
         expected = "on or off" if kind is bool else "a whole number"

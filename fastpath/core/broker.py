@@ -51,8 +51,18 @@ class Engine(Protocol):
 class Broker:
     """The one place through which every message goes."""
 
-    def __init__(self, engine: Engine, grants: Grants, limits: Limits, *, server: str, started: int, secret: bytes,
-                 guaranteed: bool = True, snapshots: bool = True) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        grants: Grants,
+        limits: Limits,
+        *,
+        server: str,
+        started: int,
+        secret: bytes,
+        guaranteed: bool = True,
+        snapshots: bool = True,
+    ) -> None:
         self.engine = engine
         self.grants = grants
         self.limits = limits
@@ -170,8 +180,10 @@ class Broker:
         if client.out is None:
             client.out = []
             self._touched.append(client)
-        client.out += [answer if isinstance(answer, bytes) else _framed(encode(answer, client.form), client.form)
-                       for answer in answers]
+        client.out += [
+            answer if isinstance(answer, bytes) else _framed(encode(answer, client.form), client.form)
+            for answer in answers
+        ]
 
     def flush(self) -> None:
         """The end of a tick: every answer, then every group's pending bytes in one write a client."""

@@ -70,11 +70,29 @@ class Client:
     ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written.
     """
 
-    __slots__ = ("address", "alive", "closed", "direct", "errors", "fd", "form", "greeted", "group", "link", "out",
-                 "principal", "queue", "slot", "subscriptions", "waiting", "warned")
+    __slots__ = (
+        "address",
+        "alive",
+        "closed",
+        "direct",
+        "errors",
+        "fd",
+        "form",
+        "greeted",
+        "group",
+        "link",
+        "out",
+        "principal",
+        "queue",
+        "slot",
+        "subscriptions",
+        "waiting",
+        "warned",
+    )
 
-    def __init__(self, link: Link, fd: int, direct: bool, principal: Principal, address: str = "",
-                 form: Form = JSON) -> None:
+    def __init__(
+        self, link: Link, fd: int, direct: bool, principal: Principal, address: str = "", form: Form = JSON
+    ) -> None:
         self.link = link
         self.fd = fd
         self.direct = direct

@@ -63,8 +63,9 @@ def command_id(data: bytes, form: Form) -> int | None:
 def encode(value: AnyCommand | AnyAnswer, form: Form) -> bytes:
     """A command or answer as bytes."""
     if form == JSON and isinstance(value, _PUBLISH):
-        value = msgspec.structs.replace(value, content=_json_value(value.content),
-                                        fields={name: _json_value(v) for name, v in value.fields.items()})
+        value = msgspec.structs.replace(
+            value, content=_json_value(value.content), fields={name: _json_value(v) for name, v in value.fields.items()}
+        )
     return _packers[form](value)
 
 
@@ -84,22 +85,34 @@ def encode_data(data: Data, form: Form) -> bytes:
     return _encode_row(data.sid, data.seq, data.t, data.content, data.fields, data.meta, form)
 
 
-def encode_message(message: Message, sid: int, base: int, form: Form, kind: str = "",
-                   fields: Fields | None = None) -> bytes:
+def encode_message(
+    message: Message, sid: int, base: int, form: Form, kind: str = "", fields: Fields | None = None
+) -> bytes:
     """A message as bytes for the subject id ``sid``; ``kind`` is empty for an update (protocol.md 5)."""
     row: list[Any] = [sid, message.seq, message.time - base, message.content]
     if fields is None:
         fields = message.fields
-    if (form == MSGPACK or isinstance(message.content, str)) and not kind and message.retained \
-            and message.reply_to is None and message.closure is None and message.as_of is None:
+    if (
+        (form == MSGPACK or isinstance(message.content, str))
+        and not kind
+        and message.retained
+        and message.reply_to is None
+        and message.closure is None
+        and message.as_of is None
+    ):
         # The common case, and the only one on the hot path: nothing that differs from the default.
         if not fields:
             return _packers[form](row)
         if form == MSGPACK or bytes not in map(type, fields.values()):
             row.append(fields)
             return _packers[form](row)
-    meta = Meta(kind=kind, retained=message.retained, reply_to=message.reply_to or "",
-                closure=message.closure or "", as_of=message.as_of)
+    meta = Meta(
+        kind=kind,
+        retained=message.retained,
+        reply_to=message.reply_to or "",
+        closure=message.closure or "",
+        as_of=message.as_of,
+    )
     return _encode_row(sid, message.seq, message.time - base, message.content, fields or {}, meta, form)
 
 
@@ -114,7 +127,7 @@ def check_value(raw: Any, form: Form) -> Value:
         try:
             return a2b_base64(raw["b"], strict_mode=True)
         except (Base64Error, ValueError):
-            raise InvalidMessage("invalid", "a binary value is {\"b\": base64}, padded") from None
+            raise InvalidMessage("invalid", 'a binary value is {"b": base64}, padded') from None
     raise InvalidMessage("invalid", "content and field values are text or binary")
 
 

@@ -57,8 +57,18 @@ class Live:
         set_by, epoch, seq = self._numbered
         if set_by <= number:
             epoch = seq = 0
-        return Message(last.subject, last.content, fields, retained=last.retained, qos=last.qos,
-                       reply_to=last.reply_to, as_of=last.as_of, epoch=epoch, seq=seq, time=last.time)
+        return Message(
+            last.subject,
+            last.content,
+            fields,
+            retained=last.retained,
+            qos=last.qos,
+            reply_to=last.reply_to,
+            as_of=last.as_of,
+            epoch=epoch,
+            seq=seq,
+            time=last.time,
+        )
 
     def fields_after(self, fields: Fields) -> int:
         """How many field names it would hold after these."""

@@ -84,8 +84,7 @@ class FrameReader:
 
     __slots__ = ("_partial", "error", "fragments_max", "message_bytes_max")
 
-    def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX,
-                 fragments_max: int = FRAGMENTS_MAX) -> None:
+    def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX, fragments_max: int = FRAGMENTS_MAX) -> None:
         self.message_bytes_max = message_bytes_max
         self.fragments_max = fragments_max
         self.error: FrameError | None = None
@@ -100,8 +99,7 @@ class FrameReader:
         """
         size = len(data)
         # Almost every read is one whole frame: final, text or binary, masked, at most 125 bytes of payload.
-        if self._partial is None and 5 < size < 132 and data[1] == size + 122 \
-                and size <= self.message_bytes_max + 6:
+        if self._partial is None and 5 < size < 132 and data[1] == size + 122 and size <= self.message_bytes_max + 6:
             first = data[0]
             if first == 0x82:
                 return [(BINARY, unmask(data[6:], data[2:6]))]
@@ -143,7 +141,7 @@ class FrameReader:
             opcode = first & 0x0F
             if start + length <= end and (opcode >= CLOSE or (first > 0x80 and not partial.opcode)):
                 # A control frame, or an unfragmented message of which nothing is missing.
-                payload = unmask(data[start:start + length], data[start - 4:start])
+                payload = unmask(data[start : start + length], data[start - 4 : start])
                 if opcode == TEXT and not payload.isascii() and not _is_utf8(payload):
                     raise FrameError(Close.INVALID_DATA, "the text is not UTF-8")
                 if opcode == CLOSE:
@@ -156,7 +154,7 @@ class FrameReader:
                 partial.rest = data[position:]
                 return False
             else:
-                _begin(partial, first, length, data[start - 4:start])
+                _begin(partial, first, length, data[start - 4 : start])
                 position = _take(partial, data, start, events)
         return False
 
@@ -197,7 +195,7 @@ class FrameReader:
             start += 2 if length == 126 else 8
             if len(data) < start:
                 return None
-            length = _extended(data[position + 2:start])
+            length = _extended(data[position + 2 : start])
         bytes_max = self.message_bytes_max - len(partial.body)
         if length > bytes_max:
             raise FrameError(Close.TOO_BIG, f"a message may have {self.message_bytes_max} bytes")
@@ -216,7 +214,7 @@ def _begin(partial: _Partial, first: int, length: int, key: bytes) -> None:
 
 def _take(partial: _Partial, data: bytes, position: int, events: list[Event]) -> int:
     """Move what ``data`` has of the current frame into the message; the position after. Raises FrameError."""
-    chunk = data[position:position + partial.remaining]
+    chunk = data[position : position + partial.remaining]
     partial.remaining -= len(chunk)
     plain = unmask(chunk, partial.key)
     turn = len(chunk) & 3
@@ -274,10 +272,10 @@ def split_frames(buffer: bytes) -> list[bytes]:
         size = buffer[position + 1] if start <= end else 0
         if size > CONTROL_BYTES_MAX:
             start += 2 if size == 126 else 8
-            size = int.from_bytes(buffer[position + 2:start]) if size < 0x80 else end
+            size = int.from_bytes(buffer[position + 2 : start]) if size < 0x80 else end
         if start + size > end:
             raise ValueError(f"no whole unmasked frame at byte {position}: cut the queue between frames")
-        frames.append(buffer[position:start + size])
+        frames.append(buffer[position : start + size])
         position = start + size
     return frames
 
@@ -297,7 +295,7 @@ def close_payload(code: int, reason: str = "") -> bytes:
         raise ValueError(f"{code} may not be in a close frame: use 1000 or one of protocol.md 7")
     text = reason.encode("utf-8", "replace")
     if len(text) > CONTROL_BYTES_MAX - 2:
-        text = text[:CONTROL_BYTES_MAX - 2].decode("utf-8", "ignore").encode()
+        text = text[: CONTROL_BYTES_MAX - 2].decode("utf-8", "ignore").encode()
     return code.to_bytes(2) + text
 
 

@@ -175,8 +175,15 @@ class RuleGrants(Grants):
         self.ready = True
         self._changed(now)
 
-    def apply(self, rules: list[Rule], removed: list[int], users: list[User], sessions: list[Session],
-              generation: int, now: int) -> tuple[set[str], set[str], set[str]]:
+    def apply(
+        self,
+        rules: list[Rule],
+        removed: list[int],
+        users: list[User],
+        sessions: list[Session],
+        generation: int,
+        now: int,
+    ) -> tuple[set[str], set[str], set[str]]:
         """Apply a difference; the holders, uids and sessions whose rights may have changed."""
         holders: set[str] = set()
         for rule_id in removed:

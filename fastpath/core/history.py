@@ -1,4 +1,4 @@
-"""Bounded ring of the newest messages per subject: since() answers exactly the missed ones, or a gap (FEATURES C3, C4)."""
+"""Bounded ring of the newest messages per subject: since() answers exactly the missed ones, or a gap."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Which clients want a subject: topics, their feeds, and groups of clients that want exactly the same feeds.
 
 A **topic** is a subject in use. A **feed** is one way to receive it: live, or conflated with an interval and a phase.
-Clients of one wire form with the same set of feeds form a **group**; what a tick brings to a group is joined once and
-the same bytes are written to all its members. Groups are found by a signature: the exclusive or of its feeds' keys, which
-are a keyed hash, so that nobody who chooses subjects can make two sets collide.
+Clients of one wire form with the same set of feeds form a **group**; what a tick brings to a group is joined once
+and the same bytes are written to all its members. Groups are found by a signature: the exclusive or of its feeds'
+keys, which are a keyed hash, so that nobody who chooses subjects can make two sets collide.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class Topic:
     @property
     def idle(self) -> bool:
         """Whether nothing would be lost by forgetting the topic."""
-        return (self.feed is None and not self.conflated and self.snapshot is None and not self.ring
-                and self.seq == 0)
+        return self.feed is None and not self.conflated and self.snapshot is None and not self.ring and self.seq == 0
 
 
 class Feed:

@@ -21,13 +21,39 @@ class Message:
     ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality.
     """
 
-    __slots__ = ("as_of", "closure", "content", "epoch", "fields", "publication", "qos", "reply_to",
-                 "retained", "seq", "size", "subject", "time")
+    __slots__ = (
+        "as_of",
+        "closure",
+        "content",
+        "epoch",
+        "fields",
+        "publication",
+        "qos",
+        "reply_to",
+        "retained",
+        "seq",
+        "size",
+        "subject",
+        "time",
+    )
 
-    def __init__(self, subject: str, content: Value, fields: Fields | None = None, *, retained: bool = True,
-                 qos: str = GUARANTEED, reply_to: str | None = None, closure: str | None = None,
-                 publication: str | None = None, as_of: Any = None, epoch: int = 0, seq: int = 0,
-                 time: int = 0, size: int = 0) -> None:
+    def __init__(
+        self,
+        subject: str,
+        content: Value,
+        fields: Fields | None = None,
+        *,
+        retained: bool = True,
+        qos: str = GUARANTEED,
+        reply_to: str | None = None,
+        closure: str | None = None,
+        publication: str | None = None,
+        as_of: Any = None,
+        epoch: int = 0,
+        seq: int = 0,
+        time: int = 0,
+        size: int = 0,
+    ) -> None:
         self.subject = subject
         self.content = content
         self.fields = fields
@@ -225,8 +251,20 @@ class Error(Answer, tag="error", kw_only=True):
     reason: str
 
 
-AnyAnswer = (Connected | Subscribed | Unsubscribed | Published | Renewed | Pong | Revoked | Epoch | Base
-             | Expiring | Notice | Error)
+AnyAnswer = (
+    Connected
+    | Subscribed
+    | Unsubscribed
+    | Published
+    | Renewed
+    | Pong
+    | Revoked
+    | Epoch
+    | Base
+    | Expiring
+    | Notice
+    | Error
+)
 
 
 class Meta(Struct, omit_defaults=True, kw_only=True):

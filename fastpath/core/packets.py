@@ -49,12 +49,12 @@ class Unpacker:
         view = memoryview(buffer)
         try:
             while len(buffer) - at >= 4:
-                size = int.from_bytes(view[at:at + 4], "big")
+                size = int.from_bytes(view[at : at + 4], "big")
                 if size > self.packet_bytes_max:
                     raise BadFrame(f"a frame of {size} bytes; at most {self.packet_bytes_max} are taken")
                 if len(buffer) - at - 4 < size:
                     break
-                packets.append(_unpack(view[at + 4:at + 4 + size]))
+                packets.append(_unpack(view[at + 4 : at + 4 + size]))
                 at += 4 + size
         except BadFrame as error:
             self.error = error
@@ -91,6 +91,14 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
     as_of = meta.get("as_of")
     if as_of is not None and not isinstance(as_of, str | int):
         raise InvalidMessage("invalid", "as_of is a text or a whole number")
-    return Message(subject, content, fields, retained=meta.get("retained") is not False, qos=qos,
-                   reply_to=meta.get("reply_to") or None, closure=meta.get("closure") or None,
-                   publication=meta.get("id") or None, as_of=as_of)
+    return Message(
+        subject,
+        content,
+        fields,
+        retained=meta.get("retained") is not False,
+        qos=qos,
+        reply_to=meta.get("reply_to") or None,
+        closure=meta.get("closure") or None,
+        publication=meta.get("id") or None,
+        as_of=as_of,
+    )

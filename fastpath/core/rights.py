@@ -10,7 +10,7 @@ import msgspec
 from .errors import InvalidMessage, InvalidSubject, Refused
 from .frames import split_frames
 from .grants import NOT_READY, RuleGrants, Session, User
-from .messages import Result, Revoked, Subscribe, Subscribed
+from .messages import Revoked, Subscribe, Subscribed
 from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .subject import check_pattern
 
@@ -61,14 +61,28 @@ class Rights:
         self._building = None
         self._todo = deque(self._sessions.clients)
 
-    def change(self, after: int, generation: int, rules: list[Any], removed: list[Any], users: list[Any],
-               sessions: list[Any], now: int) -> None:
+    def change(
+        self,
+        after: int,
+        generation: int,
+        rules: list[Any],
+        removed: list[Any],
+        users: list[Any],
+        sessions: list[Any],
+        now: int,
+    ) -> None:
         """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force."""
         grants = self._grants()
         if grants.generation != after:
             raise InvalidMessage("stale", f"generation {grants.generation} is in force, not {after}")
-        holders, uids, sids = grants.apply(_rules(rules), _convert(removed, list[int]), _convert(users, list[User]),
-                                           _convert(sessions, list[Session]), generation, now)
+        holders, uids, sids = grants.apply(
+            _rules(rules),
+            _convert(removed, list[int]),
+            _convert(users, list[User]),
+            _convert(sessions, list[Session]),
+            generation,
+            now,
+        )
         self._schedule(holders, uids, sids)
 
     def tick(self, now: int) -> None:
@@ -150,8 +164,9 @@ class Rights:
             principal = client.principal
             claims = principal.claims
             if client not in waiting and (
-                    not holders.isdisjoint(principal.holders)
-                    or (claims is not None and (claims.uid in uids or claims.session in sids))):
+                not holders.isdisjoint(principal.holders)
+                or (claims is not None and (claims.uid in uids or claims.session in sids))
+            ):
                 self._todo.append(client)
 
     def _grants(self) -> RuleGrants:
@@ -173,7 +188,7 @@ def _purge(client: Client, sids: set[int]) -> None:
             if chunk is head and at < queue.sent:
                 at += len(frame)
                 if at > queue.sent:
-                    begun = frame[len(frame) - (at - queue.sent):]
+                    begun = frame[len(frame) - (at - queue.sent) :]
                 continue
             if _sid(frame, client.form) not in sids:
                 kept.append(frame)
@@ -186,7 +201,7 @@ def _purge(client: Client, sids: set[int]) -> None:
 def _sid(frame: bytes, form: str) -> int | None:
     """The subject id of a message's frame; None for anything else."""
     length = frame[1]
-    payload = frame[4 if length == 126 else 10 if length == 127 else 2:]
+    payload = frame[4 if length == 126 else 10 if length == 127 else 2 :]
     if frame[0] & 0x0F > 2:
         return None
     raw = (msgspec.json if form == "json" else msgspec.msgpack).decode(payload)

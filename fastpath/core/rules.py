@@ -105,22 +105,30 @@ class RuleSet:
 
     def next_change(self, after: int) -> int | None:
         """The next time (ms) at which some rule's validity begins or ends."""
-        times = [time for rule in self._timed.values() for time in (rule.start, rule.end)
-                 if time is not None and time > after]
+        times = [
+            time
+            for rule in self._timed.values()
+            for time in (rule.start, rule.end)
+            if time is not None and time > after
+        ]
         return min(times, default=None)
 
     def changed_between(self, start: int, end: int) -> set[str]:
         """The holders of rules whose validity begins or ends after ``start`` and up to ``end`` (ms)."""
-        return {rule.who for rule in self._timed.values()
-                if any(time is not None and start < time <= end for time in (rule.start, rule.end))}
+        return {
+            rule.who
+            for rule in self._timed.values()
+            if any(time is not None and start < time <= end for time in (rule.start, rule.end))
+        }
 
 
 def _in_force(rule: Rule, now: int) -> bool:
     return (rule.start is None or rule.start <= now) and (rule.end is None or now < rule.end)
 
 
-def _walk(node: _Node, segments: list[str], at: int, user: str,
-          path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Rule]]:
+def _walk(
+    node: _Node, segments: list[str], at: int, user: str, path: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], Rule]]:
     """Every rule below ``node`` whose pattern covers the segments from ``at`` on, with its specificity."""
     if at == len(segments):
         for rule in node.rules:

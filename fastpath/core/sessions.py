@@ -119,8 +119,15 @@ class Sessions:
         topic = broker.interest.topic(subject, broker.engine.epoch)
         stored = collect(broker, client, topic, request)
         interval = floor_interval(request.conflation)
-        result = Result(subject=subject, sid=topic.sid, epoch=topic.epoch, seq=topic.seq, recovery=stored.recovery,
-                        messages=len(stored.frames), conflation=interval)
+        result = Result(
+            subject=subject,
+            sid=topic.sid,
+            epoch=topic.epoch,
+            seq=topic.seq,
+            recovery=stored.recovery,
+            messages=len(stored.frames),
+            conflation=interval,
+        )
         broker.counters.recoveries += stored.recovery == "recovered"
         broker.counters.resynchronisations += stored.recovery == "resynchronised"
         feed = self._join(client, topic, interval, now)
@@ -129,8 +136,11 @@ class Sessions:
     def _join(self, client: Client, topic: Topic, interval: int, now: int) -> Feed | None:
         """Note the subscription; the feed that the client is to join now, None if it joins when an interval ends."""
         broker = self.broker
-        feed = broker.interest.live_feed(topic) if not interval else \
-            broker.conflated(topic, interval, phase_of(now, interval))
+        feed = (
+            broker.interest.live_feed(topic)
+            if not interval
+            else broker.conflated(topic, interval, phase_of(now, interval))
+        )
         old = client.subscriptions.get(topic)
         if old is feed:
             return None
@@ -183,9 +193,15 @@ class Sessions:
         if command.token:
             self._adopt(client, self.broker.grants.principal(command.token, now), now)
         broker = self.broker
-        answer = Connected(id=command.id, server=broker.server, epoch=broker.engine.epoch,
-                           user=client.principal.user, time=now, base=broker.base,
-                           ping_ms=self.ping_seconds * 1000)
+        answer = Connected(
+            id=command.id,
+            server=broker.server,
+            epoch=broker.engine.epoch,
+            user=client.principal.user,
+            time=now,
+            base=broker.base,
+            ping_ms=self.ping_seconds * 1000,
+        )
         if client.principal.expires is not None:
             answer.expires = client.principal.expires
         broker.send(client, answer)
@@ -229,8 +245,14 @@ class Sessions:
         for subject in dict.fromkeys(command.subjects):
             if budget <= 0:
                 # Rather than closing the client as slow for a burst that it asked for.
-                results.append(Result(subject=subject, error="limit", retry_ms=broker.limits.retry_ms,
-                                      reason="the outgoing queue is full of stored messages; ask again"))
+                results.append(
+                    Result(
+                        subject=subject,
+                        error="limit",
+                        retry_ms=broker.limits.retry_ms,
+                        reason="the outgoing queue is full of stored messages; ask again",
+                    )
+                )
                 continue
             result, frames, feed = self._subscribe_one(client, subject, command, now)
             results.append(result)
@@ -242,16 +264,16 @@ class Sessions:
         broker.counters.messages_out += len(stored)
         broker.move(client, join, [])
 
-    def _subscribe_one(self, client: Client, subject: str, command: Subscribe,
-                       now: int) -> tuple[Result, Stored, Feed | None]:
+    def _subscribe_one(
+        self, client: Client, subject: str, command: Subscribe, now: int
+    ) -> tuple[Result, Stored, Feed | None]:
         try:
             check_subject(subject)
         except InvalidSubject as error:
             return Result(subject=subject, error="invalid", reason=error.reason), Stored(), None
         known = self.broker.interest.topics.get(subject) in client.subscriptions
         waiting = client.waiting
-        if not known and not (waiting and subject in waiting) \
-                and client.count >= self.broker.limits.subscriptions_max:
+        if not known and not (waiting and subject in waiting) and client.count >= self.broker.limits.subscriptions_max:
             reason = f"over {self.broker.limits.subscriptions_max} subscriptions on one connection"
             return Result(subject=subject, error="limit", reason=reason), Stored(), None
         reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
@@ -272,8 +294,9 @@ class Sessions:
         not_ready = reason is NOT_READY
         error = "not_ready" if not_ready else "denied"
         client.waiting[subject] = Waiting(kept, error)
-        return Result(subject=subject, error=error, reason=reason,
-                      retry_ms=self.broker.limits.retry_ms if not_ready else 0)
+        return Result(
+            subject=subject, error=error, reason=reason, retry_ms=self.broker.limits.retry_ms if not_ready else 0
+        )
 
     def _unsubscribe(self, client: Client, command: Unsubscribe) -> None:
         if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
@@ -323,6 +346,12 @@ def read_publication(command: Publish, form: Form) -> Message:
     """The message that a client's command publishes; raises InvalidMessage."""
     if command.qos not in (GUARANTEED, STANDARD):
         raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
-    return Message(command.subject, check_value(command.content, form), check_fields(command.fields, form),
-                   retained=command.retained, qos=command.qos, reply_to=command.reply_to or None,
-                   closure=command.closure or None)
+    return Message(
+        command.subject,
+        check_value(command.content, form),
+        check_fields(command.fields, form),
+        retained=command.retained,
+        qos=command.qos,
+        reply_to=command.reply_to or None,
+        closure=command.closure or None,
+    )

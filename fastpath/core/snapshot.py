@@ -39,5 +39,6 @@ class Snapshot:
 
     def as_message(self, subject: str, epoch: int, seq: int) -> Message:
         """The snapshot as a message at the subject's position."""
-        return Message(subject, self.content, dict(self.fields) if self.fields else None, epoch=epoch, seq=seq,
-                       time=self.time)
+        return Message(
+            subject, self.content, dict(self.fields) if self.fields else None, epoch=epoch, seq=seq, time=self.time
+        )

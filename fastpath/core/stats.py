@@ -6,9 +6,21 @@ from __future__ import annotations
 class Counters:
     """Plain totals, raised on the data path by integer additions only."""
 
-    __slots__ = ("bytes_in", "bytes_out", "closes", "connects", "conflated_away", "disconnects", "messages_in",
-                 "messages_out", "publications_refused", "recoveries", "resynchronisations", "subscriptions",
-                 "waiting")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "closes",
+        "connects",
+        "conflated_away",
+        "disconnects",
+        "messages_in",
+        "messages_out",
+        "publications_refused",
+        "recoveries",
+        "resynchronisations",
+        "subscriptions",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.connects = 0

@@ -1,4 +1,4 @@
-"""What a new subscription gets before live messages: what it missed, the newest n, or the snapshot (FEATURES A3, A4, C3)."""
+"""What a new subscription gets before live messages: what it missed, the newest n, or the snapshot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) ->
     elif request.history:
         newest = broker.history.newest(topic.ring, request.history)
         while newest and _size(newest) > budget:
-            newest = newest[(len(newest) + 1) // 2:]
+            newest = newest[(len(newest) + 1) // 2 :]
         if newest:
             return Stored(_frames(broker, client, topic, newest, "historical"))
     if topic.snapshot is None:

@@ -33,9 +33,19 @@ def verify(token: str, secret: str, now: int, audience: str | None = AUDIENCE) -
     here and not by the library, which would read the clock.
     """
     try:
-        raw = jwt.decode(token, secret, algorithms=["HS256"], audience=audience,
-                         options={"verify_exp": False, "verify_iat": False, "verify_nbf": False,
-                                  "verify_aud": audience is not None, "require": ["exp"]})
+        raw = jwt.decode(
+            token,
+            secret,
+            algorithms=["HS256"],
+            audience=audience,
+            options={
+                "verify_exp": False,
+                "verify_iat": False,
+                "verify_nbf": False,
+                "verify_aud": audience is not None,
+                "require": ["exp"],
+            },
+        )
     except jwt.InvalidTokenError as error:
         raise Refused(Close.BAD_TOKEN, f"the token is not valid: {error}") from None
     try:
@@ -53,9 +63,14 @@ def verify(token: str, secret: str, now: int, audience: str | None = AUDIENCE) -
 def _read(raw: dict[str, Any]) -> Claims:
     permissions = raw.get("permissions") or {}
     return Claims(
-        user=str(raw["sub"]), expires=int(float(raw["exp"]) * 1000), uid=str(raw.get("uid", "")),
-        groups=tuple(str(group) for group in raw.get("groups", ())), superuser=raw.get("su") is True,
-        generation=int(raw.get("gen", 0)), session=str(raw.get("sid", "")),
-        permissions={kind: tuple(str(pattern) for pattern in permissions.get(kind, ()))
-                     for kind in ("sub", "pub", "all")},
+        user=str(raw["sub"]),
+        expires=int(float(raw["exp"]) * 1000),
+        uid=str(raw.get("uid", "")),
+        groups=tuple(str(group) for group in raw.get("groups", ())),
+        superuser=raw.get("su") is True,
+        generation=int(raw.get("gen", 0)),
+        session=str(raw.get("sid", "")),
+        permissions={
+            kind: tuple(str(pattern) for pattern in permissions.get(kind, ())) for kind in ("sub", "pub", "all")
+        },
     )

@@ -27,22 +27,21 @@ _ABSOLUTE = re.compile(r"(?:https?|wss?)://[^/?]+", re.IGNORECASE)
 _TEXT = bytes(byte for byte in range(256) if byte == 9 or 32 <= byte != 127)
 """RFC 9110 5.5: what a line may hold; bytes from 128 on have no meaning, and are no error either."""
 
-_ONCE = frozenset({"host", "sec-websocket-key", "sec-websocket-version", "authorization", "origin",
-                   "content-length"})
+_ONCE = frozenset({"host", "sec-websocket-key", "sec-websocket-version", "authorization", "origin", "content-length"})
 """RFC 9112 3.2 and RFC 6455 11.3: these may come once; a second one is an error or an attack."""
 
-_COMMON = (
-    "Host", "Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol",
-    "Sec-WebSocket-Extensions", "Origin", "User-Agent", "Accept", "Accept-Encoding", "Accept-Language",
-    "Pragma", "Cache-Control", "Cookie", "Authorization", "X-Forwarded-For", "X-Forwarded-Proto",
-    "X-Real-IP", "Content-Length", "Content-Type", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode",
-    "Sec-Fetch-Site", "Forwarded",
-)
-_NAMES = {spelling: name.lower() for name in _COMMON for spelling in (name, name.lower())}
+_COMMON = """
+    Host Upgrade Connection Sec-WebSocket-Key Sec-WebSocket-Version Sec-WebSocket-Protocol
+    Sec-WebSocket-Extensions Origin User-Agent Accept Accept-Encoding Accept-Language Pragma Cache-Control
+    Cookie Authorization X-Forwarded-For X-Forwarded-Proto X-Real-IP Content-Length Content-Type Referer
+    Sec-Fetch-Dest Sec-Fetch-Mode Sec-Fetch-Site Forwarded
+"""
+_NAMES = {spelling: name.lower() for name in _COMMON.split() for spelling in (name, name.lower())}
 """Spares nearly every header the check of its name and the lowering of it."""
 
-_ACCEPT_START = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" \
-    b"Sec-WebSocket-Accept: "
+_ACCEPT_START = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+)
 
 Headers = Sequence[tuple[str, str]]
 
@@ -184,7 +183,7 @@ def _parse_request_line(line: str) -> tuple[str, str, str, str, str]:
         match = _ABSOLUTE.match(target)  # RFC 9112 3.2.2: a server must accept the absolute form.
         if not match:
             raise BadRequest(400, "The target must begin with a slash.")
-        place = target[match.end():]
+        place = target[match.end() :]
     path, _, query = place.partition("?")
     return method, target, path or "/", query, version
 
@@ -213,7 +212,7 @@ def _parse_headers(lines: list[str]) -> dict[str, str]:
 def _check_unfinished(head: bytes) -> None:
     """Refuse at once what can never become a head, as TLS on a plain port, instead of waiting for its end."""
     rest = head.translate(None, _TEXT)
-    if rest != (b"\r\n" * (len(rest) // 2 + 1))[:len(rest)]:
+    if rest != (b"\r\n" * (len(rest) // 2 + 1))[: len(rest)]:
         raise _bad_byte()
 
 
@@ -223,8 +222,11 @@ def _too_long(in_request_line: bool) -> BadRequest:
 
 
 def _bad_byte() -> BadRequest:
-    return BadRequest(400, "This is no HTTP: a control character, or a line that does not end in CR LF."
-                           " For TLS use a port that is set up for it.")
+    return BadRequest(
+        400,
+        "This is no HTTP: a control character, or a line that does not end in CR LF."
+        " For TLS use a port that is set up for it.",
+    )
 
 
 def _upgrade_required(sentence: str) -> BadRequest:

@@ -1,4 +1,4 @@
-"""One connection of a client port: HTTP upgrade, frames in, frames out, and how it ends; sockets are its subclasses'."""
+"""One connection of a client port: upgrade, frames in, frames out, and how it ends; sockets are its subclasses'."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from urllib.parse import parse_qs
 from ..core.client import Client, Queue
 from ..core.codec import SUBPROTOCOLS
 from ..core.errors import Close, Refused
-from ..core.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameReader, close_payload, encode_frame, parse_close, split_frames
+from ..core.frames import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    FrameReader,
+    close_payload,
+    encode_frame,
+    parse_close,
+    split_frames,
+)
 from ..core.grants import Principal
 from ..core.upgrade import BadRequest, Request, accept_response, error_response, parse_request
 from .hub import Hub, now
@@ -144,7 +155,7 @@ class ClientConnection:
         form = next((SUBPROTOCOLS[name] for name in request.subprotocols if name in SUBPROTOCOLS), None)
         subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
         response = accept_response(request, subprotocol)
-        rest = self._head[request.head_bytes:]
+        rest = self._head[request.head_bytes :]
         self._head = b""
         if self.address in self.hub.trusted and "x-forwarded-for" in request.headers:
             self.address = request.headers["x-forwarded-for"].rpartition(",")[2].strip()[:64]
@@ -157,8 +168,9 @@ class ClientConnection:
             token = parse_qs(request.query).get("token", [""])[-1] if "token=" in request.query else ""
             refused: Refused | None = None
             try:
-                self.client = self.hub.sessions.open(self, self.fd, self.direct, form or "json", token, self.address,
-                                                     now())
+                self.client = self.hub.sessions.open(
+                    self, self.fd, self.direct, form or "json", token, self.address, now()
+                )
             except Refused as error:
                 # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
                 self.client = Client(self, self.fd, False, Principal(None, False, ()))
@@ -225,8 +237,11 @@ class ClientConnection:
         if begun:
             queue.push(begun)
         bound = self.hub.settings.outbox_bytes_max
-        self.close(Close.SLOW_CONSUMER, f"slow_consumer: over {bound} bytes waited for this client",
-                   self.hub.settings.slow_close_seconds)
+        self.close(
+            Close.SLOW_CONSUMER,
+            f"slow_consumer: over {bound} bytes waited for this client",
+            self.hub.settings.slow_close_seconds,
+        )
 
     def writable(self) -> None:
         """The socket takes bytes again."""
@@ -236,7 +251,7 @@ class ClientConnection:
         queue = client.queue
         while queue.chunks:
             head = queue.chunks[0]
-            count = self.send_now(memoryview(head)[queue.sent:] if queue.sent else head)  # type: ignore[arg-type]
+            count = self.send_now(memoryview(head)[queue.sent :] if queue.sent else head)  # type: ignore[arg-type]
             if count < 0:
                 self.lost()
                 return
@@ -309,5 +324,5 @@ def _rest_of_begun(queue: Queue) -> bytes:
     for frame in split_frames(queue.chunks[0]):
         at += len(frame)
         if at > queue.sent:
-            return frame[len(frame) - (at - queue.sent):]
+            return frame[len(frame) - (at - queue.sent) :]
     return b""

@@ -32,9 +32,15 @@ class ControlConnection(asyncio.Protocol):
         self._unpacker = Unpacker(PACKET_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "hello": self._hello, "publish": self._publish, "snapshot": self._snapshot, "check": self._check,
-            "stats": self._stats, "rules_begin": self._rules_begin, "rules_chunk": self._rules_chunk,
-            "rules_commit": self._rules_commit, "rules_diff": self._rules_diff,
+            "hello": self._hello,
+            "publish": self._publish,
+            "snapshot": self._snapshot,
+            "check": self._check,
+            "stats": self._stats,
+            "rules_begin": self._rules_begin,
+            "rules_chunk": self._rules_chunk,
+            "rules_commit": self._rules_commit,
+            "rules_diff": self._rules_diff,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,8 +79,14 @@ class ControlConnection(asyncio.Protocol):
         if arguments.get("version", 1) != 1:
             raise InvalidMessage("invalid", "this server speaks version 1")
         broker = self._hub.broker
-        return {"version": 1, "server": broker.server, "pid": os.getpid(), "mode": broker.grants.mode,
-                "epoch": broker.engine.epoch, "generation": broker.grants.generation}
+        return {
+            "version": 1,
+            "server": broker.server,
+            "pid": os.getpid(),
+            "mode": broker.grants.mode,
+            "epoch": broker.engine.epoch,
+            "generation": broker.grants.generation,
+        }
 
     def _publish(self, arguments: dict[str, Any]) -> dict[str, Any]:
         messages = [read_publication(row) for row in arguments["messages"]]
@@ -100,9 +112,18 @@ class ControlConnection(asyncio.Protocol):
         if topic is None or topic.snapshot is None:
             return {"status": "none", "reason": "no message has been published yet", "message": None}
         snapshot = topic.snapshot
-        return {"status": "found", "reason": "", "message": {
-            "subject": subject, "content": snapshot.content, "fields": snapshot.fields or {},
-            "epoch": topic.epoch, "seq": topic.seq, "time": snapshot.time}}
+        return {
+            "status": "found",
+            "reason": "",
+            "message": {
+                "subject": subject,
+                "content": snapshot.content,
+                "fields": snapshot.fields or {},
+                "epoch": topic.epoch,
+                "seq": topic.seq,
+                "time": snapshot.time,
+            },
+        }
 
     def _check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         action = arguments["action"]
@@ -149,11 +170,16 @@ class ControlConnection(asyncio.Protocol):
     def _rules_diff(self, arguments: dict[str, Any]) -> dict[str, Any]:
         self._flush_first()
         self._hub.sessions.rights.change(
-            arguments["after"], int(arguments["generation"]), arguments.get("rules") or [],
-            arguments.get("removed") or [], arguments.get("users") or [], arguments.get("sessions") or [], now())
+            arguments["after"],
+            int(arguments["generation"]),
+            arguments.get("rules") or [],
+            arguments.get("removed") or [],
+            arguments.get("users") or [],
+            arguments.get("sessions") or [],
+            now(),
+        )
         return {}
 
     def _flush_first(self) -> None:
         """What was published before the change goes out under the rights that it was published under."""
         self._hub.broker.flush()
-

@@ -14,6 +14,7 @@ from ..settings import Settings
 GRID_SECONDS = 0.1
 """The grid of conflation (FEATURES A7)."""
 
+
 class Drains(Protocol):
     """A publisher's connection, as the stopping server sees it."""
 

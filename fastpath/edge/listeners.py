@@ -25,6 +25,8 @@ FULL_PAUSE_SECONDS = 0.2
 FILES_RESERVED = 100
 """Files that are not for clients: listeners, publishers, control, logs."""
 
+_FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
+
 log = logging.getLogger("fastpath")
 
 
@@ -128,8 +130,7 @@ class _Sniffer:
         self._release()
         if first == b"\x00":
             hub = self._hub
-            task = hub.loop.create_task(
-                hub.loop.connect_accepted_socket(lambda: PublisherConnection(hub), self._sock))
+            task = hub.loop.create_task(hub.loop.connect_accepted_socket(lambda: PublisherConnection(hub), self._sock))
             hub.keep(task)
         elif first:
             _client(self._hub, self._sock, self._address, self._connections_max)
@@ -201,8 +202,10 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
         if listener.ciphers:
             context.set_ciphers(listener.ciphers)
     except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"TLS for {listener.host}:{listener.port}: {error} "
-                            f"(certificate {listener.cert}, key {listener.key or 'in it'})") from None
+        raise SettingsError(
+            f"TLS for {listener.host}:{listener.port}: {error} "
+            f"(certificate {listener.cert}, key {listener.key or 'in it'})"
+        ) from None
     return context
 
 
@@ -215,7 +218,7 @@ def _bind(listener: Listener, settings: Settings) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     port = listener.port
     for family, kind, proto, _, address in found:
-        if family not in (socket.AF_INET, socket.AF_INET6):
+        if family not in _FAMILIES:
             continue
         sock = socket.socket(family, kind, proto)
         try:

@@ -49,9 +49,8 @@ class PublisherConnection(asyncio.Protocol):
         self._hub.broker.counters.bytes_in += len(data)
         try:
             for packet in self._unpacker.feed(data):
-                if self._closing:
+                if not self._handle(packet):
                     break
-                self._handle(packet)
             if self._unpacker.error is not None:
                 self._close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
@@ -84,7 +83,8 @@ class PublisherConnection(asyncio.Protocol):
         else:
             self._close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
 
-    def _handle(self, packet: list[Any]) -> None:
+    def _handle(self, packet: list[Any]) -> bool:
+        """One frame; False when it ended the connection."""
         try:
             match packet:
                 case ["hello", dict(options)] if self._principal is None:
@@ -99,6 +99,7 @@ class PublisherConnection(asyncio.Protocol):
                     self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet)[:60]}")
         except Refused as error:
             self._close(error.code, error.reason)
+        return not self._closing
 
     def _hello(self, options: dict[str, Any]) -> None:
         if options.get("version", 1) != 1:
@@ -112,9 +113,20 @@ class PublisherConnection(asyncio.Protocol):
         self._principal = broker.grants.principal(token, now())
         self._hub.spare(self)
         log.info("publisher %s user=%s", self.address, self._principal.user)
-        self._send(["welcome", {
-            "version": 1, "server": broker.server, "epoch": broker.engine.epoch, "user": self._principal.user,
-            "window": WINDOW, "frame_bytes": FRAME_BYTES_MAX, "batch_messages": BATCH_MESSAGES_MAX}])
+        self._send(
+            [
+                "welcome",
+                {
+                    "version": 1,
+                    "server": broker.server,
+                    "epoch": broker.engine.epoch,
+                    "user": self._principal.user,
+                    "window": WINDOW,
+                    "frame_bytes": FRAME_BYTES_MAX,
+                    "batch_messages": BATCH_MESSAGES_MAX,
+                },
+            ]
+        )
 
     def _publish(self, number: int, rows: list[Any]) -> None:
         if number <= self._batch:

@@ -52,7 +52,7 @@ class Actor:
         """Take what waits."""
         queue, self.client.queue, self.blocked = self.client.queue, None, False
         if queue is not None:
-            self.take(b"".join(queue.chunks)[queue.sent:])
+            self.take(b"".join(queue.chunks)[queue.sent :])
             if self.client.group is not None:
                 self.client.group.refile(self.client)
 
@@ -61,7 +61,7 @@ class Actor:
         for frame in split_frames(data):
             if frame[0] & 0x0F > 2:
                 continue
-            payload = frame[4 if frame[1] == 126 else 10 if frame[1] == 127 else 2:]
+            payload = frame[4 if frame[1] == 126 else 10 if frame[1] == 127 else 2 :]
             value = decode_server(payload, self.client.form)
             for result in getattr(value, "results", ()):
                 if not result.error:
@@ -96,8 +96,15 @@ class Stage:
     def __init__(self, grants: Grants | None = None, limits: Limits | None = None, **options: bool) -> None:
         self.now = START
         self.ended: list[Client] = []
-        self.broker = Broker(MemoryEngine(START), grants or Grants(), limits or Limits(), server="stage",
-                             started=START, secret=b"stage", **options)
+        self.broker = Broker(
+            MemoryEngine(START),
+            grants or Grants(),
+            limits or Limits(),
+            server="stage",
+            started=START,
+            secret=b"stage",
+            **options,
+        )
         self.broker.write_group = self._write_group
         self.sessions = Sessions(self.broker, 25)
         self.actors: dict[str, Actor] = {}

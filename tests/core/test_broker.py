@@ -1,4 +1,4 @@
-"""The broker against a plain model: whoever subscribes, stalls, leaves or publishes, each gets exactly its own, in order."""
+"""The broker against a plain model: whoever comes, stalls, leaves or publishes, each gets exactly its own, in order."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,8 +48,9 @@ def test_everyone_gets_exactly_its_own_in_order(steps: list) -> None:
         actor = stage.actors[who]
         if what == "subscribe":
             stage.sessions._do(actor.client, Subscribe(id=1, subjects=sorted(more)), stage.now)
-            wanted[who] += [(subject, sequences[subject], "snapshot") for subject in sorted(more)
-                            if subject in snapshot]
+            wanted[who] += [
+                (subject, sequences[subject], "snapshot") for subject in sorted(more) if subject in snapshot
+            ]
             subscribed[who] |= more
         elif what == "unsubscribe":
             stage.sessions._do(actor.client, Unsubscribe(id=1, subjects=sorted(more)), stage.now)

@@ -22,7 +22,8 @@ def test_there_are_as_many_phases_as_grid_slots() -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 350), st.sampled_from("abc"), st.integers(0, 9)), max_size=30),
-    st.integers(0, 900), st.sampled_from([100, 200, 500, 700]),
+    st.integers(0, 900),
+    st.sampled_from([100, 200, 500, 700]),
 )
 def test_each_interval_brings_its_newest_content_and_fields(publications: list, joined: int, interval: int) -> None:
     """Two clients at different phases of one interval: each gets exactly the groups of its own grid."""

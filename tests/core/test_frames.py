@@ -352,9 +352,7 @@ def test_a_reader_never_holds_more_than_its_bound(data: bytes, places: list[int]
             assert len(reader._partial.tail) < 4
 
 
-MESSAGES = st.lists(
-    st.tuples(st.sampled_from([TEXT, BINARY]), st.text(max_size=300), st.integers(1, 50)), max_size=4
-)
+MESSAGES = st.lists(st.tuples(st.sampled_from([TEXT, BINARY]), st.text(max_size=300), st.integers(1, 50)), max_size=4)
 
 
 @UNTIMED

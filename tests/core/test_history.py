@@ -16,7 +16,8 @@ def message(subject: str, seq: int, time: int, size: int = 10, epoch: int = 1) -
 
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(1, 50))),
-    st.integers(1, 5), st.integers(20, 200),
+    st.integers(1, 5),
+    st.integers(20, 200),
 )
 def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: int, bytes_max: int) -> None:
     """After any run: each ring is a tail without gaps, and N, T and the budget hold."""
@@ -31,7 +32,7 @@ def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: i
         history.append(rings[subject], one)
         history.expire(now)
         for name, ring in rings.items():
-            tail = sent[name][len(sent[name]) - len(ring):]
+            tail = sent[name][len(sent[name]) - len(ring) :]
             assert list(ring) == tail
             assert len(ring) <= count_max
             assert all(kept.time > now - 100 for kept in ring)

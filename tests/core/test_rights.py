@@ -15,8 +15,20 @@ HOUR = 3600
 
 def mint(user: str = "ann", uid: str = "1", seconds: int = HOUR, **claims: object) -> str:
     """A token as Django mints it (protocol.md 8.4)."""
-    return jwt.encode({"aud": "fastpath", "sub": user, "uid": uid, "groups": [], "su": False, "gen": 1,
-                       "exp": START // 1000 + seconds} | claims, SECRET, "HS256")
+    return jwt.encode(
+        {
+            "aud": "fastpath",
+            "sub": user,
+            "uid": uid,
+            "groups": [],
+            "su": False,
+            "gen": 1,
+            "exp": START // 1000 + seconds,
+        }
+        | claims,
+        SECRET,
+        "HS256",
+    )
 
 
 def rule(number: int, who: str = "user:1", pattern: str = "/s/*", allow: bool = True, **more: object) -> dict:
@@ -110,7 +122,7 @@ def test_a_frame_begun_is_finished() -> None:
     whole = b"".join(queue.chunks)
     queue.advance(5)
     change(stage, 1, removed=[1])
-    rest = b"".join(ann.client.queue.chunks)[ann.client.queue.sent:]
+    rest = b"".join(ann.client.queue.chunks)[ann.client.queue.sent :]
     begun = whole.index(b'"begun"]') + len(b'"begun"]')
     assert rest.startswith(whole[5:begun])
     assert b"never" not in rest
@@ -228,14 +240,19 @@ def test_the_claims_of_an_outside_issuer() -> None:
     assert bob.taken()[1].results[0].reason == "a token is needed"
 
 
-@pytest.mark.parametrize("token", [
-    "garbage", mint() + "x", jwt.encode({"aud": "fastpath", "sub": "ann"}, SECRET, "HS256"),
-    jwt.encode({"aud": "other", "sub": "ann", "exp": START}, SECRET, "HS256"),
-    jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60}, None, "none"),
-    jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60}, SECRET + "!", "HS256"),
-    jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60, "groups": 5}, SECRET, "HS256"),
-    mint(seconds=-1),
-])
+@pytest.mark.parametrize(
+    "token",
+    [
+        "garbage",
+        mint() + "x",
+        jwt.encode({"aud": "fastpath", "sub": "ann"}, SECRET, "HS256"),
+        jwt.encode({"aud": "other", "sub": "ann", "exp": START}, SECRET, "HS256"),
+        jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60}, None, "none"),
+        jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60}, SECRET + "!", "HS256"),
+        jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60, "groups": 5}, SECRET, "HS256"),
+        mint(seconds=-1),
+    ],
+)
 def test_bad_tokens_are_refused(token: str) -> None:
     """Signature, audience, algorithm, form, time."""
     with pytest.raises(Refused) as caught:

@@ -90,7 +90,8 @@ def test_replacing_and_removing_tell_who_is_concerned() -> None:
 
 SEGMENT = st.sampled_from(["a", "b", "ann"])
 PATTERN = st.lists(st.sampled_from(["a", "b", "*", "{username}"]), min_size=2, max_size=4).flatmap(
-    lambda parts: st.sampled_from([parts, [*parts, "**"]]))
+    lambda parts: st.sampled_from([parts, [*parts, "**"]])
+)
 
 
 def covers(pattern: list[str], segments: list[str]) -> list[int] | None:

@@ -82,9 +82,15 @@ class Teller:
             position = (epoch - 1, 1) if options["since"] == "old" else (epoch, int(options["since"]))
             since = dict.fromkeys(subjects, position)
         self.number += 1
-        self.stage.actors[words[0]].say(Subscribe(
-            id=self.number, subjects=subjects, conflation=int(options.get("conflation", 0)),
-            history=int(options.get("history", 0)), since=since))
+        self.stage.actors[words[0]].say(
+            Subscribe(
+                id=self.number,
+                subjects=subjects,
+                conflation=int(options.get("conflation", 0)),
+                history=int(options.get("history", 0)),
+                since=since,
+            )
+        )
 
     def do_unsubscribes(self, words: list[str]) -> None:
         """ann unsubscribes SUBJECT …."""
@@ -98,9 +104,12 @@ class Teller:
             return f"{value.meta.kind or 'update'} {actor.subjects[value.sid]} #{value.seq} {value.content}{fields}"
         if isinstance(value, Subscribed):
             return "subscribed " + "; ".join(
-                f"{one.subject} {one.error} ({one.reason})" if one.error else
-                f"{one.subject} at #{one.seq}{' ' + one.recovery if one.recovery else ''}"
-                f"{f' every {one.conflation} ms' if one.conflation else ''}" for one in value.results)
+                f"{one.subject} {one.error} ({one.reason})"
+                if one.error
+                else f"{one.subject} at #{one.seq}{' ' + one.recovery if one.recovery else ''}"
+                f"{f' every {one.conflation} ms' if one.conflation else ''}"
+                for one in value.results
+            )
         return type(value).__name__.lower() + " " + " ".join(getattr(value, "subjects", ()))
 
 

