@@ -256,7 +256,7 @@ class ClientConnection:
                 self.lost()
                 return
             queue.advance(count)
-            if count == 0 or queue.sent:
+            if queue.sent or (count == 0 and head):
                 return
         client.queue = None
         self.await_writable(False)

@@ -106,6 +106,7 @@ class Hub:
         self._timers[0] = self.loop.call_later(GRID_SECONDS - now() % 100 / 1000 + 0.0005, self._on_grid)
         time = now()
         self.broker.on_grid(time)
+        self.broker.history.expire(time)
         self.sessions.rights.tick(time)
         self.follow_rights()
         self.end()
@@ -113,7 +114,6 @@ class Hub:
     def _on_second(self) -> None:
         self._timers[1] = self.loop.call_later(1, self._on_second)
         self.sessions.beat(now())
-        self.broker.history.expire(now())
         self.end()
         moment = self.loop.time()
         for connection in [one for one, deadline in self._deadlines.items() if deadline <= moment]:
