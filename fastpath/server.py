@@ -76,13 +76,20 @@ async def _serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stopped.set)
     hub = make_hub(settings, loop)
     statistics = Statistics(hub)
-    ports = Ports(hub)
+    ports = Ports(hub, lambda: ControlConnection(hub, statistics.figures))
     for listener in settings.listeners:
         await ports.open(listener)
     control = await _open_control(hub, statistics, settings.control) if settings.control else None
     hub.start()
     statistics.start()
-    print("ready " + json.dumps({**ports.opened, "control": settings.control, "pid": os.getpid()}), flush=True)
+    ready = {
+        "clients": ports.opened["clients"],
+        "publishers": ports.opened["publishers"],
+        "control": settings.control,
+        "control_tls": ports.opened["control"],
+        "pid": os.getpid(),
+    }
+    print("ready " + json.dumps(ready), flush=True)
     log.info(
         "mode %s, delivery %s, clients %s, publishers %s",
         settings.mode,

@@ -14,7 +14,7 @@ from .core.limits import Limits
 
 PREFIX = "FASTPATH_"
 MODES = ("none", "jwt", "rules")
-PURPOSES = ("clients", "publishers")
+PURPOSES = ("clients", "publishers", "control")
 
 
 class SettingsError(ValueError):
@@ -35,6 +35,7 @@ class Listener:
     cert: str = ""
     key: str = ""
     ciphers: str = ""
+    ca: str = ""
 
     @property
     def tls(self) -> bool:
@@ -54,11 +55,15 @@ class Listener:
                 "with +tls for TLS: clients://127.0.0.1:8800"
             )
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        unknown = set(options) - {"cert", "key", "ciphers"}
+        unknown = set(options) - {"cert", "key", "ciphers", "ca"}
         if unknown:
-            raise SettingsError(f"{url!r}: unknown option {', '.join(sorted(unknown))} (cert, key, ciphers)")
+            raise SettingsError(f"{url!r}: unknown option {', '.join(sorted(unknown))} (cert, key, ciphers, ca)")
         if tls != bool(options.get("cert")):
             raise SettingsError(f"{url!r}: +tls and ?cert=/path/to/chain.pem&key=… go together")
+        if "control" in purposes and (len(purposes) > 1 or not options.get("ca")):
+            raise SettingsError(
+                f"{url!r}: control has an address of its own, with ?ca=FILE: the authority of those who may connect"
+            )
         try:
             port = parts.port if parts.port is not None else (443 if tls else 80)
         except ValueError as error:
@@ -67,7 +72,15 @@ class Listener:
         host = host[: host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
         if not host:
             raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
-        return cls(purposes, host, port, options.get("cert", ""), options.get("key", ""), options.get("ciphers", ""))
+        return cls(
+            purposes,
+            host,
+            port,
+            options.get("cert", ""),
+            options.get("key", ""),
+            options.get("ciphers", ""),
+            options.get("ca", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +90,8 @@ class Settings:
     listen: str = _setting(
         "clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
         "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&ciphers=…]; "
-        "purposes clients and publishers joined by +; * is all addresses; port 0 picks one",
+        "purposes clients and publishers joined by +; * is all addresses; port 0 picks one; "
+        "control+tls://HOST:PORT?cert=…&key=…&ca=… is the control socket for a Django on another host",
     )
     control: str = _setting("", "path of the unix socket for Django; empty: none")
     mode: str = _setting(

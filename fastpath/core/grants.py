@@ -41,9 +41,9 @@ class Principal:
 
     __slots__ = ("answers", "claims", "holders", "superuser", "user", "version")
 
-    def __init__(self, claims: Claims | None, superuser: bool, holders: tuple[str, ...]) -> None:
+    def __init__(self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "") -> None:
         self.claims = claims
-        self.user = claims.user if claims else ""
+        self.user = user or (claims.user if claims else "")
         self.superuser = superuser
         self.holders = holders
         self.version = 0
@@ -132,14 +132,14 @@ class RuleGrants(Grants):
         if claims.session and claims.session in self._sessions:
             raise Refused(Close.REVOKED, "signed out")
         groups: Iterable[str] = claims.groups
-        superuser = claims.superuser
+        superuser, name = claims.superuser, claims.user
         user = self._users.get(claims.uid)
         if user is not None and user.generation > claims.generation:
-            groups, superuser = user.groups, user.superuser
+            groups, superuser, name = user.groups, user.superuser, user.user
             if not user.active:
                 raise Refused(Close.REVOKED, "the user is not active")
         holders = (f"user:{claims.uid}", *(f"group:{group}" for group in groups), "everyone")
-        principal = Principal(claims, superuser, holders)
+        principal = Principal(claims, superuser, holders, name)
         principal.version = self._version
         return principal
 

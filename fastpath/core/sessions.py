@@ -211,7 +211,8 @@ class Sessions:
             principal = self.broker.grants.principal(command.token, now)
         except Refused as error:
             raise InvalidMessage("bad_token", error.reason) from None
-        if client.principal.claims is not None and principal.user != client.principal.user:
+        old, new = client.principal.claims, principal.claims
+        if old is not None and (new is None or (old.uid or old.user) != (new.uid or new.user)):
             raise InvalidMessage("bad_token", "the token is another user's")
         self._adopt(client, principal, now)
         answer = Renewed(id=command.id, user=principal.user)

@@ -8,6 +8,7 @@ import logging
 import resource
 import socket
 import ssl
+from collections.abc import Callable
 from typing import cast
 
 from ..settings import Listener, Settings, SettingsError
@@ -33,11 +34,12 @@ log = logging.getLogger("fastpath")
 class Ports:
     """All open listeners of one sidecar."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, control: Callable[[], asyncio.Protocol]) -> None:
         self._hub = hub
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
-        self.opened: dict[str, list[str]] = {"clients": [], "publishers": []}
+        self._control = control
+        self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": []}
         self._connections_max = hub.settings.connections_max or _files_max() - FILES_RESERVED
 
     async def open(self, listener: Listener) -> None:
@@ -53,8 +55,10 @@ class Ports:
                 shared = "publishers" in listener.purposes
                 self._hub.loop.add_reader(sock.fileno(), self._accept, sock, shared)
             else:
-                gate = _Gate.maker(self._hub, listener.purposes, self._connections_max)
-                self._servers.append(await self._hub.loop.create_server(gate, sock=sock, ssl=context))
+                maker: Callable[[], asyncio.Protocol] = self._control
+                if "control" not in listener.purposes:
+                    maker = _Gate.maker(self._hub, listener.purposes, self._connections_max)
+                self._servers.append(await self._hub.loop.create_server(maker, sock=sock, ssl=context))
 
     def close(self) -> None:
         """Accept nobody any more."""
@@ -201,6 +205,12 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
         context.load_cert_chain(listener.cert, listener.key or None)
         if listener.ciphers:
             context.set_ciphers(listener.ciphers)
+        if listener.ca:
+            # Whoever connects shows a certificate of this authority. Without tickets nothing arrives unasked, so that
+            # the client can tell a closed connection from an open one.
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(listener.ca)
+            context.num_tickets = 0
     except (OSError, ssl.SSLError) as error:
         raise SettingsError(
             f"TLS for {listener.host}:{listener.port}: {error} "

@@ -1,0 +1,1 @@
+"""Who may read and publish what: rules in Django, compiled for the sidecar."""

@@ -1,0 +1,180 @@
+"""Keep a sidecar's rights as the database has them: the full set once, then every difference within a second.
+
+The agent is the only part of Django that the sidecar depends on, so it gives up on nothing: a sidecar that is
+away, another one in its place, a database that does not answer are logged once and tried again until they are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from django.db import Error as DatabaseFailure
+from django.db import ProgrammingError, connections, router
+
+from entitlement import compiler, triggers
+from entitlement.models import Rule
+from fastpath.client.control import Control
+from fastpath.client.errors import ControlRefused, SidecarUnavailable
+
+POLL_SECONDS = 0.2
+"""How often the sidecar is asked which process it is and what it holds, and the generation row is read."""
+
+BACKOFF_SECONDS_MIN = 0.1
+BACKOFF_SECONDS_MAX = 0.5
+
+UPKEEP_SECONDS = 60.0
+"""How often the triggers are looked for and the database connection is renewed (it may be another file now)."""
+
+FORGET_SECONDS = 3600.0
+"""How often changes that no living token can contradict are deleted."""
+
+_log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Follows one database into one sidecar; ``run`` returns when the stop event is set."""
+
+    def __init__(self, control_path: str, stop_event: threading.Event) -> None:
+        self._control = Control(control_path)
+        self._stop = stop_event
+        self._database = connections[router.db_for_write(Rule)].alias
+        self._server = ""
+        self._needed = False
+        self._sent: int | None = None
+        self._upkeep_at = 0.0
+        self._forget_at = time.monotonic() + UPKEEP_SECONDS
+        self._trouble = ""
+
+    def run(self) -> None:
+        """Follow until told to stop."""
+        backoff = BACKOFF_SECONDS_MIN
+        try:
+            while not self._stop.is_set():
+                if self._attempt():
+                    backoff = BACKOFF_SECONDS_MIN
+                    self._stop.wait(POLL_SECONDS)
+                else:
+                    self._stop.wait(backoff)
+                    backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
+        finally:
+            self._control.close()
+            connections[self._database].close()
+
+    def _attempt(self) -> bool:
+        """One round; False when something is in the way, which is logged when it is new."""
+        try:
+            self._round()
+        except SidecarUnavailable as error:
+            self._lost()
+            self._report(f"the sidecar cannot be reached: {error}")
+        except ControlRefused as error:
+            self._lost()
+            self._report(f"the sidecar refuses the rights: {error}")
+        except DatabaseFailure as error:
+            self._report(f"the database cannot be read: {error}")
+            connections[self._database].close()
+        except Exception as error:  # a fault of ours must not leave the sidecar without changes for ever
+            self._lost()
+            connections[self._database].close()
+            if self._report(f"the agent failed: {error!r}"):
+                _log.exception("the agent failed")
+        else:
+            self._report("")
+            return True
+        return False
+
+    def _round(self) -> None:
+        """Greet the sidecar, then send what is new."""
+        self._greet()
+        now = time.monotonic()
+        if now >= self._upkeep_at:
+            self._upkeep()
+            self._upkeep_at = now + UPKEEP_SECONDS
+        if now >= self._forget_at:
+            compiler.forget()
+            self._forget_at = now + FORGET_SECONDS
+        if self._needed:
+            self._send()
+
+    def _greet(self) -> None:
+        """Learn which process answers and what it holds; another one, or another's set, starts from nothing."""
+        hello = self._control.hello()
+        server, held = hello["server"], hello.get("generation")
+        self._needed = hello["mode"] == "rules"
+        if server == self._server and held == self._sent:
+            return
+        if server != self._server:
+            _log.info("connected to sidecar %s (pid %s, mode %s)", server, hello["pid"], hello["mode"])
+        at = compiler.position()
+        self._server = server
+        self._sent = held if at is not None and held == at.generation else None
+
+    def _send(self) -> None:
+        """Bring the sidecar to the database's generation, by a difference if it is known and small."""
+        at = compiler.position()
+        if at is None:
+            raise ProgrammingError("the generation row is missing; run migrate")
+        if at.generation == self._sent:
+            return
+        # A lower generation is that of another database, or of an older state of it.
+        if self._sent is None or not at.forgotten <= self._sent < at.generation:
+            self._send_all(at.generation)
+            return
+        records = compiler.difference(self._sent, at.generation)
+        if records.largest() > compiler.CHUNK:
+            self._send_all(at.generation)
+            return
+        try:
+            self._control.rules_diff(
+                after=self._sent,
+                generation=at.generation,
+                rules=records.rules,
+                removed=records.removed,
+                users=records.users,
+                sessions=records.sessions,
+            )
+        except ControlRefused as error:
+            if error.code != "stale":
+                raise
+            self._send_all(at.generation)
+        else:
+            self._sent = at.generation
+
+    def _send_all(self, generation: int) -> None:
+        records = compiler.full_set(generation)
+        self._control.rules_begin(generation)
+        for chunk in records.chunks():
+            self._control.rules_chunk(**chunk)
+        self._control.rules_commit(generation)
+        self._sent = generation
+        _log.info(
+            "sent all %d rules, %d changed users and %d revoked sessions, generation %d",
+            len(records.rules),
+            len(records.users),
+            len(records.sessions),
+            generation,
+        )
+
+    def _upkeep(self) -> None:
+        connection = connections[self._database]
+        connection.close()
+        if compiler.position() is not None and (absent := triggers.missing(connection)):
+            _log.error("%d triggers are missing, so changes of rights are not seen: run migrate", len(absent))
+
+    def _lost(self) -> None:
+        """Nothing is known of the sidecar any more: greet it first."""
+        self._sent = None
+        self._server = ""
+
+    def _report(self, trouble: str) -> bool:
+        """Log what is in the way when it is new, and once that it is gone; whether it was new."""
+        if trouble == self._trouble:
+            return False
+        self._trouble = trouble
+        if trouble:
+            _log.warning("%s; trying again", trouble)
+        else:
+            _log.info("the rights are up to date again")
+        return True

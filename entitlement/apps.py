@@ -1,0 +1,27 @@
+"""The Django app: connects triggers, checks and the logout signal."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_out
+from django.core.checks import Tags, register
+from django.db.models.signals import post_migrate, pre_migrate
+
+
+class EntitlementConfig(AppConfig):
+    """Rules of who may read and publish what."""
+
+    name = "entitlement"
+    verbose_name = "Entitlement"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Hook into migrate, the system checks and logout."""
+        from entitlement import checks, sessions, triggers
+
+        pre_migrate.connect(triggers.before_migrate, sender=self)
+        post_migrate.connect(triggers.after_migrate, sender=self)
+        user_logged_out.connect(sessions.record_logout, dispatch_uid="entitlement.record_logout")
+        register(checks.check_database)
+        register(checks.check_settings)
+        register(checks.check_triggers, Tags.database)

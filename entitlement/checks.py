@@ -1,0 +1,108 @@
+"""System checks: a database that takes triggers, that they are there, and settings that make sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as CheckWarning
+from django.db import DatabaseError, connections, router
+
+from entitlement import conf, sessions, triggers
+from entitlement.models import Change, Generation, Rule
+
+_SECRET_BYTES_MIN = 32
+
+
+def check_database(**_: Any) -> list[CheckMessage]:
+    """Changes are seen by triggers, which exist for SQLite and PostgreSQL, inside one database."""
+    connection = connections[router.db_for_write(Rule)]
+    found: list[CheckMessage] = []
+    if connection.vendor not in triggers.VENDORS:
+        found.append(
+            Error(
+                f"entitlement cannot follow changes in a {connection.vendor} database: its triggers exist for "
+                "SQLite and PostgreSQL only.",
+                hint="Keep the rules, users and sessions in one of these.",
+                id="entitlement.E001",
+            )
+        )
+    together = [Rule, Generation, Change, get_user_model(), sessions.session_model()]
+    aliases = {router.db_for_write(model) for model in together if model is not None}
+    if len(aliases) > 1:
+        found.append(
+            Error(
+                f"The rules, users and sessions are spread over the databases {', '.join(sorted(aliases))}: a trigger "
+                "cannot write into another database.",
+                hint="Route them to one database.",
+                id="entitlement.E002",
+            )
+        )
+    return found
+
+
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """Token secret and lifetimes."""
+    found: list[CheckMessage] = []
+    try:
+        lifetime, secret = conf.token_seconds(), conf.token_secret()
+    except (TypeError, ValueError) as error:
+        return [
+            Error(
+                f"REALTIME holds a lifetime that is no whole number of seconds: {error}",
+                id="entitlement.E003",
+            )
+        ]
+    if lifetime <= 0:
+        found.append(
+            Error(
+                f'REALTIME["TOKEN_SECONDS"] is {lifetime}: tokens would end before they begin.',
+                hint="The default is 43200 (12 hours).",
+                id="entitlement.E003",
+            )
+        )
+    if len(secret.encode()) < _SECRET_BYTES_MIN:
+        found.append(
+            CheckWarning(
+                f'REALTIME["TOKEN_SECRET"] has fewer than {_SECRET_BYTES_MIN} bytes: HS256 tokens could be forged '
+                "by trying.",
+                hint="Leave it out to derive it from SECRET_KEY, or choose a random one.",
+                id="entitlement.W002",
+            )
+        )
+    if settings.SESSION_ENGINE.endswith("signed_cookies"):
+        found.append(
+            CheckWarning(
+                "Sessions are kept in signed cookies: the server cannot revoke the tokens of one that signs out.",
+                hint='Use a SESSION_ENGINE with a table or a cache, or a short REALTIME["TOKEN_SECONDS"].',
+                id="entitlement.W003",
+            )
+        )
+    return found
+
+
+def check_triggers(databases: Any = None, **_: Any) -> list[CheckMessage]:
+    """The triggers are there (with ``check --database``, and before ``migrate``)."""
+    alias = router.db_for_write(Rule)
+    connection = connections[alias]
+    if alias not in (databases or ()) or connection.vendor not in triggers.VENDORS:
+        return []
+    try:
+        # Before the first migrate there is nothing to miss.
+        if Rule._meta.db_table not in connection.introspection.table_names():
+            return []
+        absent = triggers.missing(connection)
+    except DatabaseError as error:
+        return [CheckWarning(f"The triggers cannot be looked up: {error}", id="entitlement.W001")]
+    if not absent:
+        return []
+    return [
+        CheckWarning(
+            f"{len(absent)} triggers are missing ({', '.join(absent)}): changes of rights would reach the "
+            "sidecar late.",
+            hint="Run migrate: it installs them.",
+            id="entitlement.W001",
+        )
+    ]

@@ -1,0 +1,47 @@
+"""What entitlement reads of the REALTIME settings, with its defaults."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+TOKEN_SECONDS = 12 * 3600
+"""How long a token is valid unless asked otherwise; one of a session is never valid for longer."""
+
+TOKEN_SECONDS_MAX = 30 * 24 * 3600
+"""The longest that a token without a session (a publisher's) may be valid; changes are remembered as long."""
+
+
+def token_secret() -> str:
+    """The HS256 secret of tokens: REALTIME["TOKEN_SECRET"], else derived from SECRET_KEY."""
+    given = _read("TOKEN_SECRET", "")
+    if given:
+        return str(given)
+    return hmac.new(str(settings.SECRET_KEY).encode(), b"realtime token", hashlib.sha256).hexdigest()
+
+
+def token_seconds() -> int:
+    """How long a token is valid by default, in seconds: REALTIME["TOKEN_SECONDS"]."""
+    return int(_read("TOKEN_SECONDS", TOKEN_SECONDS))
+
+
+def token_seconds_max() -> int:
+    """The longest validity a token may be minted with, in seconds: REALTIME["TOKEN_SECONDS_MAX"]."""
+    return max(int(_read("TOKEN_SECONDS_MAX", TOKEN_SECONDS_MAX)), token_seconds())
+
+
+def control_path() -> str:
+    """The path of the sidecar's control socket, REALTIME["CONTROL"]; raises ImproperlyConfigured if unset."""
+    path = str(_read("CONTROL", ""))
+    if not path:
+        raise ImproperlyConfigured('Set REALTIME["CONTROL"] to the path of the sidecar\'s control socket.')
+    return path
+
+
+def _read(name: str, default: Any) -> Any:
+    value = getattr(settings, "REALTIME", {}).get(name)
+    return default if value is None else value

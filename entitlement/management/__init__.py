@@ -1,0 +1,1 @@
+"""Entitlement from the command line."""

@@ -1,0 +1,80 @@
+"""Mint the tokens that the sidecar accepts in mode ``rules`` (protocol.md 8.4)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jwt
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.sessions.backends.base import SessionBase
+
+from entitlement import conf
+from entitlement.compiler import group_ids, position
+from entitlement.sessions import lasting_key, session_id
+from fastpath.core.tokens import AUDIENCE
+
+
+class MintError(ValueError):
+    """A token that cannot be given: nobody, not active, or valid for too long."""
+
+
+class UnknownUser(ValueError):
+    """A name that no user has."""
+
+
+def user_named(name: str) -> AbstractBaseUser:
+    """The user of this name; raises UnknownUser, which lists some who exist."""
+    model = get_user_model()
+    try:
+        user: AbstractBaseUser = model._default_manager.get_by_natural_key(name)
+    except model.DoesNotExist:
+        field = model.USERNAME_FIELD
+        some = ", ".join(map(str, model._default_manager.order_by(field).values_list(field, flat=True)[:8]))
+        hint = f"some are {some}" if some else "there are none; run realtime_demo or createsuperuser"
+        raise UnknownUser(f"There is no user {name!r}; {hint}.") from None
+    return user
+
+
+def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: int | None = None) -> tuple[str, int]:
+    """A token for this user as the database knows it now, and when it ends (ms); raises MintError.
+
+    The token of a session is revoked with it, and never outlives the default validity. Groups and flags are read
+    anew, after the generation: a user object that is some seconds old must not make an old right look new.
+    """
+    lifetime = _lifetime(session, seconds)
+    now = time.time()
+    at = position()
+    fresh = get_user_model()._base_manager.filter(pk=user.pk).first()
+    if fresh is None or not fresh.is_active:
+        raise MintError(f"{user.get_username() or 'an anonymous user'} is not an active user: there is no token.")
+    claims: dict[str, Any] = {
+        "aud": AUDIENCE,
+        "sub": fresh.get_username(),
+        "uid": str(fresh.pk),
+        "groups": group_ids([fresh.pk]).get(fresh.pk, []),
+        "su": bool(getattr(fresh, "is_superuser", False)),
+        "gen": at.generation if at else 0,
+        "iat": int(now),
+        "exp": int(now) + lifetime,
+    }
+    if key := lasting_key(session):
+        claims["sid"] = session_id(key)
+    return jwt.encode(claims, conf.token_secret(), algorithm="HS256"), claims["exp"] * 1000
+
+
+def _lifetime(session: SessionBase | None, seconds: int | None) -> int:
+    """How long the token is to be valid, in seconds."""
+    asked = conf.token_seconds() if seconds is None else seconds
+    if asked <= 0:
+        raise MintError(f"A token cannot be valid for {asked} seconds.")
+    if session is not None:
+        return max(1, min(asked, conf.token_seconds(), session.get_expiry_age()))
+    if asked > conf.token_seconds_max():
+        raise MintError(
+            f"A token may be valid for {conf.token_seconds_max()} seconds at most "
+            '(REALTIME["TOKEN_SECONDS_MAX"]), not for '
+            f"{asked}: changes of users are remembered that long."
+        )
+    return asked

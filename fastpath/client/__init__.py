@@ -1,0 +1,62 @@
+"""The Python client: ``connect`` for asyncio, and beside it ``blocking``, ``publisher`` and ``control``.
+
+Names are loaded when they are first used, so that a publisher in a Spark executor does not load asyncio.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import (
+        BadToken,
+        ClientError,
+        CommandRefused,
+        ConnectionRejected,
+        ControlRefused,
+        Denied,
+        Disconnected,
+        Failed,
+        Invalid,
+        Limited,
+        NotReady,
+        PublishTimeout,
+        RefusedMessage,
+        SidecarUnavailable,
+        TooLarge,
+        Unavailable,
+    )
+    from .message import Message, Position, Status
+    from .session import connect
+
+__all__ = [
+    "BadToken",
+    "ClientError",
+    "CommandRefused",
+    "ConnectionRejected",
+    "ControlRefused",
+    "Denied",
+    "Disconnected",
+    "Failed",
+    "Invalid",
+    "Limited",
+    "Message",
+    "NotReady",
+    "Position",
+    "PublishTimeout",
+    "RefusedMessage",
+    "SidecarUnavailable",
+    "Status",
+    "TooLarge",
+    "Unavailable",
+    "connect",
+]
+
+_ELSEWHERE = {"connect": ".session", "Message": ".message", "Position": ".message", "Status": ".message"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE.get(name, ".errors"), __name__), name)

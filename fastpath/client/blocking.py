@@ -1,0 +1,208 @@
+"""The client without async: the same verbs, with a loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, Self, TypeVar
+
+from fastpath.core.codec import Form
+from fastpath.core.messages import GUARANTEED, Fields, Value
+
+from .errors import ClientError
+from .feed import Feed, MessageStream
+from .message import Message, Position, Status
+from .session import Client, Token
+
+T = TypeVar("T")
+
+
+class BlockingFeed(Generic[T]):
+    """``for item in feed:``; ends when the client is closed."""
+
+    def __init__(self, client: BlockingClient, feed: Feed[T]) -> None:
+        self._client = client
+        self._feed = feed
+        self._items: deque[T] = deque()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if not self._items:
+            self._fetch(None)
+        return self._items.popleft()
+
+    def get(self, timeout_seconds: float | None = None) -> T:
+        """The next item; raises TimeoutError, and EOFError at the end."""
+        if not self._items:
+            try:
+                self._fetch(timeout_seconds)
+            except StopIteration:
+                raise EOFError("nothing more comes") from None
+        return self._items.popleft()
+
+    def _fetch(self, timeout_seconds: float | None) -> None:
+        # All that is there in one step: a step between threads costs more than many messages.
+        items = self._client.call(_all_of(self._feed, timeout_seconds))
+        if not items:
+            raise StopIteration
+        self._items.extend(items)
+
+
+class BlockingStream(BlockingFeed[Message]):
+    """The messages of some subjects; leave ``with`` (or call ``close()``) to unsubscribe from them."""
+
+    def __init__(self, client: BlockingClient, stream: MessageStream) -> None:
+        super().__init__(client, stream)
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unsubscribe from the subjects that are still this stream's."""
+        self._items.clear()
+        self._client.call(self._stream.aclose())
+
+
+class BlockingClient:
+    """Like ``fastpath.client.connect``, for threads; ``on_status`` is called in the client's own thread."""
+
+    def __init__(
+        self,
+        urls: str | Iterable[str],
+        token: Token = None,
+        form: Form = "msgpack",
+        *,
+        on_status: Callable[[Status], None] | None = None,
+        **options: Any,
+    ) -> None:
+        self._make: Callable[[], Client] = lambda: Client(urls, token, form, on_status=on_status, **options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Client | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fastpath client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self.call(self._enter())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and end all streams."""
+        if self._client is not None and self._loop is not None:
+            self.call(self._client.aclose())
+        self._stop()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection stands at this moment."""
+        return self._client is not None and self._client.connected
+
+    @property
+    def user(self) -> str:
+        """The user that the server took the token for; empty for anonymous."""
+        return self._open.user
+
+    @property
+    def latency_ms(self) -> float | None:
+        """The last measured time there and back; None before the first."""
+        return self._open.latency_ms
+
+    @property
+    def status(self) -> BlockingFeed[Status]:
+        """A new feed of the changes of status from now on."""
+        return BlockingFeed(self, self.call(_now(lambda: self._open.status)))
+
+    def subscribe(
+        self,
+        subjects: str | Iterable[str],
+        history: int = 0,
+        conflation: int = 0,
+        since: Mapping[str, tuple[int, int]] | tuple[int, int] | None = None,
+        slow: str = "close",
+    ) -> BlockingStream:
+        """As ``Client.subscribe``; read it with ``for``, or with ``get(timeout_seconds)``."""
+        stream = self.call(_now(lambda: self._open.subscribe(subjects, history, conflation, since, slow)))
+        return BlockingStream(self, stream)
+
+    def unsubscribe(self, subjects: str | Iterable[str]) -> None:
+        """As ``Client.unsubscribe``."""
+        self.call(self._open.unsubscribe(subjects))
+
+    def publish(
+        self,
+        subject: str,
+        content: Value,
+        fields: Fields | None = None,
+        *,
+        retained: bool = True,
+        qos: str = GUARANTEED,
+        reply_to: str | None = None,
+    ) -> Position:
+        """As ``Client.publish``."""
+        return self.call(self._open.publish(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to))
+
+    def renew(self, token: str) -> None:
+        """As ``Client.renew``."""
+        self.call(self._open.renew(token))
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the client's loop and wait for it."""
+        if self._loop is None:
+            work.close()
+            raise ClientError("the client is not open: use it inside `with connect(…) as client:`")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @property
+    def _open(self) -> Client:
+        if self._client is None:
+            raise ClientError("the client is not open: use it inside `with connect(…) as client:`")
+        return self._client
+
+    async def _enter(self) -> Client:
+        return await self._make().__aenter__()
+
+    def _stop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+
+def connect(urls: str | Iterable[str], token: Token = None, form: Form = "msgpack", **options: Any) -> BlockingClient:
+    """``with connect("ws://127.0.0.1:8800/ws", token) as client:``; options as ``fastpath.client.connect``."""
+    return BlockingClient(urls, token, form, **options)
+
+
+async def _all_of(feed: Feed[T], timeout_seconds: float | None) -> list[T]:
+    """What the feed holds, at least one item; empty at its end (a coroutine cannot raise StopIteration)."""
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            return await feed.take()
+    except StopAsyncIteration:
+        return []
+
+
+async def _now(make: Callable[[], T]) -> T:
+    return make()

@@ -1,0 +1,180 @@
+"""A blocking client of the control socket, for Django and its agent (protocol.md 8)."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from fastpath.core.errors import BadFrame
+from fastpath.core.packets import Unpacker, pack
+
+from .address import connect_control
+from .errors import ControlRefused, SidecarUnavailable
+
+VERSION = 1
+FRAME_BYTES_MAX = 16 << 20
+
+Answer = dict[str, Any]
+
+
+class Control:
+    """One connection, opened when first used and again when it was lost; safe to share between threads.
+
+    ``path`` is that of the unix socket, or a ``tls://`` address of a sidecar on another host (address.py).
+
+    Every verb raises SidecarUnavailable when no answer comes within ``timeout_seconds``, and ControlRefused
+    when the sidecar says no. A verb is never sent twice: after SidecarUnavailable its effect is not known.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout_seconds: float = 5, client: str = "py/1") -> None:
+        self.path = os.fspath(path)
+        self._timeout = timeout_seconds
+        self._client = client
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._owner = 0
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next verb opens another."""
+        with self._lock:
+            self._drop()
+
+    def hello(self) -> Answer:
+        """``version, server, pid, mode, epoch, generation``; generation is None until rights have arrived."""
+        return self.call("hello", {"version": VERSION, "client": self._client})
+
+    def publish(self, messages: Sequence[Sequence[Any]]) -> Answer:
+        """Publish rows ``[subject, content, fields, meta]``; ``epoch`` and ``results``, one result a row: its
+
+        sequence number, 0 for standard quality, or ``[code, reason]`` (protocol.md 6.2, 6.3).
+        """
+        return self.call("publish", {"messages": messages})
+
+    def snapshot(self, subject: str, token: str | None = None) -> Answer:
+        """``status``, and ``reason`` or ``message``; without a token as anonymous."""
+        return self.call("snapshot", _without_none(subject=subject, token=token))
+
+    def check(self, subject: str, action: str, token: str | None = None) -> Answer:
+        """``allowed`` and ``reason`` for ``action`` ``subscribe`` or ``publish``."""
+        return self.call("check", _without_none(subject=subject, action=action, token=token))
+
+    def stats(self) -> Answer:
+        """The sidecar's figures by name."""
+        return self.call("stats")
+
+    def rules_begin(self, generation: int) -> Answer:
+        """Start a full set of rights beside the one in force."""
+        return self.call("rules_begin", {"generation": generation})
+
+    def rules_chunk(
+        self, rules: Sequence[Answer] = (), users: Sequence[Answer] = (), sessions: Sequence[Answer] = ()
+    ) -> Answer:
+        """Add to the set that was begun: at most 1000 of each (protocol.md 8.2, 8.3)."""
+        return self.call("rules_chunk", {"rules": rules, "users": users, "sessions": sessions})
+
+    def rules_commit(self, generation: int) -> Answer:
+        """The set that was begun takes force."""
+        return self.call("rules_commit", {"generation": generation})
+
+    def rules_diff(
+        self,
+        after: int,
+        generation: int,
+        rules: Sequence[Answer] = (),
+        removed: Iterable[int] = (),
+        users: Sequence[Answer] = (),
+        sessions: Sequence[Answer] = (),
+    ) -> Answer:
+        """Change the set in force; ControlRefused ``stale`` when that is not of generation ``after``."""
+        return self.call(
+            "rules_diff",
+            {
+                "after": after,
+                "generation": generation,
+                "rules": rules,
+                "removed": list(removed),
+                "users": users,
+                "sessions": sessions,
+            },
+        )
+
+    def call(self, verb: str, arguments: Answer | None = None) -> Answer:
+        """Ask for a verb and wait for its answer."""
+        with self._lock:
+            self._number += 1
+            request = pack([self._number, verb, arguments or {}])
+            if len(request) - 4 > FRAME_BYTES_MAX:
+                raise ControlRefused("too_large", f"{len(request)} bytes pass the bound of {FRAME_BYTES_MAX}")
+            try:
+                answer = self._exchange(request)
+            except TimeoutError:
+                self._drop()
+                raise SidecarUnavailable(self.path, f"no answer within {self._timeout:g} s") from None
+            except (OSError, BadFrame) as error:
+                self._drop()
+                raise SidecarUnavailable(self.path, getattr(error, "strerror", None) or str(error)) from None
+            except BaseException:
+                # Interrupted half-way: what is still to come would be taken for the answer to the next request.
+                self._drop()
+                raise
+        match answer:
+            case [_, "ok", dict(values)]:
+                return values
+            case [_, "error", {"code": str(code), "reason": str(reason)}]:
+                raise ControlRefused(code, reason)
+        raise SidecarUnavailable(self.path, f"it gave no answer of the control protocol: {str(answer)[:80]}")
+
+    def _exchange(self, request: bytes) -> list[Any]:
+        deadline = time.monotonic() + self._timeout
+        connection = self._connection()
+        connection.settimeout(self._timeout)
+        connection.sendall(request)
+        unpacker = Unpacker(FRAME_BYTES_MAX)
+        while True:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            data = connection.recv(1 << 18)
+            if not data:
+                raise ConnectionResetError("the sidecar closed the connection")
+            for answer in unpacker.feed(data):
+                if not answer or answer[0] != self._number:
+                    raise BadFrame("an answer to something else")
+                return answer
+            if unpacker.error is not None:
+                raise unpacker.error
+
+    def _connection(self) -> socket.socket:
+        """The open connection, unless it is another process's (after a fork) or the sidecar has closed it."""
+        if self._socket is not None and (self._owner != os.getpid() or _readable(self._socket)):
+            self._drop()
+        if self._socket is None:
+            self._socket = connect_control(self.path, self._timeout)
+            self._owner = os.getpid()
+        return self._socket
+
+    def _drop(self) -> None:
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+
+
+def _readable(connection: socket.socket) -> bool:
+    """Whether something, which can only be the end, has arrived though nothing was asked."""
+    waiter = select.poll()
+    waiter.register(connection, select.POLLIN)
+    return bool(waiter.poll(0))
+
+
+def _without_none(**arguments: Any) -> Answer:
+    return {name: value for name, value in arguments.items() if value is not None}

@@ -1,0 +1,161 @@
+"""What the Python clients raise.
+
+ClientError
+ ├─ Unavailable          no server could be reached in time; the client may go on trying
+ ├─ ConnectionRejected   the server closed with a code that says "do not reconnect" (protocol.md 7)
+ ├─ Disconnected         the connection was lost before an answer came: its outcome is not known
+ ├─ Denied, TooLarge, Invalid, Limited, Failed, NotReady, BadToken    a command was refused (protocol.md 4.2, 4.4, 4.12)
+ ├─ RefusedMessage       one message of a batch on the publisher port was refused
+ ├─ PublishTimeout       a batch stayed without acknowledgement for the whole retry time
+ ├─ SidecarUnavailable   nothing answers at the control socket
+ └─ ControlRefused       the sidecar refused what was asked over the control socket
+
+Every error can be pickled, so that it travels from a Spark executor to its driver.
+"""
+
+from __future__ import annotations
+
+from fastpath.core.errors import Close, FastpathError
+
+
+class ClientError(FastpathError):
+    """Base of every error of the clients."""
+
+
+class Unavailable(ClientError, ConnectionError):
+    """No server could be reached in time."""
+
+
+class ConnectionRejected(ClientError, ConnectionError):
+    """The server closed the connection and reconnecting would not help; ``code`` is that of protocol.md 7."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the server refused the connection with {self.code} {close_label(self.code)}: {self.reason}"
+
+
+class Disconnected(ClientError, ConnectionError):
+    """The connection was lost while an answer was due: the command may or may not have had its effect."""
+
+
+class CommandRefused(ClientError):
+    """The server refused a command; ``code`` and ``reason`` are its words (protocol.md 4.2, 4.4, 4.12)."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
+
+
+class Denied(CommandRefused):
+    """The rights do not allow it."""
+
+
+class TooLarge(CommandRefused):
+    """The message passes a bound of the server."""
+
+
+class Invalid(CommandRefused):
+    """The command or message breaks the protocol."""
+
+
+class Limited(CommandRefused):
+    """A limit of the server is reached, such as that of subscriptions on one connection."""
+
+
+class Failed(CommandRefused):
+    """The server could not store the message."""
+
+
+class NotReady(CommandRefused):
+    """The rights have not arrived at the server yet; the same command may work in a moment."""
+
+
+class BadToken(CommandRefused):
+    """The token was not accepted."""
+
+
+_BY_CODE: dict[str, type[CommandRefused]] = {
+    "denied": Denied,
+    "too_large": TooLarge,
+    "invalid": Invalid,
+    "limit": Limited,
+    "failed": Failed,
+    "not_ready": NotReady,
+    "bad_token": BadToken,
+}
+
+
+def refusal(code: str, reason: str) -> CommandRefused:
+    """The exception that stands for a code of the protocol."""
+    return _BY_CODE.get(code, CommandRefused)(code, reason)
+
+
+class RefusedMessage(ClientError):
+    """One message was refused, the others of its batch were not touched by that.
+
+    ``index`` counts the messages from 0 since the last ``flush()``; ``code`` is one of protocol.md 4.4.
+    """
+
+    def __init__(self, index: int, code: str, reason: str) -> None:
+        super().__init__(index, code, reason)
+        self.index = index
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"message {self.index} was refused, {self.code}: {self.reason}"
+
+
+class PublishTimeout(ClientError, TimeoutError):
+    """What was sent stayed without acknowledgement for the whole retry time; it is kept, ``flush()`` tries again."""
+
+
+class SidecarUnavailable(ClientError, ConnectionError):
+    """Nothing answers at the control socket."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"the sidecar does not answer at its control socket {self.path} ({self.why}); "
+            "start it with `python manage.py runrealtime`"
+        )
+
+
+class ControlRefused(ClientError):
+    """The sidecar refused what was asked over the control socket (protocol.md 8.1)."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
+
+
+def close_label(code: int) -> str:
+    """The name that protocol.md 7 gives a close code; empty for one that it does not list."""
+    try:
+        return Close(code).label
+    except ValueError:
+        return ""
+
+
+_RETRY_STANDARD = frozenset({1000, 1001, 1005, 1006, 1011, 1012, 1013, 1014})
+
+
+def may_reconnect(code: int) -> bool:
+    """Whether a close code leaves hope: 4000-4499, and those of RFC 6455 that do not blame the client."""
+    return 4000 <= code <= 4499 or code in _RETRY_STANDARD

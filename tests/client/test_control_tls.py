@@ -1,0 +1,41 @@
+"""The control socket of a sidecar on another host: TLS with certificates on both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastpath.client.address import parse_tls
+from fastpath.client.control import Control
+from fastpath.client.errors import SidecarUnavailable
+from tests.support.certificates import Certificate, self_signed
+from tests.support.sidecar import Sidecar
+
+
+def made(folder: Path) -> Certificate:
+    """A certificate in a folder of its own."""
+    folder.mkdir()
+    return self_signed(folder)
+
+
+def test_django_dials_a_sidecar_on_another_host(tmp_path: Path) -> None:
+    """Every verb works; with a certificate that the sidecar does not know nothing does."""
+    server, django, stranger = (made(tmp_path / name) for name in ("server", "django", "stranger"))
+    listen = f"clients://127.0.0.1:0,control+tls://127.0.0.1:0?{server.options}&ca={django.cert}"
+    with Sidecar(listen=listen) as sidecar:
+        [address] = sidecar.ready["control_tls"]
+        with Control(f"tls://{address}?ca={server.cert}&{django.options}") as control:
+            assert control.hello()["pid"] == sidecar.pid
+            assert control.publish([["/a/b", "1"]])["results"] == [1]
+            assert control.snapshot("/a/b")["status"] == "found"
+        for ca, own in ((server, stranger), (stranger, django)):
+            with Control(f"tls://{address}?ca={ca.cert}&{own.options}") as control, pytest.raises(SidecarUnavailable):
+                control.hello()
+
+
+@pytest.mark.parametrize("address", ["tls://host", "tls://host:1", "tls://host:1?ca=a&cert=b", "tls://:1?ca=a"])
+def test_an_address_names_all_it_needs(address: str) -> None:
+    """The error shows the whole form."""
+    with pytest.raises(ValueError, match="tls://HOST:PORT"):
+        parse_tls(address)

@@ -1,0 +1,140 @@
+"""The Python client against the test vectors: what it sends, and what it makes of what it gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fastpath.client.message import Message, Status
+from fastpath.client.state import Answered, Arrived, ClientState, Event
+from fastpath.client.window import Window
+from fastpath.core.codec import Form
+from fastpath.core.errors import BadFrame
+from fastpath.core.packets import Unpacker
+from tests.vectors import build, cases
+from tests.vectors.reading import Vector, changed, each_form, vectors
+
+BASE = 1700000000000
+SUBJECT = "/stocks/us/IBM"
+VALUES = {(section, name): value for _, _, listed in cases.FILES for name, section, value in listed}
+
+
+def value_of(vector: Vector) -> Any:
+    """The plain value that a vector stands for."""
+    return VALUES[vector.section, vector.name]
+
+
+def state_with(form: Form, sid: int) -> ClientState:
+    """A client that gets messages of one subject under an id."""
+    state = ClientState(form)
+    state.open("")
+    connected = {"op": "connected", "id": 1, "server": "s", "epoch": BASE, "user": "", "time": BASE, "base": BASE,
+                 "ping_ms": 25000}  # fmt: skip
+    state.receive(frame(connected, form))
+    state.subscribe("owner", [SUBJECT], conflation=100)
+    result = {"subject": SUBJECT, "sid": sid, "epoch": BASE, "seq": 0, "messages": 1, "conflation": 100}
+    state.receive(frame({"op": "subscribed", "id": 2, "results": [result]}, form))
+    return state
+
+
+def frame(value: Any, form: Form) -> bytes:
+    """Bytes made without the codec."""
+    made = build.vector("server", "", "", value)
+    return bytes.fromhex(made["msgpack"]) if form == "msgpack" else made["json"].encode()
+
+
+def command(state: ClientState, value: dict[str, Any]) -> None:
+    """Make the client send what the value says."""
+    match value:
+        case {"op": "connect"}:
+            state.open(value.get("token", ""))
+        case {"op": "subscribe"}:
+            state.subscribe("owner", value["subjects"], value.get("history", 0), value.get("conflation", 0),
+                            value.get("since"), value.get("slow", "close"))  # fmt: skip
+        case {"op": "unsubscribe"}:
+            state.subscribe("owner", value["subjects"])
+            state.take_out()
+            state.unsubscribe(value["subjects"])
+        case {"op": "publish"}:
+            state.publish(value["subject"], value["content"], value.get("fields"), value.get("closure", ""),
+                          value.get("retained", True), value.get("qos", "guaranteed"),
+                          value.get("reply_to", ""))  # fmt: skip
+        case {"op": "token"}:
+            state.renew(value["token"])
+        case {"op": "ping"}:
+            state.ping()
+
+
+@pytest.mark.parametrize(("vector", "form"), each_form("client"), ids=str)
+def test_the_client_sends_these_bytes(vector: Vector, form: Form) -> None:
+    value = value_of(vector)
+    if "id" not in value:
+        # The client numbers every command of its own: with the number it must be these bytes too.
+        value = {"op": value["op"], "id": 7, **value}
+    state = ClientState(form, client=value.get("client", ""))
+    if value["op"] != "connect":
+        state.open("")
+        state.take_out()
+    state._id = value["id"] - (2 if value["op"] == "unsubscribe" else 1)
+    command(state, value)
+    assert state.take_out() == [frame(value, form)]
+
+
+def read(data: bytes, form: Form, sid: int) -> list[Event]:
+    """What a client makes of one frame."""
+    return state_with(form, sid).receive(data)
+
+
+MESSAGES = [pair for pair in each_form("server") if isinstance(value_of(pair[0]), list)]
+ANSWERS = [pair for pair in each_form("server") if isinstance(value_of(pair[0]), dict)]
+
+
+@pytest.mark.parametrize(("vector", "form"), MESSAGES, ids=str)
+def test_the_client_reads_these_messages(vector: Vector, form: Form) -> None:
+    sid, seq, time, content, fields, meta = [*value_of(vector), None, None][:6]
+    meta = meta or {}
+    expected = Message(
+        subject=SUBJECT, content=content, fields=fields or {}, epoch=BASE, seq=seq, time=BASE + time,
+        kind=meta.get("kind", "update"), retained=meta.get("retained", True), reply_to=meta.get("reply_to", ""),
+        closure=meta.get("closure", ""), as_of=meta.get("as_of"))  # fmt: skip
+    assert read(vector.forms[form], form, sid) == [Arrived("owner", expected)]
+    assert expected.qos == ("guaranteed" if seq else "standard")
+
+
+@pytest.mark.parametrize(("vector", "form"), MESSAGES, ids=str)
+def test_a_changed_byte_is_another_message_or_none(vector: Vector, form: Form) -> None:
+    sid = value_of(vector)[0]
+    expected = read(vector.forms[form], form, sid)
+    for other in changed(vector.forms[form]):
+        try:
+            assert read(other, form, sid) != expected, other
+        except BadFrame:
+            continue
+
+
+@pytest.mark.parametrize(("vector", "form"), ANSWERS, ids=str)
+def test_the_client_reads_these_answers(vector: Vector, form: Form) -> None:
+    value = value_of(vector)
+    for event in read(vector.forms[form], form, 17):
+        match event:
+            case Answered(number, answer):
+                assert number == value["id"]
+                for name in value.keys() - {"op"}:
+                    assert getattr(answer, name) == value[name]
+            case Status():
+                assert event.name in (value["op"], "denied", "not_ready", "recovered", "resynchronised", "subscribed")
+
+
+@pytest.mark.parametrize("vector", vectors("publisher server"), ids=str)
+def test_the_publisher_reads_these_packets(vector: Vector) -> None:
+    body = vector.forms["msgpack"]
+    assert Unpacker(1 << 20).feed(len(body).to_bytes(4, "big") + body) == [value_of(vector)]
+
+
+def test_the_publisher_sends_this_batch() -> None:
+    vector = next(vector for vector in vectors("publisher") if vector.name == "batch")
+    window = Window(1)
+    window.submit(build.packed(value_of(vector)[2]), 4)
+    body = vector.forms["msgpack"]
+    assert window.take() == len(body).to_bytes(4, "big") + body

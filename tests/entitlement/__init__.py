@@ -1,0 +1,1 @@
+"""The Django app of rights, against a real database."""

@@ -1,0 +1,108 @@
+"""A running agent, and a signed-in WebSocket that notes what it is told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Self
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from entitlement.agent import Agent
+
+SECONDS_MAX = 1.0
+"""A change of rights must have reached the clients by then (FEATURES E3)."""
+
+
+class RunningAgent:
+    """``with RunningAgent(path):`` follows the test's database in a thread."""
+
+    def __init__(self, control_path: str) -> None:
+        self._stop = threading.Event()
+        self._path = control_path
+        self._thread = threading.Thread(target=self._run, name="agent")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        Agent(self._path, self._stop).run()
+
+
+class Viewer:
+    """A client that subscribes and answers what it was told, oldest first."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(url))
+        self._ids = itertools.count(1)
+        self._told: list[Any] = []
+        self.ask("connect", **({"token": token} if token else {}))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """Send a command and wait for the answer with its id."""
+        number = next(self._ids)
+        self._socket.send(json.dumps({"op": op, "id": number} | arguments))
+        return self.told(lambda frame: isinstance(frame, dict) and frame.get("id") == number, 5)
+
+    def subscribe(self, subject: str) -> str:
+        """The subject's error, or an empty text."""
+        [result] = self.ask("subscribe", subjects=[subject])["results"]
+        return result.get("error", "")
+
+    def told(self, wanted: Callable[[Any], bool], seconds: float = SECONDS_MAX) -> Any:
+        """The first frame that is wanted; AssertionError if none comes in time."""
+        end = time.monotonic() + seconds
+        while True:
+            for frame in self._told:
+                if wanted(frame):
+                    self._told.remove(frame)
+                    return frame
+            try:
+                self._told.append(json.loads(self._socket.recv(timeout=max(0, end - time.monotonic()))))
+            except TimeoutError:
+                raise AssertionError(f"nothing of the kind within {seconds} s, only {self._told}") from None
+
+    def started(self, subject: str, seconds: float = SECONDS_MAX) -> None:
+        """Wait for the event that a waiting subscription has begun (protocol.md 4.2)."""
+        self.told(
+            lambda frame: (
+                _op(frame) == "subscribed"
+                and "id" not in frame
+                and any(result["subject"] == subject and "sid" in result for result in frame["results"])
+            ),
+            seconds,
+        )
+
+    def revoked(self, subject: str, seconds: float = SECONDS_MAX) -> str:
+        """Wait for the event that a subscription has ended (protocol.md 4.7); its reason."""
+        frame = self.told(lambda frame: _op(frame) == "revoked" and subject in frame["subjects"], seconds)
+        return str(frame["reason"])
+
+    def closed(self, seconds: float = SECONDS_MAX) -> int:
+        """Wait for the server to close, and return its code."""
+        with pytest.raises(ConnectionClosed) as caught:
+            self.told(lambda _: False, seconds)
+        return caught.value.rcvd.code if caught.value.rcvd else 1006
+
+
+def _op(frame: Any) -> str | None:
+    return frame.get("op") if isinstance(frame, dict) else None

@@ -1,0 +1,1 @@
+"""A project whose users have other names, tables, columns and keys than Django's own."""

@@ -1,0 +1,55 @@
+"""manage.py check says what would keep changes from being seen."""
+
+from __future__ import annotations
+
+from django.core.checks import run_checks
+from django.db import connection
+
+from entitlement import triggers
+
+
+def _ids(**options: object) -> list[str]:
+    return [message.id for message in run_checks(**options) if message.id.startswith("entitlement.")]
+
+
+def test_nothing_to_say(db):
+    assert _ids() == []
+    assert _ids(databases=["default"]) == []
+
+
+def test_missing_triggers(db):
+    triggers.remove(connection)
+    [message] = [m for m in run_checks(databases=["default"]) if m.id == "entitlement.W001"]
+    assert "10 triggers are missing" in message.msg
+    assert "migrate" in message.hint
+
+
+def test_other_databases(db, monkeypatch):
+    monkeypatch.setattr(connection, "vendor", "mysql")
+    [message] = [m for m in run_checks() if m.id == "entitlement.E001"]
+    assert "cannot follow changes in a mysql database" in message.msg
+
+
+def test_databases_that_triggers_cannot_bridge(db, settings):
+    settings.DATABASE_ROUTERS = ["tests.entitlement.test_checks.Apart"]
+    assert "entitlement.E002" in _ids()
+
+
+class Apart:
+    """Puts the sessions elsewhere."""
+
+    def db_for_write(self, model: type, **_: object) -> str | None:
+        return "elsewhere" if model._meta.app_label == "sessions" else None
+
+
+def test_settings_that_make_no_sense(db, settings):
+    for change, found in (
+        ({"TOKEN_SECONDS": 0}, "entitlement.E003"),
+        ({"TOKEN_SECONDS": "x"}, "entitlement.E003"),
+        ({"TOKEN_SECRET": "short"}, "entitlement.W002"),
+    ):
+        settings.REALTIME = {"CONTROL": "c"} | change
+        assert _ids() == [found]
+    settings.REALTIME = {}
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+    assert _ids() == ["entitlement.W003"]

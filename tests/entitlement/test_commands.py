@@ -1,0 +1,52 @@
+"""The commands print what scripts rely on and refuse with a reason."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from entitlement import conf
+from fastpath.core.tokens import verify
+
+
+def _run(*args: object, **options: object) -> str:
+    out = io.StringIO()
+    call_command(*args, stdout=out, **options)
+    return out.getvalue()
+
+
+def test_token_alone(bob):
+    now = int(time.time() * 1000)
+    text = _run("realtime_token", "bob")
+    assert text.endswith("\n")
+    assert text.count("\n") == 1
+    claims = verify(text.strip(), conf.token_secret(), now)
+    assert claims.user == "bob"
+    assert claims.expires - now == pytest.approx(12 * 3600_000, abs=5000)
+    assert (
+        verify(_run("realtime_token", "bob", "--seconds=60").strip(), conf.token_secret(), now).expires <= now + 61000
+    )
+
+
+def test_token_refusals(bob):
+    with pytest.raises(CommandError, match="There is no user 'bib'; some are bob"):
+        _run("realtime_token", "bib")
+    with pytest.raises(CommandError, match="may be valid for 2592000 seconds at most"):
+        _run("realtime_token", "bob", "--seconds=99999999")
+    type(bob).objects.update(is_active=False)
+    with pytest.raises(CommandError, match="not an active user"):
+        _run("realtime_token", "bob")
+
+
+def test_demo_says_what_it_made(db):
+    assert _run("realtime_demo").startswith("Created user admin, user alice, user bob, user spark, group NASDAQ desk")
+    assert _run("realtime_demo") == "The demonstration's data is there already.\n"
+
+
+def test_explain_without_sidecar(bob, settings, tmp_path):
+    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "none.sock")}
+    with pytest.raises(CommandError, match="does not answer at its control socket"):
+        _run("entitlement_explain", "bob", "/a/b")

@@ -1,0 +1,153 @@
+"""Rows in the database and the records that the sidecar gets for them (protocol.md 8.2, 8.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.backends.db import SessionStore
+
+from entitlement import compiler
+from entitlement.models import Change, Generation, Rule
+
+
+def _ago(seconds: float) -> int:
+    return int((time.time() - seconds) * 1000)
+
+
+def _here() -> int:
+    at = compiler.position()
+    assert at is not None
+    return at.generation
+
+
+def test_rules_in_wire_form(bob, desk):
+    new_year = datetime(2026, 1, 1, tzinfo=UTC)
+    table = [
+        (Rule(id=1, user=bob, pattern="/stocks/**"), {"who": f"user:{bob.pk}"}),
+        (
+            Rule(id=2, group=desk, pattern="/stocks/**", action="both"),
+            {"who": f"group:{desk.pk}", "action": "both"},
+        ),
+        (Rule(id=3, everyone=True, pattern="/stocks/**", effect="deny"), {"who": "everyone", "allow": False}),
+        (
+            Rule(id=4, anonymous=True, pattern="/stocks/**", valid_from=new_year),
+            {"who": "anonymous", "start": 1767225600000},
+        ),
+        (
+            Rule(id=5, everyone=True, pattern="/stocks/**", valid_until=new_year),
+            {"who": "everyone", "end": 1767225600000},
+        ),
+    ]
+    for rule, differs in table:
+        expected = {
+            "id": rule.pk,
+            "who": "",
+            "pattern": "/stocks/**",
+            "action": "subscribe",
+            "allow": True,
+            "start": None,
+            "end": None,
+        } | differs
+        assert compiler.rule_record(rule) == expected
+        assert list(compiler.rule_record(rule)) == list(expected), "in the order of the protocol"
+
+
+def test_full_set(bob, desk):
+    Change.objects.all().delete()
+    kept = Rule.objects.create(group=desk, pattern="/a/b")
+    Rule.objects.create(group=desk, pattern="/a/c", enabled=False)
+    eve = User.objects.create_user("eve", is_superuser=True)
+    eve.groups.add(desk)
+    raised = _here()
+    session = SessionStore()
+    session.create()
+    session.delete()
+    records = compiler.full_set(_here())
+    assert records.generation == raised + 1
+    assert [rule["id"] for rule in records.rules] == [kept.pk]
+    assert records.users == [
+        {
+            "uid": str(eve.pk),
+            "user": "eve",
+            "active": True,
+            "superuser": True,
+            "groups": [str(desk.pk)],
+            "generation": raised,
+        }
+    ]
+    sid = hashlib.sha256(session.session_key.encode()).hexdigest()[:32]
+    assert records.sessions == [{"sid": sid, "generation": raised + 1}]
+
+
+def test_difference(bob, desk):
+    before = _here()
+    assert compiler.difference(before, before) == compiler.Records(before)
+    rule, off, gone = (Rule.objects.create(user=bob, pattern=f"/a/{name}") for name in "bcd")
+    Rule.objects.filter(pk=off.pk).update(enabled=False)
+    gone_id = gone.pk
+    gone.delete()
+    bob.groups.add(desk)
+    bob.groups.add(Group.objects.create(name="NASDAQ desk"))
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    records = compiler.difference(before, _here())
+    assert [rule["id"] for rule in records.rules] == [rule.pk]
+    assert sorted(records.removed) == [off.pk, gone_id]
+    [user] = records.users
+    assert (user["active"], len(user["groups"]), user["generation"]) == (False, 2, _here())
+    after = _here()
+    uid = str(bob.pk)
+    bob.delete()
+    assert compiler.difference(after, _here()).users == [
+        {"uid": uid, "user": "", "active": False, "superuser": False, "groups": [], "generation": _here()}
+    ]
+
+
+def test_large_sets_come_in_chunks(bob, django_assert_max_num_queries):
+    Rule.objects.bulk_create(Rule(user=bob, pattern=f"/a/{n}") for n in range(2500))
+    User.objects.bulk_create(User(username=f"u{n}") for n in range(1200))
+    with django_assert_max_num_queries(20):
+        records = compiler.full_set(_here())
+    assert records.largest() == 2500
+    chunks = list(records.chunks())
+    assert [len(chunk["rules"]) for chunk in chunks] == [1000, 1000, 500]
+    assert sum(len(chunk["users"]) for chunk in chunks) == 1201
+    assert {rule["pattern"] for chunk in chunks for rule in chunk["rules"]} == {f"/a/{n}" for n in range(2500)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hours", "kept"),
+    [
+        ("rule", 0.5, True),
+        ("rule", 1.5, False),
+        ("session", 12.5, True),
+        ("session", 13.5, False),
+        ("user", 30 * 24 + 0.5, True),
+        ("user", 30 * 24 + 1.5, False),
+    ],
+)
+def test_changes_are_remembered_as_long_as_the_longest_token_lives(db, kind, hours, kept):
+    Change.objects.all().delete()
+    at = _here()
+    Change.objects.create(generation=at, kind=kind, key="1", time=_ago(hours * 3600))
+    Change.objects.create(generation=at + 1, kind=kind, key="2", time=_ago(0))
+    Generation.objects.update(value=at + 1, forgotten=0)
+    assert compiler.forget() == (0 if kept else 1)
+    assert set(Change.objects.values_list("key", flat=True)) == ({"1", "2"} if kept else {"2"})
+    assert Generation.objects.get().forgotten == (0 if kept else at)
+
+
+def test_lifetimes_come_from_the_settings(db, settings):
+    settings.REALTIME = settings.REALTIME | {"TOKEN_SECONDS": 60, "TOKEN_SECONDS_MAX": 120}
+    Change.objects.all().delete()
+    for key, seconds in (("1", 3600 + 100), ("2", 3600 + 130)):
+        Change.objects.create(generation=1, kind="user", key=key, time=_ago(seconds))
+        Change.objects.create(generation=1, kind="session", key=key, time=_ago(seconds))
+    records = compiler.full_set(1)
+    assert [user["uid"] for user in records.users] == ["1"]
+    assert records.sessions == []
+    compiler.forget()
+    assert set(Change.objects.values_list("kind", "key")) == {("user", "1")}

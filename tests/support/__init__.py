@@ -1,0 +1,1 @@
+"""What the tests share: a real sidecar process, tokens, waiting for an event."""

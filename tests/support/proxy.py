@@ -1,0 +1,93 @@
+"""A small TCP proxy, so that a test can cut connections and shut the door as a network does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+
+class Proxy:
+    """``with Proxy("127.0.0.1:8800") as proxy:`` listens at ``proxy.address`` in a thread of its own."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.removeprefix("ws://").partition("/")[0].rpartition(":")
+        self._target = host, int(port)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def address(self) -> str:
+        """``host:port`` where the proxy listens, the same after ``open()`` as before ``shut()``."""
+        return f"127.0.0.1:{self._port}"
+
+    def open(self) -> None:
+        """Listen."""
+        self._do(self._listen)
+
+    def cut(self) -> None:
+        """Reset all connections; new ones are taken."""
+        self._do(self._abort)
+
+    def shut(self) -> None:
+        """Reset all connections and refuse new ones until ``open()``."""
+        self._do(self._refuse)
+
+    def _do(self, work: Callable[[], Any]) -> None:
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result(10)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _abort(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _refuse(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self._abort()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        try:
+            out_reader, out_writer = await asyncio.open_connection(*self._target)
+            self._writers.add(out_writer)
+            await asyncio.gather(_pump(reader, out_writer), _pump(out_reader, writer))
+            self._writers.discard(out_writer)
+        except OSError:
+            writer.transport.abort()
+        finally:
+            self._writers.discard(writer)
+            self._tasks.discard(task)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()

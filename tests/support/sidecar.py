@@ -1,0 +1,131 @@
+"""A real sidecar process on free ports, as a context manager."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+READY_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 10
+
+
+class Sidecar:
+    """``with Sidecar(mode="none") as sidecar:``; each keyword is the setting ``FASTPATH_<KEYWORD>``.
+
+    ``client_url``, ``publisher_url``, ``control`` and ``pid`` are known once it is ready. ``start()`` after
+    ``kill()`` or ``stop()`` opens the same addresses again, so that clients find it where it was.
+    """
+
+    client_url: str
+    publisher_url: str
+    pid: int
+
+    def __init__(self, **settings: Any) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fp-"))
+        self.log_path = self.folder / "log"
+        self.control = str(self.folder / "c.sock")
+        self.ready: dict[str, Any] = {}
+        self.settings = {
+            "listen": "clients://127.0.0.1:0,publishers://127.0.0.1:0",
+            "control": self.control,
+            "mode": "none",
+        } | settings
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self) -> Self:
+        """Start the process and wait for its ready line; AssertionError with its log when none comes."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FASTPATH_")}
+        environment |= {f"FASTPATH_{name.upper()}": str(value) for name, value in self.settings.items()}
+        environment["PYTHONUNBUFFERED"] = "1"
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fastpath"],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self.ready = self._wait_ready(self.process)
+        self.pid = self.process.pid
+        if self.ready.get("clients"):
+            self.client_url = f"ws://{self.ready['clients'][0]}/ws"
+        if self.ready.get("publishers"):
+            self.publisher_url = self.ready["publishers"][0]
+        if "listen" in self.settings and ":0" in self.settings["listen"]:
+            self.settings["listen"] = self._same_ports(self.settings["listen"])
+        return self
+
+    def kill(self) -> None:
+        """The process dies at once, as at a crash."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """The process stops cleanly."""
+        self._end(signal.SIGTERM)
+
+    @property
+    def log(self) -> str:
+        """What the process wrote to stderr so far."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the sidecar did not stop within {STOP_SECONDS_MAX} s:\n{self.log}") from None
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _wait_ready(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        assert process.stdout is not None
+        end = time.monotonic() + READY_SECONDS_MAX
+        line = b""
+        while b"\n" not in line:
+            readable, _, _ = select.select([process.stdout], [], [], max(0, end - time.monotonic()))
+            chunk = os.read(process.stdout.fileno(), 65536) if readable else b""
+            if not chunk:
+                why = "ended" if readable else f"was not ready within {READY_SECONDS_MAX} s"
+                raise AssertionError(f"the sidecar {why}:\n{self.log}")
+            line += chunk
+        assert line.startswith(b"ready {"), line
+        answer: dict[str, Any] = json.loads(line.split(b"\n")[0].removeprefix(b"ready "))
+        return answer
+
+    def _same_ports(self, listen: str) -> str:
+        """The addresses as asked for, with the port that each got instead of 0."""
+        left = {purpose: list(self.ready.get(purpose, ())) for purpose in ("clients", "publishers")}
+        result = []
+        for url in listen.split(","):
+            purposes = url.split("://")[0].split("+")
+            got = [left[purpose].pop(0) for purpose in purposes if left.get(purpose)]
+            result.append(url.replace(":0", ":" + got[0].rsplit(":", 1)[1], 1) if ":0" in url and got else url)
+        return ",".join(result)

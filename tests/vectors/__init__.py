@@ -1,0 +1,1 @@
+"""Test vectors of the wire protocol; README.md says what they hold."""
