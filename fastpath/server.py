@@ -107,14 +107,14 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _drain(hub: Hub) -> None:
-    """Tell every client and publisher to reconnect, and wait a little for them to hear it."""
+    """Tell every client and publisher to reconnect, and wait a little for them to hear it and go."""
     log.info("stopping: %d clients", len(hub.sessions.clients))
     for publisher in list(hub.publisher_connections):
         publisher.drain()
     for client in list(hub.sessions.clients):
         client.link.close(Close.DRAIN, "drain: the server is stopping; reconnect")
     deadline = hub.loop.time() + STOP_SECONDS
-    while hub.connections and hub.loop.time() < deadline:  # noqa: ASYNC110 - once, at the end
+    while hub.connections + len(hub.publisher_connections) and hub.loop.time() < deadline:  # noqa: ASYNC110 - once
         await asyncio.sleep(0.02)
     hub.stop()
 

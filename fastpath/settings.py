@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +15,7 @@ from .core.limits import Limits
 
 PREFIX = "FASTPATH_"
 MODES = ("none", "jwt", "rules")
+_INT32_MAX = (1 << 31) - 1
 PURPOSES = ("clients", "publishers", "control")
 
 
@@ -45,7 +47,10 @@ class Listener:
     @classmethod
     def parse(cls, url: str) -> Listener:
         """Raises SettingsError; the port defaults to 80, and to 443 with TLS."""
-        parts = urlsplit(url.strip())
+        try:
+            parts = urlsplit(url.strip())
+        except ValueError as error:  # such as an IPv6 address without its end
+            raise SettingsError(f"{url!r}: {error}") from None
         words = parts.scheme.split("+")
         tls = "tls" in words
         purposes = frozenset(word for word in words if word != "tls")
@@ -68,7 +73,9 @@ class Listener:
             port = parts.port if parts.port is not None else (443 if tls else 80)
         except ValueError as error:
             raise SettingsError(f"{url!r}: {error}") from None
-        host = parts.netloc.rpartition("@")[2]
+        if parts.path.strip("/") or "@" in parts.netloc:
+            raise SettingsError(f"{url!r}: after the scheme come only HOST:PORT and ?options")
+        host = parts.netloc
         host = host[: host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
         if not host:
             raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
@@ -144,7 +151,10 @@ class Settings:
             least = 1 if one.name.endswith("_seconds") or one.name.endswith("bytes_max") else 0
             if isinstance(value, int) and not isinstance(value, bool) and value < least:
                 raise SettingsError(f"{PREFIX}{one.name.upper()}: {value} is less than {least}")
-        _ = self.listeners
+        if self.unsent_bytes_max > _INT32_MAX:
+            raise SettingsError(f"{PREFIX}UNSENT_BYTES_MAX: {self.unsent_bytes_max} is more than {_INT32_MAX}")
+        if not self.listeners:
+            raise SettingsError(f"{PREFIX}LISTEN: no address to listen on, such as clients://127.0.0.1:8800")
 
     @property
     def listeners(self) -> list[Listener]:
@@ -172,8 +182,8 @@ def load(environ: Mapping[str, str]) -> Settings:
     values: dict[str, Any] = {}
     if path:
         try:
-            values = tomllib.loads(Path(path).read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"{PREFIX}CONFIG: {path}: {error}") from None
     types = get_type_hints(Settings)
     known = [one.name for one in fields(Settings)]
@@ -198,7 +208,8 @@ def describe(settings: Settings) -> str:
         if one.name == "token_secret" and value:
             lines += [f"# {one.metadata['help']}", "# token_secret = (set)", ""]
             continue
-        shown = str(value).lower() if isinstance(value, bool) else value if isinstance(value, int) else f'"{value}"'
+        # A text, number or truth value is written the same in TOML as in JSON.
+        shown = json.dumps(value, ensure_ascii=False)
         lines += [f"# {one.metadata['help']}", f"{one.name} = {shown}", ""]
     return "\n".join(lines)
 

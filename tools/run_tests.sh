@@ -5,15 +5,13 @@ cd "$(dirname "$0")/.."
 
 markers=$1
 shift
+# In CI the browser tests run, and fail, where there is no browser. By hand the rest is still worth running, and the
+# last line says what was not run.
 missing=
-if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
-    # In CI these tests fail; by hand the rest is still worth running, and the last line says what was not run.
-    if [[ ${CI:-} != true ]]; then
-        markers="($markers) and not browser"
-        missing="NOT RUN: the browser tests need Chromium. As root: apt-get update && apt-get install -y chromium"
-    fi
+if [[ ${CI:-} != true ]] && ! missing=$(tools/browser_ready.sh); then
+    markers="($markers) and not browser"
 fi
 status=0
 .venv/bin/python -m pytest -m "$markers" "$@" || status=$?
-[[ -z $missing ]] || printf '%s\n' "$missing" >&2
+[[ -z $missing ]] || printf 'NOT RUN: %s\n' "$missing" >&2
 exit "$status"

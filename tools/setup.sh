@@ -59,23 +59,21 @@ install() {
     say "installed in $((SECONDS - started)) s"
 }
 
-find_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
-
 # The browser tests drive Debian's Chromium, which no pip package brings.
-install_chromium() {
-    find_chromium >/dev/null && return
-    local missing="the browser tests need Chromium. As root: apt-get update && apt-get install -y chromium"
+install_browser() {
+    local missing
+    missing=$(tools/browser_ready.sh) && return
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
         say "$missing"
         [[ ${CI:-} != true ]] || exit 1
         return
     fi
-    say "installing Chromium for the browser tests (apt-get install chromium; about 100 MB)"
+    say "installing Chromium for the browser tests (apt-get; about 100 MB)"
     export DEBIAN_FRONTEND=noninteractive
+    local install=(apt-get install -y --no-install-recommends chromium libatomic1)
     # Lists that are empty or old do not name a package that is there: update, and try once more.
-    quietly apt-get install -y --no-install-recommends chromium 2>/dev/null ||
-        { quietly apt-get update && quietly apt-get install -y --no-install-recommends chromium; } ||
-        fail "$missing"
+    quietly "${install[@]}" 2>/dev/null || { quietly apt-get update && quietly "${install[@]}"; } || fail "$missing"
+    missing=$(tools/browser_ready.sh) || fail "$missing"
 }
 
 prepare_database() {
@@ -87,7 +85,7 @@ prepare_database() {
 make_environment
 if [[ $purpose == --tests ]]; then
     install tests "installing what the tests need" requirements.txt requirements-test.txt
-    install_chromium
+    install_browser
 else
     install run "installing the pinned packages; Spark is the large one (456 MB), so the first time takes minutes" \
         requirements.txt

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar
+from weakref import WeakSet
 
 from fastpath.core.codec import Form
 from fastpath.core.messages import GUARANTEED, Fields, Value
@@ -44,6 +45,10 @@ class BlockingFeed(Generic[T]):
                 raise EOFError("nothing more comes") from None
         return self._items.popleft()
 
+    def drop(self, unwanted: Callable[[T], bool]) -> None:
+        """Forget items that were fetched ahead."""
+        self._items = deque(item for item in self._items if not unwanted(item))
+
     def _fetch(self, timeout_seconds: float | None) -> None:
         # All that is there in one step: a step between threads costs more than many messages.
         items = self._client.call(_all_of(self._feed, timeout_seconds))
@@ -58,6 +63,7 @@ class BlockingStream(BlockingFeed[Message]):
     def __init__(self, client: BlockingClient, stream: MessageStream) -> None:
         super().__init__(client, stream)
         self._stream = stream
+        client.streams.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +90,7 @@ class BlockingClient:
         **options: Any,
     ) -> None:
         self._make: Callable[[], Client] = lambda: Client(urls, token, form, on_status=on_status, **options)
+        self.streams: WeakSet[BlockingStream] = WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._thread: threading.Thread | None = None
@@ -142,7 +149,10 @@ class BlockingClient:
 
     def unsubscribe(self, subjects: str | Iterable[str]) -> None:
         """As ``Client.unsubscribe``."""
-        self.call(self._open.unsubscribe(subjects))
+        names = {subjects} if isinstance(subjects, str) else set(subjects)
+        self.call(self._open.unsubscribe(names))
+        for stream in list(self.streams):
+            stream.drop(lambda message: message.subject in names)
 
     def publish(
         self,

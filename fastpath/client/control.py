@@ -56,9 +56,9 @@ class Control:
         return self.call("hello", {"version": VERSION, "client": self._client})
 
     def publish(self, messages: Sequence[Sequence[Any]]) -> Answer:
-        """Publish rows ``[subject, content, fields, meta]``; ``epoch`` and ``results``, one result a row: its
+        """Publish rows ``[subject, content, fields, meta]``; answers ``epoch`` and ``results``.
 
-        sequence number, 0 for standard quality, or ``[code, reason]`` (protocol.md 6.2, 6.3).
+        One result a row: its sequence number, 0 for standard quality, or ``[code, reason]`` (protocol.md 6.2, 6.3).
         """
         return self.call("publish", {"messages": messages})
 

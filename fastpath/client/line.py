@@ -90,7 +90,7 @@ class Line:
             if reader not in done and websocket.state is not State.OPEN:
                 # A failed write tells less than the reader, which still gets the server's close frame.
                 done, _ = await asyncio.wait({reader}, timeout=CLOSE_SECONDS)
-            return _end(*done)
+            return _end(*sorted(done, key=lambda task: task is not reader))
         finally:
             for task in tasks:
                 task.cancel()

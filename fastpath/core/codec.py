@@ -22,6 +22,10 @@ SUBPROTOCOLS: dict[str, Form] = {"fastpath.v1.json": JSON, "fastpath.v1.msgpack"
 """The WebSocket subprotocols and the form that each stands for (protocol.md 1.2)."""
 
 
+_OPS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyCommand))
+"""The commands of protocol.md 3, by their ``op``."""
+
+
 class _Numbered(msgspec.Struct):
     """Just enough of a refused command to answer it by its id."""
 
@@ -44,8 +48,12 @@ def decode_command(data: bytes, form: Form) -> AnyCommand:
     try:
         command: AnyCommand = _commands[form](data)
     except msgspec.ValidationError as error:
-        if not isinstance(_decode_anything(data, form), dict):
+        raw = _decode_anything(data, form)
+        if not isinstance(raw, dict):
             raise BadFrame("a command is a map with the key op") from None
+        op = raw.get("op")
+        if isinstance(op, str) and op not in _OPS:
+            raise InvalidMessage("invalid", f'unknown op "{op[:40]}"') from None
         raise InvalidMessage("invalid", _plain(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFrame(f"not {form}: {error}") from None

@@ -90,6 +90,11 @@ class FrameReader:
         self.error: FrameError | None = None
         self._partial: _Partial | None = None
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is read: the client closed, or broke a rule."""
+        return self._partial is _OVER
+
     def feed(self, data: bytes) -> list[Event]:
         """What became whole with ``data``, in order: messages, and control frames between them.
 

@@ -91,6 +91,8 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
     as_of = meta.get("as_of")
     if as_of is not None and not isinstance(as_of, str | int):
         raise InvalidMessage("invalid", "as_of is a text or a whole number")
+    if isinstance(as_of, str) and len(as_of) > CLOSURE_BYTES_MAX:
+        raise InvalidMessage("invalid", f"as_of has at most {CLOSURE_BYTES_MAX} characters")
     return Message(
         subject,
         content,

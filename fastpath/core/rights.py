@@ -178,7 +178,7 @@ class Rights:
 def _purge(client: Client, sids: set[int]) -> None:
     """Take the messages of these subjects out of the client's queue; a frame begun is finished."""
     queue = client.queue
-    if queue is None:
+    if queue is None or not queue.chunks:
         return
     head, kept = queue.chunks[0], []
     begun = b""

@@ -10,7 +10,7 @@ from .errors import BadFrame, Close, InvalidMessage, InvalidSubject, Refused
 from .frames import PING, encode_frame
 from .grants import NOT_READY, Principal
 from .interest import Feed, Topic
-from .limits import CLOSURE_BYTES_MAX, ERRORS_MAX, SUBJECTS_PER_COMMAND_MAX
+from .limits import CLOSURE_BYTES_MAX, ERRORS_MAX, SUBJECT_BYTES_MAX, SUBJECTS_PER_COMMAND_MAX
 from .messages import (
     GUARANTEED,
     STANDARD,
@@ -316,7 +316,7 @@ class Sessions:
 
     def _publish(self, client: Client, command: Publish, now: int) -> None:
         if len(command.closure) > CLOSURE_BYTES_MAX:
-            raise InvalidMessage("too_large", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
+            raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         try:
             message = read_publication(command, client.form)
             outcome = self.broker.publish(client.principal, (message,), now)[0]
@@ -347,6 +347,8 @@ def read_publication(command: Publish, form: Form) -> Message:
     """The message that a client's command publishes; raises InvalidMessage."""
     if command.qos not in (GUARANTEED, STANDARD):
         raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
+    if len(command.reply_to) > SUBJECT_BYTES_MAX:
+        raise InvalidMessage("invalid", f"reply_to has at most {SUBJECT_BYTES_MAX} characters")
     return Message(
         command.subject,
         check_value(command.content, form),

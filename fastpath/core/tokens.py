@@ -62,6 +62,8 @@ def verify(token: str, secret: str, now: int, audience: str | None = AUDIENCE) -
 
 def _read(raw: dict[str, Any]) -> Claims:
     permissions = raw.get("permissions") or {}
+    if not isinstance(permissions, dict):
+        raise TypeError("permissions is a map of sub, pub and all to patterns")
     return Claims(
         user=str(raw["sub"]),
         expires=int(float(raw["exp"]) * 1000),

@@ -30,6 +30,10 @@ ECHO_BYTES_MAX = 16 << 20
 GOODBYE_SECONDS = 5
 """How long a connection that was told goodbye may take to answer."""
 
+REFUSED_SECONDS = 2
+"""How long a refused request's socket is kept, so that what is still on its way does not reset it before the client
+has read why."""
+
 log = logging.getLogger("fastpath.clients")
 
 
@@ -113,7 +117,7 @@ class ClientConnection:
                     self.write(encode_frame(opcode, payload))
             elif opcode == (TEXT if client.form == "json" else BINARY):
                 hub.sessions.receive(client, payload, moment)
-                if self.fresh and client.greeted:
+                if self.fresh and client.greeted and not self.closing:
                     self.fresh = False
                     hub.spare(self)
             elif opcode != PONG:
@@ -122,7 +126,7 @@ class ClientConnection:
         if reader.error is not None and not self.closing:
             self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
             if client.queue is None:
-                self.finish()  # no frame of this peer is read any more, so its answer would not be seen
+                self._sent_all()
 
     def _peer_closed(self, payload: bytes) -> None:
         """The client closes, or answers our close (RFC 6455 5.5.1)."""
@@ -132,7 +136,18 @@ class ClientConnection:
             self.closing = True
             self._leave_group()
             self._write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
+            if self.client is not None:
+                self.hub.loop.call_soon(self.hub.sessions.close, self.client)
+            self.hub.expect(self, GOODBYE_SECONDS)
         if self.client is None or self.client.queue is None:
+            self.lost()
+
+    def _sent_all(self) -> None:
+        """What was said goodbye is out: end now if the peer's answer has come or would not be seen."""
+        assert self.reader is not None
+        if self.reader.error is not None:
+            self.finish()  # no frame of this peer is read any more
+        elif self.reader.over:
             self.lost()
 
     # The request
@@ -183,8 +198,10 @@ class ClientConnection:
 
     def _refuse(self, response: bytes) -> None:
         self.closing = True
+        self.hub.connections -= 1  # those who only read their refusal take no place
         self.send_now(response)
-        self.lost()
+        self.finish()
+        self.hub.expect(self, REFUSED_SECONDS)
 
     def over_limit(self) -> None:
         """The port is full: say so and let go."""
@@ -260,7 +277,10 @@ class ClientConnection:
                 return
         client.queue = None
         self.await_writable(False)
-        if self.echoing and not self.closing:
+        if self.closing:
+            self._sent_all()
+            return
+        if self.echoing:
             self.await_readable(True)
         if client.group is not None:
             client.group.refile(client)
@@ -307,9 +327,11 @@ class ClientConnection:
         """The connection is over: let go of everything. Not called from within the core."""
         if self.ended:
             return
+        refused = self.closing and self.client is None
         self.ended = self.closing = True
         self.hub.spare(self)
-        self.hub.connections -= 1
+        if not refused:
+            self.hub.connections -= 1
         if self.client is not None:
             self.client.queue = None
             self.hub.sessions.close(self.client)

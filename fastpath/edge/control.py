@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ..core.errors import InvalidMessage, InvalidSubject, Refused
-from ..core.packets import Unpacker, pack, read_publication
+from ..core.packets import Unpacker, pack
 from ..core.rules import PUBLISH, SUBSCRIBE
 from ..core.subject import check_subject
 from .hub import Hub, now
@@ -69,7 +69,9 @@ class ControlConnection(asyncio.Protocol):
                     raise InvalidMessage("invalid", f"a request is [id, verb, {{…}}]; verbs: {', '.join(self._verbs)}")
         except InvalidMessage as error:
             return [number, "error", {"code": error.code, "reason": error.reason}]
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            return [number, "error", {"code": "invalid", "reason": f"the argument {error.args[0]} is missing"}]
+        except (TypeError, ValueError) as error:
             return [number, "error", {"code": "invalid", "reason": f"{type(error).__name__}: {error}"}]
         except Exception as error:
             log.exception("fault while handling a control request")
@@ -89,12 +91,10 @@ class ControlConnection(asyncio.Protocol):
         }
 
     def _publish(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        messages = [read_publication(row) for row in arguments["messages"]]
-        broker = self._hub.broker
-        for message in messages:
-            if message.subject.startswith("/__sys__"):
-                raise InvalidMessage("denied", "subjects below /__sys__ belong to the server")
-        return {"epoch": broker.engine.epoch, "results": broker.publish(None, messages, now())}
+        rows = arguments["messages"]
+        if not isinstance(rows, list):
+            raise InvalidMessage("invalid", "messages is a list of [subject, content, fields, meta]")
+        return {"epoch": self._hub.broker.engine.epoch, "results": self._hub.publish_rows(None, rows)}
 
     def _snapshot(self, arguments: dict[str, Any]) -> dict[str, Any]:
         subject = arguments["subject"]

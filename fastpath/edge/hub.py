@@ -7,8 +7,13 @@ import logging
 from time import time_ns
 from typing import Any, Protocol
 
-from ..core.broker import Broker
+from ..core.broker import Broker, Outcome
+from ..core.errors import InvalidMessage
+from ..core.grants import Principal
+from ..core.messages import Message
+from ..core.packets import read_publication
 from ..core.sessions import Sessions
+from ..core.subject import is_system
 from ..settings import Settings
 
 GRID_SECONDS = 0.1
@@ -72,6 +77,25 @@ class Hub:
         if self.broker.dirty and not self._flush_due:
             self._flush_due = True
             self.loop.call_soon(self._flush)
+
+    def publish_rows(self, principal: Principal | None, rows: list[Any]) -> list[Outcome]:
+        """Publish the rows of a batch (protocol.md 6.2), in order; one outcome a row."""
+        moment = now()
+        results: list[Outcome] = []
+        messages: list[Message] = []
+        for row in rows:
+            try:
+                message = read_publication(row)
+                if is_system(message.subject):
+                    raise InvalidMessage("denied", "subjects below /__sys__ belong to the server")
+                messages.append(message)
+            except InvalidMessage as error:
+                # What came before the refused row is published before it is known, in order.
+                results += self.broker.publish(principal, messages, moment)
+                results.append((error.code, error.reason))
+                self.broker.counters.publications_refused += 1
+                messages = []
+        return results + self.broker.publish(principal, messages, moment)
 
     def expect(self, connection: Deadline, seconds: float) -> None:
         """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before."""

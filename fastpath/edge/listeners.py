@@ -9,7 +9,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from ..settings import Listener, Settings, SettingsError
 from .hub import Hub
@@ -26,6 +26,9 @@ FULL_PAUSE_SECONDS = 0.2
 FILES_RESERVED = 100
 """Files that are not for clients: listeners, publishers, control, logs."""
 
+TLS_END_SECONDS = 5
+"""How long a peer may take to answer the end of TLS before the connection is cut."""
+
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
 log = logging.getLogger("fastpath")
@@ -40,7 +43,8 @@ class Ports:
         self._servers: list[asyncio.Server] = []
         self._control = control
         self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": []}
-        self._connections_max = hub.settings.connections_max or _files_max() - FILES_RESERVED
+        files_max = _files_max()
+        self._connections_max = hub.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
 
     async def open(self, listener: Listener) -> None:
         """Listen on every address that the listener's host stands for; raises SettingsError."""
@@ -58,7 +62,8 @@ class Ports:
                 maker: Callable[[], asyncio.Protocol] = self._control
                 if "control" not in listener.purposes:
                     maker = _Gate.maker(self._hub, listener.purposes, self._connections_max)
-                self._servers.append(await self._hub.loop.create_server(maker, sock=sock, ssl=context))
+                options = _tls_options(context, self._hub)
+                self._servers.append(await self._hub.loop.create_server(maker, sock=sock, **options))
 
     def close(self) -> None:
         """Accept nobody any more."""
@@ -157,26 +162,34 @@ class _Gate(asyncio.Protocol):
         return _GateMaker(hub, purposes, connections_max)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, and the TLS handshake done."""
+        """Connected, and the TLS handshake done: a port with one purpose hands over at once."""
         self._transport = cast(asyncio.Transport, transport)
-        self._hub.expect(self, self._hub.settings.handshake_seconds)
+        if self._purposes == {"publishers"}:
+            self._to_publisher()
+        elif self._purposes == {"clients"}:
+            self._to_client()
+        else:
+            self._hub.expect(self, self._hub.settings.handshake_seconds)
 
     def data_received(self, data: bytes) -> None:
-        """The first bytes: hand over."""
-        assert self._transport is not None
+        """The first bytes on a shared port: a publisher's first one is the 0 of its length."""
         self._hub.spare(self)
-        if "clients" in self._purposes and (data[:1] != b"\x00" or "publishers" not in self._purposes):
-            client = TlsConnection(self._hub, self._transport)
-            self._transport.set_protocol(client)
-            if self._hub.connections > self._connections_max:
-                client.over_limit()
-            else:
-                client.data_received(data)
-        else:
-            publisher = PublisherConnection(self._hub)
-            self._transport.set_protocol(publisher)
-            publisher.connection_made(self._transport)
-            publisher.data_received(data)
+        (self._to_publisher() if data[:1] == b"\x00" else self._to_client()).data_received(data)
+
+    def _to_client(self) -> TlsConnection:
+        assert self._transport is not None
+        client = TlsConnection(self._hub, self._transport)
+        self._transport.set_protocol(client)
+        if self._hub.connections > self._connections_max:
+            client.over_limit()
+        return client
+
+    def _to_publisher(self) -> PublisherConnection:
+        assert self._transport is not None
+        publisher = PublisherConnection(self._hub)
+        self._transport.set_protocol(publisher)
+        publisher.connection_made(self._transport)
+        return publisher
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone before it said anything."""
@@ -195,6 +208,17 @@ class _GateMaker:
 
     def __call__(self) -> _Gate:
         return _Gate(*self._arguments)
+
+
+def _tls_options(context: ssl.SSLContext | None, hub: Hub) -> dict[str, Any]:
+    """What the loop wants to know for TLS: nobody may be slower with its handshake than with its first command."""
+    if context is None:
+        return {}
+    return {
+        "ssl": context,
+        "ssl_handshake_timeout": hub.settings.handshake_seconds,
+        "ssl_shutdown_timeout": TLS_END_SECONDS,
+    }
 
 
 def tls_context(listener: Listener) -> ssl.SSLContext:
@@ -230,8 +254,9 @@ def _bind(listener: Listener, settings: Settings) -> list[socket.socket]:
     for family, kind, proto, _, address in found:
         if family not in _FAMILIES:
             continue
-        sock = socket.socket(family, kind, proto)
+        sock: socket.socket | None = None
         try:
+            sock = socket.socket(family, kind, proto)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # Inherited by every connection that is accepted: no system call per client.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -241,8 +266,10 @@ def _bind(listener: Listener, settings: Settings) -> list[socket.socket]:
             sock.bind((address[0], port, *address[2:]))
             sock.listen(65535)
         except OSError as error:
-            sock.close()
-            if family == socket.AF_INET6 and host is None and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            if sock is not None:
+                sock.close()
+            others = len(found) > 1  # as of * and of localhost
+            if family == socket.AF_INET6 and others and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 continue  # a machine without IPv6
             for one in sockets:
                 one.close()

@@ -6,11 +6,9 @@ import asyncio
 import logging
 from typing import Any, cast
 
-from ..core.broker import Outcome
-from ..core.errors import Close, InvalidMessage, Refused
+from ..core.errors import Close, Refused
 from ..core.grants import Principal
-from ..core.messages import Message
-from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack, read_publication
+from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack
 from .hub import Hub, now
 
 WINDOW = 16
@@ -18,6 +16,9 @@ WINDOW = 16
 
 ACKS_BYTES_MAX = 256 << 10
 """Acknowledgements that may wait in the transport before the server stops reading from the publisher."""
+
+GOODBYE_SECONDS = 5
+"""How long a publisher that was told goodbye may take to read that and go."""
 
 log = logging.getLogger("fastpath.publishers")
 
@@ -96,7 +97,8 @@ class PublisherConnection(asyncio.Protocol):
                 case ["batch" | "ping", *_] if self._principal is None:
                     self._close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
-                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet)[:60]}")
+                    # Not the whole of it, which may be megabytes.
+                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: [{str(packet[:1])[1:40]}…")
         except Refused as error:
             self._close(error.code, error.reason)
         return not self._closing
@@ -134,21 +136,8 @@ class PublisherConnection(asyncio.Protocol):
         if len(rows) > BATCH_MESSAGES_MAX:
             raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
         self._batch = number
-        moment = now()
-        principal = self._current(moment)
-        broker = self._hub.broker
-        results: list[Outcome] = []
-        messages: list[Message] = []
-        for row in rows:
-            try:
-                messages.append(read_publication(row))
-            except InvalidMessage as error:
-                # What came before the invalid row is published before it is known, in order.
-                results += broker.publish(principal, messages, moment)
-                results.append((error.code, error.reason))
-                messages = []
-        results += broker.publish(principal, messages, moment)
-        self._send(["ack", number, broker.engine.epoch, results])
+        results = self._hub.publish_rows(self._current(now()), rows)
+        self._send(["ack", number, self._hub.broker.engine.epoch, results])
 
     def _current(self, moment: int) -> Principal:
         """The principal under the present rights; raises Refused when the token has ended or was revoked."""
@@ -173,8 +162,14 @@ class PublisherConnection(asyncio.Protocol):
         log.info("close publisher %s code=%d %s: %s", self.address, code, code.label, reason)
         self._hub.broker.counters.closed(code.label)
         self._send(["close", int(code), f"{code.label}: {reason}"])
-        self._transport.close()
-        self._hub.expect(self, self._hub.settings.handshake_seconds)
+        if self._transport.can_write_eof():
+            # What it still sends is read and dropped: a socket closed with that unread would be reset, and the
+            # acknowledgements before the close lost.
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        else:
+            self._transport.close()
+        self._hub.expect(self, GOODBYE_SECONDS)
 
     def drain(self) -> None:
         """The server stops."""

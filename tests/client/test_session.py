@@ -12,6 +12,7 @@ import pytest
 
 from fastpath.client import (
     ClientError,
+    CommandRefused,
     ConnectionRejected,
     Denied,
     Disconnected,
@@ -324,6 +325,8 @@ async def test_a_token_is_renewed_on_the_live_connection(rules_sidecar: Sidecar)
         status = client.status
         await client.renew(mint("ann", uid="5", hours=24))
         assert (await told(status, "renewed")).name == "renewed"
+        with pytest.raises(CommandRefused):
+            await client.renew(mint("bob", uid="6"))
 
 
 async def test_closing_ends_streams_and_status(shared: Sidecar) -> None:

@@ -37,7 +37,7 @@ def pytest_make_collect_report() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A kind of test of which there is none (`-m slow`) is no fault; nothing found by name or by `not slow` still is."""
+    """A kind of test of which there is none (`-m slow`) is no fault; an empty choice by name or `not slow` is."""
     option = session.config.option
     wanted = option.markexpr and "not slow" not in option.markexpr and not option.keyword
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and wanted:

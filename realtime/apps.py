@@ -1,0 +1,20 @@
+"""The Django app: registers the system checks."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.core.checks import register
+
+
+class RealtimeConfig(AppConfig):
+    """Live data: publish(), snapshots, tokens, pages."""
+
+    name = "realtime"
+    verbose_name = "Realtime"
+
+    def ready(self) -> None:
+        """Register the checks."""
+        from realtime import checks
+
+        register(checks.check_keys)
+        register(checks.check_sidecar)

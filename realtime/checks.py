@@ -1,0 +1,64 @@
+"""System checks: the REALTIME keys are known, and the sidecar answers."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
+
+from fastpath.client.control import Control
+from fastpath.client.errors import ClientError
+from realtime.conf import KEYS, conf
+
+_ANSWER_SECONDS = 1.0
+"""A sidecar that needs longer than this to say hello is worth a warning."""
+
+
+def check_keys(**_: Any) -> list[CheckMessage]:
+    """A mistyped key would silently leave the default in force."""
+    found: list[CheckMessage] = []
+    for key in getattr(settings, "REALTIME", {}):
+        if key not in KEYS:
+            close = difflib.get_close_matches(str(key).upper(), KEYS, 1, 0.5)
+            hint = f"Did you mean {close[0]} ({KEYS[close[0]]})?" if close else f"Known keys: {', '.join(KEYS)}."
+            found.append(Error(f'REALTIME["{key}"] is not a setting.', hint=hint, id="realtime.E001"))
+    return found
+
+
+def check_sidecar(**_: Any) -> list[CheckMessage]:
+    """Only for ``manage.py check``: other commands run the checks too, and most have no need of the sidecar."""
+    if "check" not in sys.argv[1:2]:
+        return []
+    return sidecar_messages()
+
+
+def sidecar_messages() -> list[CheckMessage]:
+    """What stands between Django and the sidecar, if anything."""
+    try:
+        with Control(conf.control, timeout_seconds=_ANSWER_SECONDS) as control:
+            hello = control.hello()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="realtime.E002")]
+    except ClientError as error:
+        return [
+            Warning(
+                f"Nothing is pushed and publish() raises: {error}.",
+                hint=f"It is started by `{Path(sys.argv[0]).name} runrealtime`, or by `python -m fastpath` with "
+                f"FASTPATH_CONTROL={conf.control}.",
+                id="realtime.W001",
+            )
+        ]
+    if hello.get("mode") == "rules" and hello.get("generation") is None:
+        return [
+            Warning(
+                "The sidecar runs, but no rights have arrived there yet, so that it answers nobody.",
+                hint="runrealtime sends them; beside a sidecar of its own run `python manage.py realtime_agent`.",
+                id="realtime.W002",
+            )
+        ]
+    return []

@@ -1,0 +1,213 @@
+"""Start and supervise the web server, the sidecar, its rights agent and, with --demo, the Spark job."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from entitlement import demo, tokens
+from entitlement.agent import Agent
+from fastpath.client.control import Control
+from fastpath.client.errors import ClientError
+from realtime.conf import conf
+from realtime.ports import PortTaken, resolve_listen, try_listen, try_port
+from realtime.supervisor import Child, StartFailed, Stopped, Supervisor
+
+_PACKAGES = Path(__file__).resolve().parents[3]
+_FEED_TOKEN_SECONDS = 30 * 24 * 3600
+_AGENT_RESTART_SECONDS = 1.0
+_AGENT_STOP_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Command(BaseCommand):
+    """All in the foreground of this session: SIGINT and SIGTERM end everything, SIGHUP restarts the web server."""
+
+    help = "Run the web server and the sidecar together, supervised. FASTPATH_* variables reach the sidecar."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """[--demo] [--host H] [--port P]."""
+        parser.add_argument(
+            "--demo",
+            action="store_true",
+            help="the demonstration as well: its users and rules, and the Spark job that publishes",
+        )
+        parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
+        parser.add_argument("--port", type=int, default=8000, help="port of the web server")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Check what would fail later, start everything in order, supervise until a signal."""
+        _refuse_disagreement()
+        _refuse_unmigrated()
+        host, port = options["host"], _free_ports(options["host"], options["port"])
+        _refuse_second_sidecar()
+        if options["demo"]:
+            os.environ["REALTIME_DEMO"] = "1"
+            if not get_user_model().objects.filter(username=demo.FEED).exists():
+                call_command("realtime_demo", stdout=self.stdout)
+        sidecar, web = _sidecar(), _web(host, port)
+        feed = _feed() if options["demo"] else None
+        agent_stop = threading.Event()
+        agent = threading.Thread(target=_run_agent, args=(agent_stop,), name="agent", daemon=True)
+        try:
+            with Supervisor(self._say) as supervisor:
+                supervisor.start(sidecar)
+                agent.start()
+                if feed is not None:  # it needs the longest, so it starts beside the web server
+                    supervisor.start(feed, wait=False)
+                supervisor.start(web)
+                supervisor.say(_summary(host, port, sidecar, web, feed))
+                supervisor.run()
+                supervisor.say("stopping")
+                agent_stop.set()
+        except Stopped:
+            pass
+        except StartFailed as error:
+            raise CommandError(str(error)) from None
+        finally:
+            agent_stop.set()
+            if agent.is_alive():
+                agent.join(_AGENT_STOP_SECONDS)
+        self._say("stopped")
+
+    def _say(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _refuse_disagreement() -> None:
+    """The sidecar and Django must use the same socket and secret."""
+    for name, value, key in (
+        ("FASTPATH_CONTROL", conf.control, "CONTROL"),
+        ("FASTPATH_TOKEN_SECRET", conf.token_secret, "TOKEN_SECRET"),
+    ):
+        if os.environ.get(name, value) != value:
+            raise CommandError(
+                f'{name} of the environment is not REALTIME["{key}"] of the settings: set one of '
+                "them, or both to the same"
+            )
+
+
+def _refuse_unmigrated() -> None:
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError("the database is not up to date: run `python manage.py migrate` first")
+
+
+def _free_ports(host: str, port: int) -> int:
+    """The web server's port; the sidecar's go to FASTPATH_LISTEN, which every child and conf.py read."""
+    try:
+        web = try_port(host, port)
+    except PortTaken as error:
+        raise CommandError(f"{error}: stop that program, or choose another port with --port") from None
+    try:
+        os.environ["FASTPATH_LISTEN"] = resolve_listen(conf.listen)
+        try_listen(conf.listen)
+    except (PortTaken, ValueError) as error:
+        raise CommandError(
+            f"{error}: stop that program, or choose other ports with FASTPATH_LISTEN={conf.listen}"
+        ) from None
+    return web
+
+
+def _refuse_second_sidecar() -> None:
+    try:
+        with Control(conf.control, timeout_seconds=1) as control:
+            pid = control.hello()["pid"]
+    except ClientError:
+        return
+    raise CommandError(
+        f"a sidecar (pid {pid}) already answers at {conf.control}: stop it, or set FASTPATH_CONTROL to another path"
+    )
+
+
+def _environment(**more: str) -> dict[str, str]:
+    """This process's environment, with the folders that a child imports from."""
+    folders = [str(_PACKAGES), sys.path[0], *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = os.pathsep.join(dict.fromkeys(folder for folder in folders if folder))
+    return os.environ | {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"} | more
+
+
+def _sidecar() -> Child:
+    given = {
+        "FASTPATH_CONTROL": conf.control,
+        "FASTPATH_TOKEN_SECRET": conf.token_secret,
+        "FASTPATH_MODE": os.environ.get("FASTPATH_MODE", "rules"),
+    }
+    return Child(
+        "sidecar", [sys.executable, "-m", "fastpath"], lambda: _environment(**given), ready="ready {", restart_seconds=0
+    )
+
+
+def _web(host: str, port: int) -> Child:
+    application = str(getattr(settings, "ASGI_APPLICATION", None) or "realtime.asgi:application")
+    if ":" not in application:
+        application = ":".join(application.rsplit(".", 1))
+    # Daphne's own limit would end a relayed connection after a day.
+    argv = [sys.executable, "-m", "realtime.web", "-b", host, "-p", str(port), "--websocket_timeout", "-1", application]
+    return Child(
+        "web",
+        argv,
+        lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
+        ready="Listening on TCP address",
+        on_hangup=True,
+    )
+
+
+def _feed() -> Child:
+    def environment() -> dict[str, str]:
+        token, _ = tokens.mint(tokens.user_named(demo.FEED), seconds=_FEED_TOKEN_SECONDS)
+        return _environment(REALTIME_PUBLISH_TOKEN=token)
+
+    return Child(
+        "spark",
+        [sys.executable, "-m", "spark.jobs.ticks", "--url", conf.publishers],
+        environment,
+        ready="publishing to",
+    )
+
+
+def _run_agent(stop: threading.Event) -> None:
+    """The agent gives up on nothing that it knows of; what it does not know must not leave the rights as they are."""
+    while not stop.is_set():
+        try:
+            Agent(conf.control, stop).run()
+        except Exception:
+            _log.exception("the rights agent failed; starting it again")
+            stop.wait(_AGENT_RESTART_SECONDS)
+
+
+def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | None) -> str:
+    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
+    site = f"http://{shown}:{port}"
+    rows = [
+        ("board", f"{site}/"),
+        ("admin", f"{site}/admin/"),
+        ("monitoring", f"{site}/monitoring/"),
+        ("WebSocket", f"ws://{conf.clients}/ws" if conf.clients else conf.listen),
+        ("publishers", conf.publishers or conf.listen),
+        ("control", conf.control),
+        (
+            "processes",
+            f"runrealtime {os.getpid()}, sidecar {sidecar.pid}, web {web.pid}"
+            + (f", spark {feed.pid} (its first prices come in about 20 s)" if feed else ""),
+        ),
+    ]
+    if feed is not None:
+        rows.append(("users", f'admin, {", ".join(demo.MEMBERS)}; password "{demo.PASSWORD}"'))
+    lines = [f"  {name:12}{text}" for name, text in rows]
+    end = f"Ctrl-C ends everything; `kill -HUP {os.getpid()}` restarts the web server alone."
+    return "\n".join(["", "Everything is running.", *lines, f"  {end}", ""])

@@ -1,0 +1,148 @@
+"""Django settings of this project: development by default, production through environment variables.
+
+REALTIME_SECRET_KEY, REALTIME_DEBUG (0 or 1), REALTIME_ALLOWED_HOSTS (comma list), REALTIME_DATABASE (path of the SQLite
+file), REALTIME_VAR (folder of run-time files), REALTIME_LOG_LEVEL; FASTPATH_CONTROL, FASTPATH_TOKEN_SECRET and
+FASTPATH_LISTEN are the sidecar's own variables: both sides must agree on them. docs/django.md explains each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = Path(os.environ.get("REALTIME_VAR", BASE_DIR / "var")).absolute()
+VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+_SOCKET_PATH_BYTES_MAX = 100
+"""The kernel takes 107; the rest is left for names that are made from it."""
+
+
+def _secret_key() -> str:
+    """The key of REALTIME_SECRET_KEY, else one that is made once and kept in var/, readable by its owner alone."""
+    if given := os.environ.get("REALTIME_SECRET_KEY"):
+        return given
+    path = VAR / "secret_key"
+    if not path.exists():
+        # Written aside and linked into place, so that of two processes which start at once one wins as a whole.
+        aside = VAR / f"secret_key.{os.getpid()}"
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        aside.unlink()
+    return path.read_text().strip()
+
+
+def _control_path() -> str:
+    """The control socket in var/, or in a private folder of the system's where that path would be too long."""
+    path = VAR / "fastpath.sock"
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES_MAX:
+        return str(path)
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    folder = Path(tempfile.gettempdir()) / f"realtime-{os.getuid()}-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not this user's alone: remove it, or set FASTPATH_CONTROL to another path")
+    return str(folder / "fastpath.sock")
+
+
+SECRET_KEY = _secret_key()
+DEBUG = os.environ.get("REALTIME_DEBUG", "1") == "1"
+ALLOWED_HOSTS = [
+    host.strip()
+    for host in os.environ.get("REALTIME_ALLOWED_HOSTS", "localhost,.localhost,127.0.0.1,[::1]").split(",")
+    if host.strip()
+]
+
+REALTIME = {
+    "CONTROL": os.environ.get("FASTPATH_CONTROL") or _control_path(),
+    "TOKEN_SECRET": os.environ.get("FASTPATH_TOKEN_SECRET"),
+}
+
+INSTALLED_APPS = [
+    "daphne",  # before staticfiles: it brings runserver for ASGI
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "realtime",
+    "entitlement",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "realtime.urls"
+ASGI_APPLICATION = "realtime.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("REALTIME_DATABASE", VAR / "db.sqlite3"),
+        # Readers and the one writer do not block each other, and a writer waits for its turn from the start of its
+        # transaction on instead of failing in the middle.
+        "OPTIONS": {
+            "timeout": 20,
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        },
+        # In a file: the agent's thread and the processes that tests start see it as well.
+        "TEST": {"NAME": Path(tempfile.gettempdir()) / f"realtime-test-{os.getpid()}.sqlite3"},
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "/accounts/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = LOGIN_URL
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)-7s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": os.environ.get("REALTIME_LOG_LEVEL", "INFO")},
+    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+}

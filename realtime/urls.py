@@ -1,0 +1,19 @@
+"""The addresses of the project's pages and endpoints."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.contrib.auth import views as auth
+from django.urls import include, path
+
+from realtime import views
+
+urlpatterns = [
+    path("", views.board, name="board"),
+    path("monitoring/", views.monitoring, name="monitoring"),
+    path("", include("realtime.endpoints")),
+    path("accounts/login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),
+    path("admin/", admin.site.urls),
+    path("favicon.ico", views.favicon, name="favicon"),
+]

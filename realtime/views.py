@@ -1,0 +1,77 @@
+"""The pages: the live board and the monitoring page."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import cache_control, never_cache
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.http import require_safe
+
+from fastpath.client.errors import ClientError
+from realtime.conf import conf
+from realtime.control import control
+from realtime.instruments import instruments
+
+_FAVICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b1f33"/>'
+    '<path d="M2 11l3-4 3 2 5-6" fill="none" stroke="#37d67a" stroke-width="2"/></svg>'
+)
+
+
+@require_safe
+@never_cache
+@ensure_csrf_cookie
+@login_required
+def board(request: HttpRequest) -> HttpResponse:
+    """The live board; what each row shows is the sidecar's decision, not this page's."""
+    return render(request, "realtime/board.html", page_context(request))
+
+
+@require_safe
+@never_cache
+@ensure_csrf_cookie
+def monitoring(request: HttpRequest) -> HttpResponse:
+    """Live figures of the sidecar, for staff."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    if not request.user.is_staff:
+        raise PermissionDenied("The monitoring page is for staff.")
+    return render(request, "realtime/monitoring.html", page_context(request))
+
+
+@require_safe
+@cache_control(max_age=86400, public=True)
+def favicon(_: HttpRequest) -> HttpResponse:
+    """Asked for by browsers without being told to."""
+    return HttpResponse(_FAVICON, content_type="image/svg+xml")
+
+
+def page_context(request: HttpRequest) -> dict[str, Any]:
+    """``config`` for the page's script and ``sidecar_error`` (empty when the sidecar answers)."""
+    return {
+        "config": {
+            "urls": conf.client_urls(request.get_host(), request.is_secure()),
+            "token_url": reverse("realtime_token"),
+            "user": request.user.get_username(),
+            "instruments": instruments(),
+            "demo": os.environ.get("REALTIME_DEMO") == "1",
+        },
+        "sidecar_error": sidecar_error(),
+    }
+
+
+def sidecar_error() -> str:
+    """Why the sidecar cannot be reached, in words for the page; empty when it answers."""
+    try:
+        control(seconds=1.0).hello()
+    except ClientError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,130 @@
+"""python -m realtime.web: Daphne with back-pressure, every close code and clean logs; its options are Daphne's.
+
+Daphne buffers without bound what a browser does not read, and an application cannot tell. Here the sending of a message
+waits while more than Twisted's 64 KiB are unsent. It also hands on the reason of a close and the codes of RFC 6455, and
+keeps tokens out of the access log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from typing import Any
+
+from daphne.cli import CommandLineInterface
+from daphne.server import Server
+from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
+from twisted.internet import defer
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+_REASON_BYTES_MAX = 123
+"""What a close frame holds beside its code (RFC 6455 5.5)."""
+
+
+_END_SECONDS = 3
+"""How long connections may take to end when the server stops."""
+
+_TOKEN = re.compile(r"([?&]token=)[^&#]*")
+"""A token is a key: it does not belong into a log."""
+
+
+@implementer(IPushProducer)
+class Valve:
+    """Open while the transport takes more; Twisted closes it at its buffer's bound and opens it when that is empty."""
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def pauseProducing(self) -> None:
+        """The buffer is full."""
+        self._open.clear()
+
+    def resumeProducing(self) -> None:
+        """The buffer is empty."""
+        self._open.set()
+
+    def stopProducing(self) -> None:
+        """The connection is gone: nobody need wait for it."""
+        self._open.set()
+
+    async def wait(self) -> None:
+        """Return when there is room."""
+        await self._open.wait()
+
+
+class BoundedProtocol(WebSocketProtocol):
+    """A WebSocket whose unsent bytes are bounded."""
+
+    valve: Valve | None = None
+
+    def onOpen(self) -> None:
+        """Take over the transport's flow control, which is still that of the HTTP request."""
+        self.valve = Valve()
+        self.transport.unregisterProducer()
+        self.transport.registerProducer(self.valve, True)
+        super().onOpen()
+
+    def onClose(self, wasClean: bool, code: int, reason: str) -> None:
+        """Let go whoever waits for room."""
+        if self.valve is not None:
+            self.valve.stopProducing()
+        super().onClose(wasClean, code, reason)
+
+    def handle_reply(self, message: dict[str, Any]) -> None:
+        """Close with code and reason as given; Daphne would drop the reason and refuse most codes."""
+        if message.get("type") == "websocket.close" and self.state == self.STATE_OPEN:
+            reason = str(message.get("reason") or "").encode()[:_REASON_BYTES_MAX]
+            self.sendCloseFrame(code=message.get("code") or 1000, reasonUtf8=reason.decode(errors="ignore").encode())
+        else:
+            super().handle_reply(message)
+
+
+class BoundedServer(Server):
+    """Daphne, whose ``send`` waits for slow browsers."""
+
+    async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
+        """Send, and return when there is room for more."""
+        await super().handle_reply(protocol, message)
+        valve = getattr(protocol, "valve", None)
+        if valve is not None and message.get("type") == "websocket.send":
+            await valve.wait()
+
+    def kill_all_applications(self) -> defer.Deferred[Any]:
+        """Let every application end its connection in order; Daphne waits for the first alone."""
+        running = [details.get("application_instance") for details in self.connections.values()]
+        tasks = [task for task in running if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        return defer.Deferred.fromFuture(asyncio.ensure_future(_ended(tasks)))
+
+    def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
+        """Write the access log, without tokens."""
+        if isinstance(path := details.get("path"), str):
+            details = details | {"path": _TOKEN.sub(r"\1…", path)}
+        super().log_action(protocol, action, details)
+
+
+async def _ended(tasks: list[asyncio.Future[Any]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+
+class Web(CommandLineInterface):
+    """Daphne's command line."""
+
+    server_class = BoundedServer
+
+
+def main() -> None:
+    """Run with the arguments of the command line."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "realtime.settings")
+    WebSocketFactory.protocol = BoundedProtocol
+    Web().run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

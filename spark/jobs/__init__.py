@@ -1,0 +1,1 @@
+"""Spark jobs that run as processes of their own."""

@@ -1,0 +1,116 @@
+"""Ends a Spark job's process in order: signals, the JVM, and the one line that says why a query failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+STOP_SECONDS_MAX = 4.0
+"""From the signal to the end; after it the JVM is killed."""
+JAVA_EXIT_SECONDS_MAX = 2.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """SIGTERM and SIGINT: before `started()` they end the process at once, after it `wait` tells of them."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._started = False
+        self._listen()
+
+    def started(self, session: SparkSession) -> None:
+        """From now on a signal sets the event. Spark took SIGINT for itself meanwhile; this takes it back."""
+        self._started = True
+        self._listen()
+        # A signal to the process group ends the JVM as well, and this thread of Spark's would print a trace about it.
+        session.sparkContext._accumulatorServer.handle_error = lambda *_: None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a signal; whether one came."""
+        return self._event.wait(seconds)
+
+    def _listen(self) -> None:
+        for number in SIGNALS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._event.is_set():
+            return
+        self._event.set()
+        watchdog = threading.Timer(STOP_SECONDS_MAX, _end_at_once)
+        watchdog.daemon = True
+        watchdog.start()
+        if not self._started:
+            raise SystemExit(0)
+
+
+@contextmanager
+def java_errors_until(stop: Stop) -> Iterator[None]:
+    """A JVM started inside writes to our stderr until the signal to stop.
+
+    What it and its Python workers print after that is about being stopped. Our own stderr is as before on leaving.
+    """
+    read, write = os.pipe()
+    own = os.dup(2)
+    os.dup2(write, 2)
+    os.close(write)
+    threading.Thread(target=_forward, args=(read, own, stop), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+
+
+def _forward(read: int, own: int, stop: Stop) -> None:
+    with open(read, "rb") as lines:
+        for line in lines:
+            if not stop.wait(0) and b"Using incubator modules" not in line:
+                os.write(own, line)
+
+
+def end_java(session: SparkSession | None) -> None:
+    """Stop the session with its queries and wait until its JVM is gone; it ends when the pipe to it is closed."""
+    if session is not None:
+        with suppress(Py4JError, OSError):  # as when a signal to the process group has ended the JVM already
+            for query in session.streams.active:
+                query.stop()
+            session.stop()
+    java = _java()
+    if java is None or java.stdin is None:
+        return
+    with suppress(OSError):
+        java.stdin.close()
+    try:
+        java.wait(JAVA_EXIT_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def describe(error: BaseException) -> str:
+    """The one line of a failed query that says why: the Python error inside Spark's, else the first line."""
+    text = str(error)
+    lines: list[str] = re.findall(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: (.+)$", text, re.MULTILINE)
+    return lines[-1] if "Traceback" in text and lines else next(iter(text.splitlines()), type(error).__name__)
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    return getattr(SparkContext._gateway, "proc", None)
+
+
+def _end_at_once() -> None:
+    java = _java()
+    if java is not None:
+        java.kill()
+    os._exit(0)

@@ -1,0 +1,118 @@
+"""The ticks job as a process of its own: what it publishes, how it ends, and how it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fastpath.client.blocking import connect
+from fastpath.client.control import Control
+from spark.data import INSTRUMENTS
+from tests.support.sidecar import ROOT, Sidecar
+from tests.support.tokens import SECRET, mint_jwt
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.spark
+START_SECONDS_MAX = 60
+
+
+@contextmanager
+def job(url: str, folder: Path, *words: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """In a session of its own, so that whatever it starts can be counted; nothing of it stays."""
+    command = [sys.executable, "-m", "spark.jobs.ticks", "--url", url, *words]
+    with (folder / "output").open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | environment,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        for pid in members(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def members(session: int) -> list[int]:
+    """The live processes of a session: the job, its JVM, and Spark's Python workers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, its_session, *_ = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        if int(its_session) == session and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def figure(sidecar: Sidecar, name: str) -> float:
+    with Control(sidecar.control) as control:
+        figures: Mapping[str, float] = control.stats()
+    return figures[name]
+
+
+def test_it_publishes_every_stock_and_ends_in_order(tmp_path: Path) -> None:
+    token = mint_jwt("spark", publish=["/stocks/**"], subscribe=["/stocks/**"])
+    subjects = {f"/stocks/us/{symbol}" for symbol in INSTRUMENTS}
+    with (
+        Sidecar(mode="jwt", token_secret=SECRET) as sidecar,
+        connect(sidecar.client_url, token) as client,
+        client.subscribe(subjects) as stream,
+        job(sidecar.publisher_url, tmp_path, REALTIME_PUBLISH_TOKEN=token) as process,
+    ):
+        seen: dict[str, list[str]] = {}
+        while len(seen) < len(subjects) or min(map(len, seen.values())) < 3:
+            message = stream.get(START_SECONDS_MAX)
+            assert float(message.content) > 0
+            assert set(message.fields) == {
+                "change",
+                "change_pct",
+                "volume",
+                "bid",
+                "ask",
+                "date",
+                "name",
+                "exchange",
+                "simulated",
+                "sent",
+            }
+            seen.setdefault(message.subject, []).append(message.fields["date"])
+        assert all(days[:3] == ["2010-01-04", "2010-01-05", "2010-01-06"] for days in seen.values())
+        process.terminate()
+        assert process.wait(6) == 0
+        until(lambda: not members(process.pid), 2)
+    output = (tmp_path / "output").read_text()
+    assert output == f"ticks: publishing to {sidecar.publisher_url}, 2.5 updates/s of each stock\n"
+
+
+def test_a_refused_token_ends_it_with_one_line(tmp_path: Path) -> None:
+    with (
+        Sidecar(mode="jwt", token_secret=SECRET) as sidecar,
+        job(sidecar.publisher_url, tmp_path, REALTIME_PUBLISH_TOKEN="no token") as process,
+    ):
+        assert process.wait(START_SECONDS_MAX) == 1
+    last = (tmp_path / "output").read_text().splitlines()[-1]
+    assert last.startswith("ticks: the query failed: the server refused the connection with 4501 bad_token")
+    assert "Traceback" not in (tmp_path / "output").read_text()
+
+
+@pytest.mark.slow
+def test_nothing_outlives_it_when_it_is_killed(sidecar: Sidecar, tmp_path: Path) -> None:
+    with job(sidecar.publisher_url, tmp_path) as process:
+        until(lambda: figure(sidecar, "publishers") > 0, START_SECONDS_MAX)
+        process.kill()
+        until(lambda: not members(process.pid), 10)

@@ -1,0 +1,31 @@
+"""Which processes a process has started, and whether any is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def descendants(pid: int) -> set[int]:
+    """The running processes below ``pid``, at any depth."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        fields = _fields(entry)
+        if fields and fields[0] != "Z":
+            parents[int(entry.parent.name)] = int(fields[1])
+    found: set[int] = set()
+    while more := {one for one, parent in parents.items() if parent in found | {pid}} - found:
+        found |= more
+    return found
+
+
+def running(pids: set[int]) -> set[int]:
+    """Those that have not ended; one that ended and was not waited for has."""
+    return {pid for pid in pids if (_fields(Path(f"/proc/{pid}/stat")) or ["Z"])[0] != "Z"}
+
+
+def _fields(stat: Path) -> list[str]:
+    """``state ppid …`` of "pid (name) state ppid …", where the name may hold anything; empty if it is gone."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

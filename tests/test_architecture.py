@@ -1,0 +1,135 @@
+"""What holds of the code as a whole and no import contract sees."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools import check_sizes
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("fastpath", "realtime", "entitlement", "spark")
+
+MODULES_MAX = {
+    "fastpath.core.broker": 300,
+    "fastpath.server": 420,
+    "realtime": 80,
+    "fastpath": 60,
+    "spark": 60,
+}
+"""How many modules an import may load in all: a budget for starting that no busy machine distorts."""
+
+
+def loaded_by(module: str) -> set[str]:
+    """The modules that a fresh interpreter has after importing one."""
+    program = f"import {module}, json, sys; print(json.dumps(sorted(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True).stdout
+    return set(json.loads(output))
+
+
+def sources(folder: str) -> Iterator[tuple[str, ast.Module]]:
+    """Every module under a folder as (path, syntax tree)."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_the_running_sidecar_loads_neither_django_nor_spark() -> None:
+    """Also not by an import that is made at run time."""
+    assert not {"django", "channels", "rest_framework", "pyspark", "pyarrow"} & loaded_by("fastpath.server")
+
+
+@pytest.mark.parametrize("package", ["fastpath.client.publisher", "fastpath.client.control", "spark.sink"])
+def test_what_others_import_of_the_sidecar_does_not_bring_its_loop(package: str) -> None:
+    """Django and Spark's executors pay for a socket and a codec, not for a server."""
+    assert not {"uvloop", "fastpath.server", "fastpath.edge"} & loaded_by(package)
+
+
+@pytest.mark.parametrize(("module", "modules_max"), MODULES_MAX.items())
+def test_importing_stays_cheap(module: str, modules_max: int) -> None:
+    """An import that drags a library in shows here before anyone waits for it."""
+    assert len(loaded_by(module)) <= modules_max
+
+
+@pytest.mark.parametrize("folder", ["fastpath/core", "fastpath/engine"])
+def test_the_data_path_awaits_nothing(folder: str) -> None:
+    """A publication is authorised, numbered and delivered within one tick."""
+    asynchronous = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in sources(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, asynchronous)
+    ]
+    assert not found
+
+
+def test_the_core_imports_nothing_by_name_at_run_time() -> None:
+    """`__import__("time")` would pass the import contracts."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in sources("fastpath/core")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id in {"__import__", "open", "print", "eval", "exec", "importlib"}
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_our_packages_are_ours(package: str) -> None:
+    """A package on PyPI is called `realtime` too; no dependency may bring it in."""
+    program = f"import {package}; print({package}.__file__)"
+    output = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert Path(output.stdout.strip()) == ROOT / package / "__init__.py"
+
+
+def test_the_package_spark_is_never_bound_to_its_bare_name() -> None:
+    """`import spark.x` would rebind the name that every notebook gives its session; `from spark import x` does not."""
+    found = [
+        f"{name}:{node.lineno}"
+        for folder in (*PACKAGES, "tests")
+        for name, tree in sources(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name.split(".")[0] == "spark" and alias.asname is None
+    ]
+    assert not found
+
+
+def test_every_folder_of_tests_is_a_package() -> None:
+    """Without `__init__.py` a folder's name can shadow an installed package, and equal file names collide."""
+    folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
+    assert not [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("x = 1\n", "no docstring"),
+        ('"""No end"""\n', "has no end"),
+        ('"""One. Two."""\n', "more than one sentence"),
+        ('"""Fine."""\n' + "x = 1\n" * 400, "401 lines"),
+        ('"""Fine."""\n\ndef long():\n' + "    x = 1\n" * 60, "long has 61 lines"),
+    ],
+)
+def test_the_check_of_sizes_finds(source: str, fault: str) -> None:
+    """`make check` is only worth what it catches."""
+    assert [found for found in check_sizes.faults("module.py", source) if fault in found]
+
+
+def test_the_check_of_sizes_passes_what_is_right() -> None:
+    """A short module with one sentence, and more after a blank line, has no fault."""
+    source = '"""One sentence, e.g. this.\n\nMore. And more.\n"""\n\ndef short():\n    return 1\n'
+    assert not list(check_sizes.faults("module.py", source))
+
+
+def test_an_init_file_is_its_docstring() -> None:
+    """Importing a leaf must not load its neighbours."""
+    assert list(check_sizes.faults("spark/__init__.py", '"""Sentence."""\n\nimport os\n'))
+    assert not list(check_sizes.faults("realtime/__init__.py", '"""Sentence."""\n\nimport os\n'))

@@ -1,0 +1,149 @@
+"""publish(): after commit, never after a rollback, and clear when it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fastpath.client.errors import SidecarUnavailable
+from realtime import PublishRefused, publish
+from realtime.control import control
+from tests.support.sidecar import Sidecar
+
+SUBJECT = "/stocks/us/IBM"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def snapshot(subject: str = SUBJECT) -> dict[str, Any] | None:
+    """What a superuser reads."""
+    return control().snapshot(subject).get("message")
+
+
+@pytest.fixture
+def open_sidecar(sidecar: Sidecar, settings: Any) -> Iterator[Sidecar]:
+    """A sidecar without rights to ask for."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
+    with control():
+        yield sidecar
+
+
+def test_outside_a_transaction_it_is_sent_at_once(open_sidecar: Sidecar) -> None:
+    """And the position comes back."""
+    first, second = publish(SUBJECT, "193", {"volume": "6.62M"}), publish(SUBJECT, b"\xff\x00")
+    assert first is not None
+    assert second is not None
+    assert (first.epoch, first.seq + 1) == second
+    message = snapshot()
+    assert message is not None
+    assert message["content"] == b"\xff\x00"
+    assert message["fields"] == {"volume": "6.62M"}
+
+
+def test_in_a_transaction_it_waits_for_the_commit(open_sidecar: Sidecar) -> None:
+    """In the order of the calls, with the fields as they were then."""
+    fields = {"n": "1"}
+    with transaction.atomic():
+        assert publish(SUBJECT, "a", fields) is None
+        fields["n"] = "2"
+        with transaction.atomic():
+            publish(SUBJECT, "b")
+        assert snapshot() is None
+    message = snapshot()
+    assert message is not None
+    assert (message["content"], message["fields"], message["seq"]) == ("b", {"n": "1"}, 2)
+
+
+def test_a_rollback_publishes_nothing(open_sidecar: Sidecar) -> None:
+    """Neither of the whole nor of a part."""
+    with transaction.atomic():
+        publish("/stocks/us/GE", "kept")
+        with transaction.atomic():
+            publish(SUBJECT, "b")
+            transaction.set_rollback(True)
+    with transaction.atomic():
+        publish(SUBJECT, "a")
+        transaction.set_rollback(True)
+    assert snapshot() is None
+    assert snapshot("/stocks/us/GE") is not None
+
+
+def test_not_retained_and_standard(open_sidecar: Sidecar) -> None:
+    """One leaves the snapshot as it is, the other takes no number."""
+    publish(SUBJECT, "193")
+    publish(SUBJECT, "0", retained=False)
+    standard = publish(SUBJECT, "194", qos="standard")
+    assert standard is not None
+    assert standard.seq == 0
+    message = snapshot()
+    assert message is not None
+    assert message["content"] == "194"
+
+
+def test_without_a_sidecar_it_raises_and_says_what_to_do(settings: Any, tmp_path: Path) -> None:
+    """Inside a transaction as well, where it can still be rolled back."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "none.sock")}
+    with pytest.raises(SidecarUnavailable, match=r"none\.sock .*manage\.py runrealtime"):
+        publish(SUBJECT, "193")
+    with pytest.raises(SidecarUnavailable), transaction.atomic():
+        publish(SUBJECT, "193")
+
+
+def test_a_sidecar_that_goes_before_the_commit_is_told(open_sidecar: Sidecar) -> None:
+    """The data is saved, the message is not sent, and the caller learns it."""
+
+    def change() -> None:
+        with transaction.atomic():
+            User.objects.create(username="ann")
+            publish(SUBJECT, "193")
+            open_sidecar.kill()
+
+    with pytest.raises(SidecarUnavailable):
+        change()
+    assert User.objects.filter(username="ann").exists()
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason"),
+    [
+        ("stocks/us", "no leading slash.*begins with a slash"),
+        ("/stocks//us", "empty segment"),
+        ("/stocks", "two segments"),
+        ("/stocks/*", "reserved segment"),
+        ("/__sys__/stats", "denied"),
+    ],
+)
+def test_a_subject_that_cannot_be_is_refused_at_once(subject: str, reason: str) -> None:
+    """Without asking any sidecar."""
+    with pytest.raises(PublishRefused, match=reason):
+        publish(subject, "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "what"),
+    [
+        (1.5, None, "content is a text or bytes, not float"),
+        ("x", {"bid": 3}, "'bid' holds int"),
+        ("x", {1: "a"}, "names"),
+    ],
+)
+def test_what_is_no_text_is_a_type_error(content: Any, fields: Any, what: str) -> None:
+    """A number could be written in many ways; the caller chooses."""
+    with pytest.raises(TypeError, match=what):
+        publish(SUBJECT, content, fields)
+
+
+def test_what_the_sidecar_refuses_is_raised(settings: Any) -> None:
+    """With the sidecar's own code and reason."""
+    with Sidecar(mode="none", message_bytes_max=2000) as small:
+        settings.REALTIME = settings.REALTIME | {"CONTROL": small.control}
+        with control(), pytest.raises(PublishRefused) as caught:
+            publish(SUBJECT, "x" * 5000)
+        assert caught.value.code == "too_large"
+        with control():
+            assert publish(SUBJECT, "x") is not None

@@ -1,0 +1,216 @@
+"""runrealtime with everything that it starts: one command up, kills survived, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import connect
+
+from tests.support.processes import descendants, running
+from tests.support.waiting import until
+from tests.web.server import ROOT, Program
+
+LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of run-time files with a migrated database."""
+    made = tmp_path_factory.mktemp("var")
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment(made), check=True)
+    return made
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Of a project whose run-time files are in a folder of the test's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FASTPATH_", "REALTIME_"))}
+    return kept | {"REALTIME_VAR": str(folder), "FASTPATH_LISTEN": LISTEN}
+
+
+class Everything(Program):
+    """``manage.py runrealtime`` on free ports."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        argv = [sys.executable, "manage.py", "runrealtime", "--port", "0", *options]
+        super().__init__(argv, environment(folder), r"Everything is running(?s:.*)Ctrl-C ends everything", 40)
+
+    def latest(self, pattern: str) -> str:
+        """The last match in the output."""
+        return re.findall(pattern, self.output)[-1]
+
+    @property
+    def site(self) -> str:
+        """The web server's address."""
+        return self.latest(r"board +(http://\S+)/")
+
+    @property
+    def client_url(self) -> str:
+        """The sidecar's."""
+        return self.latest(r"WebSocket +(ws://\S+)")
+
+    def pid(self, argument: str) -> int | None:
+        """The process below this one that runs something, if one does."""
+        for pid in descendants(self.process.pid):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            if argument in words:
+                return pid
+        return None
+
+    def status(self, path: str) -> int:
+        """What the web server answers; 0 when it does not."""
+        try:
+            with urllib.request.urlopen(self.site + path, timeout=5) as answer:  # noqa: S310 - our own server
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+
+@pytest.fixture
+def everything(folder: Path) -> Iterator[Everything]:
+    """All of it, without the demonstration."""
+    with Everything(folder) as program:
+        yield program
+
+
+def test_up_in_one_session_and_down_without_a_trace(everything: Everything) -> None:
+    """The web server answers, the rights have arrived, and SIGTERM ends it all."""
+    until(lambda: everything.status("/snapshot?subject=/a/b") == 403)  # denied, and no longer "not ready"
+    assert everything.status("/static/admin/css/base.css") == 200
+    pids = descendants(everything.process.pid)
+    assert {os.getsid(pid) for pid in pids} == {os.getsid(everything.process.pid)}
+    assert len(pids) == 2
+    everything.process.terminate()
+    assert everything.process.wait(15) == 0
+    assert not running(pids)
+    assert "Traceback" not in everything.output
+
+
+def test_a_killed_sidecar_is_back_where_it_was_with_its_rights(everything: Everything) -> None:
+    """The web server goes on meanwhile."""
+    web = everything.pid("realtime.web")
+    for _ in range(2):
+        first = until(lambda: everything.pid("fastpath"))
+        os.kill(first, signal.SIGKILL)
+        until(lambda gone=first: everything.pid("fastpath") not in (None, gone))
+        until(lambda: everything.status("/snapshot?subject=/a/b") == 403)
+        with connect(everything.client_url) as client:
+            client.send('{"op":"connect","id":1}')
+            assert json.loads(client.recv(timeout=5))["op"] == "connected"
+    assert everything.pid("realtime.web") == web
+
+
+def test_a_hangup_restarts_the_web_server_and_no_socket_of_the_sidecar_drops(everything: Everything) -> None:
+    """So that Django is deployed anew while data flows."""
+    sidecar, web = everything.pid("fastpath"), everything.pid("realtime.web")
+    with connect(everything.client_url) as client:
+        client.send('{"op":"connect","id":1}')
+        assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        everything.process.send_signal(signal.SIGHUP)
+        until(lambda: everything.pid("realtime.web") not in (None, web), 20)
+        until(lambda: everything.status("/favicon.ico") == 200, 20)
+        client.send('{"op":"ping","id":2}')
+        assert json.loads(client.recv(timeout=5))["op"] == "pong"
+    assert everything.pid("fastpath") == sidecar
+
+
+def test_ctrl_c_ends_it_without_a_traceback(folder: Path) -> None:
+    """The terminal sends SIGINT to the whole group at once."""
+    with Everything(folder) as program:
+        pids = descendants(program.process.pid)
+        for pid in [program.process.pid, *pids]:
+            os.kill(pid, signal.SIGINT)
+        assert program.process.wait(15) == 0
+        assert not running(pids)
+        assert program.output.rstrip().endswith("stopped")
+        assert "Traceback" not in program.output
+
+
+def test_kill_minus_nine_leaves_nothing(folder: Path) -> None:
+    """The children die with it."""
+    with Everything(folder) as program:
+        pids = descendants(program.process.pid)
+        program.process.kill()
+        until(lambda: not running(pids), 5)
+
+
+def refused(folder: Path, *options: str, **more: str) -> str:
+    """What a run that must not start says."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "runrealtime", *options],
+        cwd=ROOT,
+        capture_output=True,
+        env=environment(folder) | more,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.strip().splitlines()
+    return line
+
+
+def test_what_is_in_the_way_is_said_in_one_line(folder: Path, tmp_path: Path) -> None:
+    """A database that is not up to date, ports that are taken, settings that disagree."""
+    assert "manage.py migrate" in refused(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port} of 127.0.0.1 is in use" in refused(folder, "--port", str(port))
+        clash = refused(folder, "--port", "0", FASTPATH_LISTEN=f"clients://127.0.0.1:{port}")
+        assert f"port {port} of 127.0.0.1 is in use" in clash
+        assert "FASTPATH_LISTEN" in clash
+
+
+def test_a_sidecar_that_refuses_its_settings_is_quoted(folder: Path) -> None:
+    """FASTPATH_* reaches it, and so does what it says."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "runrealtime", "--port", "0"],
+        cwd=ROOT,
+        text=True,
+        timeout=30,
+        env=environment(folder) | {"FASTPATH_NONSENSE": "1"},
+        capture_output=True,
+    )
+    assert done.returncode == 1
+    assert "FASTPATH_NONSENSE" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_at_once_are_refused(everything: Everything, folder: Path) -> None:
+    """The second would take the first one's control socket away."""
+    assert "already answers at" in refused(folder, "--port", "0")
+
+
+@pytest.mark.spark
+def test_the_demonstration_publishes_through_spark_and_ends(tmp_path: Path) -> None:
+    """From an empty database to prices that a user may read; then no JVM and no worker is left."""
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment(tmp_path), check=True)
+    with Everything(tmp_path, "--demo") as program:
+        token = subprocess.run(
+            [sys.executable, "manage.py", "realtime_token", "alice"],
+            cwd=ROOT,
+            text=True,
+            env=environment(tmp_path),
+            capture_output=True,
+            check=True,
+        ).stdout.strip()
+        until(lambda: program.status(f"/snapshot?subject=/stocks/us/AAPL&token={token}") == 200, 60)
+        pids = descendants(program.process.pid)
+        assert len(pids) >= 4
+        program.process.terminate()
+        assert program.process.wait(30) == 0
+        until(lambda: not running(pids), 5)
+        assert token not in program.output
+        assert "Traceback" not in program.output

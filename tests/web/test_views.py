@@ -1,0 +1,70 @@
+"""Who may see which page, and what its script is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.test import Client, RequestFactory
+
+from realtime.views import page_context
+from tests.support.sidecar import Sidecar
+
+
+@pytest.mark.django_db
+def test_the_board_asks_to_sign_in() -> None:
+    """And comes back to where it was."""
+    answer = Client().get("/")
+    assert (answer.status_code, answer["Location"]) == (302, "/accounts/login/?next=/")
+
+
+@pytest.mark.django_db
+def test_the_monitoring_page_is_for_staff() -> None:
+    """Others are told so instead of being sent in circles."""
+    client = Client()
+    assert client.get("/monitoring/")["Location"] == "/accounts/login/?next=/monitoring/"
+    client.force_login(User.objects.create_user("bob"))
+    assert client.get("/monitoring/").status_code == 403
+
+
+@pytest.mark.django_db
+def test_signing_out_is_a_post() -> None:
+    """A link on another page must not be able to do it."""
+    client = Client()
+    client.force_login(User.objects.create_user("bob"))
+    assert client.get("/accounts/logout/").status_code == 405
+    assert client.post("/accounts/logout/")["Location"] == "/accounts/login/"
+    assert "_auth_user_id" not in client.session
+
+
+def test_the_browser_finds_its_icon() -> None:
+    """Without a page to look into."""
+    answer = Client().get("/favicon.ico")
+    assert (answer.status_code, answer["Content-Type"]) == (200, "image/svg+xml")
+
+
+def test_what_the_script_is_told(carrier: Sidecar) -> None:
+    """Addresses, the token's endpoint, the user, the instruments; all of it fit for JSON."""
+    request = RequestFactory().get("/", headers={"host": "localhost:8000"})
+    request.user = User(username="alice")
+    context = page_context(request)
+    config = json.loads(json.dumps(context["config"]))
+    port = carrier.client_url.rsplit(":", 1)[1]
+    assert config["urls"] == [f"ws://localhost:{port}", "ws://localhost:8000/ws"]
+    assert (config["token_url"], config["user"], config["demo"]) == ("/realtime/token/", "alice", False)
+    assert {"subject": "/stocks/us/AAPL", "symbol": "AAPL", "name": "Apple", "exchange": "NASDAQ"} in config[
+        "instruments"
+    ]
+    assert len(config["instruments"]) == 20
+    assert context["sidecar_error"] == ""
+
+
+def test_a_page_says_that_the_sidecar_is_away(settings: Any, tmp_path: Path) -> None:
+    """It is shown all the same."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "none.sock")}
+    request = RequestFactory().get("/", headers={"host": "localhost:8000"})
+    request.user = AnonymousUser()
+    assert "runrealtime" in page_context(request)["sidecar_error"]
