@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from fastpath.core.messages import AnyAnswer
 
 from .feed import Feed
 from .message import Status
+
+log = logging.getLogger("fastpath.client")
 
 STATUS_KEPT_MAX = 10_000
 """Changes of status that wait for a reader; a reader that sleeps longer misses the newer ones."""
@@ -62,7 +65,10 @@ class Statuses:
     def tell(self, status: Status) -> None:
         """Tell everybody."""
         if self._callback is not None and not self._ended:
-            self._callback(status)
+            try:
+                self._callback(status)
+            except Exception:
+                log.exception("the callback for changes of status failed")
         for feed in self._feeds:
             if len(feed) < STATUS_KEPT_MAX:
                 feed.push(status)

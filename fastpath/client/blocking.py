@@ -19,6 +19,9 @@ from .session import Client, Token
 
 T = TypeVar("T")
 
+CLOSE_SECONDS = 1
+"""How long closing waits for what other threads have asked for."""
+
 
 class BlockingFeed(Generic[T]):
     """``for item in feed:``; ends when the client is closed."""
@@ -51,7 +54,7 @@ class BlockingFeed(Generic[T]):
 
     def _fetch(self, timeout_seconds: float | None) -> None:
         # All that is there in one step: a step between threads costs more than many messages.
-        items = self._client.call(_all_of(self._feed, timeout_seconds))
+        items = [] if self._client.closed else self._client.call(_all_of(self._feed, timeout_seconds))
         if not items:
             raise StopIteration
         self._items.extend(items)
@@ -74,11 +77,15 @@ class BlockingStream(BlockingFeed[Message]):
     def close(self) -> None:
         """Unsubscribe from the subjects that are still this stream's."""
         self._items.clear()
-        self._client.call(self._stream.aclose())
+        if not self._client.closed:
+            self._client.call(self._stream.aclose())
 
 
 class BlockingClient:
-    """Like ``fastpath.client.connect``, for threads; ``on_status`` is called in the client's own thread."""
+    """Like ``fastpath.client.connect``, for threads.
+
+    ``on_status`` is called in the client's own thread, which must not wait: it may not call the client's verbs.
+    """
 
     def __init__(
         self,
@@ -94,6 +101,8 @@ class BlockingClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self.closed = False
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -111,8 +120,12 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close the connection and end all streams."""
-        if self._client is not None and self._loop is not None:
-            self.call(self._client.aclose())
+        with self._lock:
+            if self.closed or self._loop is None:
+                return
+            self.closed = True
+            future = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        future.result()
         self._stop()
 
     @property
@@ -173,10 +186,11 @@ class BlockingClient:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the client's loop and wait for it."""
-        if self._loop is None:
-            work.close()
-            raise ClientError("the client is not open: use it inside `with connect(…) as client:`")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._loop is None or self.closed:
+                work.close()
+                raise ClientError("the client is not open: use it inside `with connect(…) as client:`")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -192,8 +206,17 @@ class BlockingClient:
     async def _enter(self) -> Client:
         return await self._make().__aenter__()
 
+    async def _end(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+        # Other threads may wait for something: let each have its answer, or the end, before the loop stops.
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        if waiting:
+            await asyncio.wait(waiting, timeout=CLOSE_SECONDS)
+
     def _stop(self) -> None:
         loop, self._loop = self._loop, None
+        self.closed = True
         if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()

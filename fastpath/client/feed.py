@@ -58,6 +58,7 @@ class Feed(Generic[T]):
     def drop(self, unwanted: Callable[[T], bool]) -> None:
         """Forget items that nobody read yet."""
         self._items = deque(item for item in self._items if not unwanted(item))
+        self._room.set()
 
     async def wait_room(self, items_max: int) -> None:
         """Wait until the reader has taken enough."""

@@ -75,7 +75,9 @@ class Line:
             await opened(self._form)
             return await self._carry(websocket, watch)
         finally:
-            await websocket.close()
+            # A transport that is aborted twice has forgotten its loop and says so with an AttributeError.
+            with contextlib.suppress(AttributeError):
+                await websocket.close()
 
     async def _carry(self, websocket: ClientConnection, watch: Callable[[], Awaitable[str]]) -> End:
         self.wake.set()

@@ -117,7 +117,7 @@ class Client:
     @property
     def connected(self) -> bool:
         """Whether a connection stands at this moment."""
-        return self._connected.is_set()
+        return self._connected.is_set() and self._failure is None
 
     @property
     def user(self) -> str:
@@ -165,16 +165,14 @@ class Client:
         names = {subjects} if isinstance(subjects, str) else set(subjects)
         wanted = self._state.subscriptions
         streams = {wanted[name].owner for name in names if name in wanted}
-        answers = [self._answer(number) for number in self._state.unsubscribe(names)]
-        self._line.wake.set()
+        numbers = self._state.unsubscribe(names)
         for stream in streams:
             stream.drop(lambda message: message.subject in names)
             stream.leave(names)
-        if answers:
-            # A connection that is lost meanwhile has forgotten the subjects just as well.
-            with contextlib.suppress(Disconnected):
-                async with asyncio.timeout(self._timeout):
-                    await asyncio.gather(*answers)
+        end = time.monotonic() + self._timeout
+        # A connection that is lost meanwhile has forgotten the subjects just as well.
+        with contextlib.suppress(Disconnected):
+            await asyncio.gather(*(self._wait(number, end) for number in numbers))
 
     async def publish(
         self,
@@ -317,9 +315,7 @@ class Client:
                 case Arrived(stream, message):
                     stream.push(message)
                     if len(stream) >= QUEUE_MESSAGES_MAX:
-                        self._stalled = True
-                        await stream.wait_room(QUEUE_MESSAGES_MAX)
-                        self._stalled = False
+                        await self._stall(stream)
                 case Answered(number, answer):
                     self._answers.settle(number, answer)
                     if isinstance(answer, wire.Connected):
@@ -328,10 +324,19 @@ class Client:
                         self._statuses.tell(Status(name="connected", url=self.url))
                 case Refused(stream, _, error):
                     stream.end(error)
+                    self._state.unsubscribe(stream.subjects)
                 case Status():
                     self._noticed(event)
         if self._state.out:
             self._line.wake.set()
+
+    async def _stall(self, stream: MessageStream) -> None:
+        """Read nothing more until the program has caught up."""
+        self._stalled = True
+        try:
+            await stream.wait_room(QUEUE_MESSAGES_MAX)
+        finally:
+            self._stalled = False
 
     def _noticed(self, status: Status) -> None:
         if status.name in ("denied", "revoked"):

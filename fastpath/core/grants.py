@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from .errors import Close, Refused
+from .errors import Close, InvalidSubject, Refused
 from .rules import PUBLISH, SUBSCRIBE, Rule, RuleSet
+from .subject import check_pattern
 from .tokens import Claims, verify
 
 NOT_READY = "the rights have not arrived from Django yet; retry"
@@ -99,7 +100,8 @@ class JwtGrants(Grants):
             own = permissions["sub" if action == SUBSCRIBE else "pub"] + permissions["all"]
             rules = RuleSet()
             for number, pattern in enumerate(own):
-                rules.put(Rule(number, "token", pattern, action, True))
+                if _is_pattern(pattern):
+                    rules.put(Rule(number, "token", pattern, action, True))
             match = rules.decide(("token",), principal.user, subject, action, now)
             answer = "" if match else "no permission in the token covers it"
             _remember(principal, action, subject, answer)
@@ -209,6 +211,15 @@ class RuleGrants(Grants):
         self._version += 1
         self._checked_at = now
         self._next_change = self._rules.next_change(now)
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether an outside issuer's pattern is one; what is none allows nothing."""
+    try:
+        check_pattern(text)
+    except InvalidSubject:
+        return False
+    return True
 
 
 def _remember(principal: Principal, action: str, subject: str, answer: str) -> None:

@@ -98,7 +98,7 @@ class PublisherConnection(asyncio.Protocol):
                     self._close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
                     # Not the whole of it, which may be megabytes.
-                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: [{str(packet[:1])[1:40]}…")
+                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet[:1])[:40]}")
         except Refused as error:
             self._close(error.code, error.reason)
         return not self._closing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -22,10 +23,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """SIGTERM and SIGINT: before `started()` they end the process at once, after it `wait` tells of them."""
+    """SIGTERM and SIGINT: before `started()` they end the process at once, after it `wait` tells of them.
+
+    `ending` is set as soon as the process is about to end, for whatever reason.
+    """
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self.ending = threading.Event()
         self._started = False
         self._listen()
 
@@ -48,6 +53,7 @@ class Stop:
         if self._event.is_set():
             return
         self._event.set()
+        self.ending.set()
         watchdog = threading.Timer(STOP_SECONDS_MAX, _end_at_once)
         watchdog.daemon = True
         watchdog.start()
@@ -56,10 +62,10 @@ class Stop:
 
 
 @contextmanager
-def java_errors_until(stop: Stop) -> Iterator[None]:
-    """A JVM started inside writes to our stderr until the signal to stop.
+def java_errors(stop: Stop) -> Iterator[None]:
+    """A JVM started inside writes to our stderr until the process is about to end.
 
-    What it and its Python workers print after that is about being stopped. Our own stderr is as before on leaving.
+    What it and its Python workers print after that is about being ended. Our own stderr is as before on leaving.
     """
     read, write = os.pipe()
     own = os.dup(2)
@@ -75,12 +81,14 @@ def java_errors_until(stop: Stop) -> Iterator[None]:
 def _forward(read: int, own: int, stop: Stop) -> None:
     with open(read, "rb") as lines:
         for line in lines:
-            if not stop.wait(0) and b"Using incubator modules" not in line:
+            if not stop.ending.is_set() and b"Using incubator modules" not in line:
                 os.write(own, line)
 
 
-def end_java(session: SparkSession | None) -> None:
+def end_java(session: SparkSession | None, stop: Stop) -> None:
     """Stop the session with its queries and wait until its JVM is gone; it ends when the pipe to it is closed."""
+    stop.ending.set()
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if session is not None:
         with suppress(Py4JError, OSError):  # as when a signal to the process group has ended the JVM already
             for query in session.streams.active:
@@ -100,9 +108,9 @@ def end_java(session: SparkSession | None) -> None:
 
 def describe(error: BaseException) -> str:
     """The one line of a failed query that says why: the Python error inside Spark's, else the first line."""
-    text = str(error)
-    lines: list[str] = re.findall(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: (.+)$", text, re.MULTILINE)
-    return lines[-1] if "Traceback" in text and lines else next(iter(text.splitlines()), type(error).__name__)
+    text, _, _ = str(error).partition("=== Streaming Query ===")
+    raised: list[str] = re.findall(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: (.+)$", text, re.MULTILINE)
+    return raised[-1] if raised and "Traceback" in text else next(iter(text.splitlines()), type(error).__name__)
 
 
 def _java() -> subprocess.Popen[bytes] | None:

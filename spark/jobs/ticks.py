@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark import data
 from spark.java import JavaNotFound
-from spark.jobs.process import Stop, describe, end_java, java_errors_until
+from spark.jobs.process import Stop, describe, end_java, java_errors
 from spark.session import build
 
 SUBJECT = "/stocks/us/"
@@ -201,7 +201,7 @@ def main(words: Sequence[str] | None = None) -> int:
     session = None
     with tempfile.TemporaryDirectory(prefix="ticks-", ignore_cleanup_errors=True) as scratch:
         try:
-            with java_errors_until(stop):
+            with java_errors(stop):
                 session = build("ticks", **SETTINGS)
             query = start(session, options, options.checkpoint or scratch)
             stop.started(session)
@@ -214,7 +214,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"ticks: the query failed: {describe(error)}", file=sys.stderr, flush=True)
             return 1
         finally:
-            end_java(session)
+            end_java(session, stop)
     return 0
 
 

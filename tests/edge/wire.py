@@ -123,7 +123,7 @@ class WireClient(Socket):
         """Send one frame, masked with zeros."""
         self.send(masked(opcode, payload, final=final))
 
-    def say(self, op: str, **keys: Any) -> int:
+    def say(self, op: Any, **keys: Any) -> int:
         """Send a command with an id of its own; the id."""
         self.number += 1
         command = {"op": op, "id": self.number} | keys

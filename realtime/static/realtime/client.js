@@ -10,6 +10,7 @@ import { Connector } from "./connector.js";
 import { RealtimeError } from "./errors.js";
 import { Listeners, guarded } from "./listeners.js";
 import { BAD_TOKEN, CLOSE_NAMES, ClientState, TOKEN_EXPIRED, isFinal } from "./protocol.js";
+import { Subscription } from "./subscription.js";
 
 const PING_MS = 5000;
 const SILENCE_MS = 12_000; // two pings without any answer
@@ -23,23 +24,6 @@ export { RealtimeError };
 /** Connect, and stay connected until `close()`. @param {any} options @returns {Client} */
 export function connect(options) {
   return new Client(options);
-}
-
-/** What `subscribe()` returns. */
-class Subscription {
-  #client;
-
-  /** @param {Client} client @param {string[]} subjects @param {(message: any, subscription: Subscription) => void} handler */
-  constructor(client, subjects, handler) {
-    this.#client = client;
-    this.subjects = subjects;
-    this.handler = handler;
-  }
-
-  /** @param {string[]} [subjects] some of them, or all @returns {Promise<void>} when nothing more can arrive */
-  unsubscribe(subjects = this.subjects) {
-    return this.#client._unsubscribe(this, subjects);
-  }
 }
 
 class Client {
@@ -108,7 +92,7 @@ class Client {
     const list = [subjects].flat();
     const since = Array.isArray(options.since) ? Object.fromEntries(list.map((subject) => [subject, options.since]))
       : options.since ?? {};
-    const subscription = new Subscription(this, list, handler);
+    const subscription = new Subscription(list, handler, (subjects) => this.#unsubscribe(subscription, subjects));
     const { history = 0, conflation = 0, slow = "close" } = options;
     this.#protocol.subscribe(subscription, list, { history, conflation, slow, since });
     this.#flush();
@@ -116,7 +100,7 @@ class Client {
   }
 
   /** @param {Subscription} subscription @param {string[]} subjects */
-  async _unsubscribe(subscription, subjects) {
+  async #unsubscribe(subscription, subjects) {
     const ids = this.#protocol.unsubscribe(subscription, subjects);
     this.#flush();
     // A connection that is lost meanwhile unsubscribes as well.
