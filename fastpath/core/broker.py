@@ -18,15 +18,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .client import Client
-from .codec import FORMS, JSON, Form, encode, encode_message
+from .codec import JSON, Form, encode, encode_message
 from .conflation import Live
-from .errors import Close, InvalidSubject
+from .errors import InvalidSubject
 from .frames import BINARY, TEXT, encode_frame
 from .grants import NOT_READY, Grants, Principal
 from .history import History
 from .interest import Feed, Group, Interest, Topic
 from .limits import CONFLATION_GRID_MS, SNAPSHOT_FIELDS_MAX, Limits
-from .messages import STANDARD, AnyAnswer, Fields, Message
+from .messages import AnyAnswer, Fields, Message
 from .rules import PUBLISH
 from .snapshot import Snapshot
 from .stats import Counters
@@ -322,6 +322,3 @@ def _needed_from(topic: Topic, live: Live) -> int:
 
 def _nobody(group: Group, data: bytes) -> None:
     del group, data
-
-
-__all__ = ["FORMS", "STANDARD", "Broker", "Close", "Engine", "Outcome"]

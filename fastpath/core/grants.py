@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from .errors import Close, InvalidSubject, Refused
-from .rules import PUBLISH, SUBSCRIBE, Rule, RuleSet
+from .rules import SUBSCRIBE, Rule, RuleSet
 from .subject import check_pattern
 from .tokens import Claims, verify
 
@@ -226,6 +226,3 @@ def _remember(principal: Principal, action: str, subject: str, answer: str) -> N
     if len(principal.answers) >= _CACHE_MAX:
         principal.answers.clear()
     principal.answers[action, subject] = answer
-
-
-__all__ = ["NOT_READY", "PUBLISH", "SUBSCRIBE", "Grants", "JwtGrants", "Principal", "RuleGrants", "Session", "User"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from .codec import FORMS, Form
+from .codec import Form
 from .conflation import Live
 from .history import Ring
 from .snapshot import Snapshot
@@ -227,6 +227,3 @@ class Interest:
         del self.groups[group.form, group.signature]
         for feed in group.feeds:
             del feed.groups[group]
-
-
-__all__ = ["FORMS", "Feed", "Group", "Interest", "Topic"]
