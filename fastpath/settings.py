@@ -16,6 +16,7 @@ from .core.limits import Limits
 PREFIX = "FASTPATH_"
 MODES = ("none", "jwt", "rules")
 _INT32_MAX = (1 << 31) - 1
+_KINDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "true or false"}
 PURPOSES = ("clients", "publishers", "control")
 
 
@@ -194,7 +195,7 @@ def load(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"unknown setting {PREFIX}{name.upper()}{hint}")
     for name, value in values.items():
         if type(value) is not types[name]:
-            raise SettingsError(f"{path}: {name} must be a {types[name].__name__}")
+            raise SettingsError(f"{path}: {name} must be {_KINDS[types[name]]}")
     for name, text in given.items():
         values[name] = _convert(name, text, types[name])
     return replace(Settings(mode="none"), **({"mode": "rules"} | values))

@@ -16,6 +16,8 @@ def write_group(group: Group, data: bytes) -> None:
     The loop runs inside ``map`` and ``list.extend``, which keep what they got when a write raises, so that a blocked
     socket costs one exception and the others nothing.
     """
+    # Taken first: who blocks below joins them, with these bytes in its queue already.
+    singles = list(group.singles) if group.singles else ()
     if group.fds:
         written: list[int] = []
         writes = map(os.write, group.fds, repeat(data))
@@ -33,6 +35,5 @@ def write_group(group: Group, data: bytes) -> None:
             late = [(client, count) for client, count in zip(group.ready, written, strict=True) if count != size]
             for client, count in late:
                 client.link.lag(data, count)
-    if group.singles:
-        for client in list(group.singles):
-            client.link.write(data)
+    for client in singles:
+        client.link.write(data)

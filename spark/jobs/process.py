@@ -8,8 +8,9 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from py4j.protocol import Py4JError
@@ -23,7 +24,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """SIGTERM and SIGINT: before `started()` they end the process at once, after it `wait` tells of them.
+    """Tells the thread that works of SIGTERM and SIGINT, which the main thread receives.
 
     `ending` is set as soon as the process is about to end, for whatever reason.
     """
@@ -32,12 +33,12 @@ class Stop:
         self._event = threading.Event()
         self.ending = threading.Event()
         self._started = False
-        self._listen()
+        for number in SIGNALS:
+            signal.signal(number, self._handle)
 
     def started(self, session: SparkSession) -> None:
-        """From now on a signal sets the event. Spark took SIGINT for itself meanwhile; this takes it back."""
+        """From now on the JVM is stopped in order; a signal before this ends it at once."""
         self._started = True
-        self._listen()
         # A signal to the process group ends the JVM as well, and this thread of Spark's would print a trace about it.
         session.sparkContext._accumulatorServer.handle_error = lambda *_: None
 
@@ -45,20 +46,29 @@ class Stop:
         """Wait for a signal; whether one came."""
         return self._event.wait(seconds)
 
-    def _listen(self) -> None:
-        for number in SIGNALS:
-            signal.signal(number, self._handle)
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():
             return
         self._event.set()
         self.ending.set()
+        logging.getLogger().setLevel(logging.CRITICAL)
         watchdog = threading.Timer(STOP_SECONDS_MAX, _end_at_once)
         watchdog.daemon = True
         watchdog.start()
         if not self._started:
-            raise SystemExit(0)
+            _signal_children(signal.SIGTERM)
+
+
+def run_in_thread(work: Callable[[], int]) -> int:
+    """Run `work` beside the main thread, which thereby stays free for signals; 1 when it raised.
+
+    Spark talks to its JVM without end, and an exception of a signal handler in the middle of that breaks both.
+    """
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0] if results else 1
 
 
 @contextmanager
@@ -88,11 +98,13 @@ def _forward(read: int, own: int, stop: Stop) -> None:
 def end_java(session: SparkSession | None, stop: Stop) -> None:
     """Stop the session with its queries and wait until its JVM is gone; it ends when the pipe to it is closed."""
     stop.ending.set()
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().setLevel(logging.CRITICAL)
     if session is not None:
-        with suppress(Py4JError, OSError):  # as when a signal to the process group has ended the JVM already
+        # The JVM may be gone already: a signal to the process group has ended it as well.
+        with suppress(Py4JError, OSError):
             for query in session.streams.active:
                 query.stop()
+        with suppress(Py4JError, OSError):
             session.stop()
     java = _java()
     if java is None or java.stdin is None:
@@ -110,7 +122,10 @@ def describe(error: BaseException) -> str:
     """The one line of a failed query that says why: the Python error inside Spark's, else the first line."""
     text, _, _ = str(error).partition("=== Streaming Query ===")
     raised: list[str] = re.findall(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: (.+)$", text, re.MULTILINE)
-    return raised[-1] if raised and "Traceback" in text else next(iter(text.splitlines()), type(error).__name__)
+    if raised and "Traceback" in text:
+        return raised[-1]
+    first, _, rest = text.partition("\n")
+    return f"{first} {rest.splitlines()[0]}" if rest.startswith(": ") else first or type(error).__name__
 
 
 def _java() -> subprocess.Popen[bytes] | None:
@@ -118,7 +133,13 @@ def _java() -> subprocess.Popen[bytes] | None:
 
 
 def _end_at_once() -> None:
-    java = _java()
-    if java is not None:
-        java.kill()
+    _signal_children(signal.SIGKILL)
     os._exit(0)
+
+
+def _signal_children(number: signal.Signals) -> None:
+    """While a JVM starts, PySpark does not tell its process; it is a child of ours."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                os.kill(int(path.parent.name), number)

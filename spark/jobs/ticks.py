@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark import data
 from spark.java import JavaNotFound
-from spark.jobs.process import Stop, describe, end_java, java_errors
+from spark.jobs.process import Stop, describe, end_java, java_errors, run_in_thread
 from spark.session import build
 
 SUBJECT = "/stocks/us/"
@@ -36,6 +36,8 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    # A task that waits for an absent sidecar is not waited for at the end.
+    "spark.python.task.killTimeout": "500ms",
 }
 
 
@@ -106,7 +108,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
     closes = data.read()
     first_day = bisect.bisect_left(closes.dates, options.start_date)
     if first_day >= len(closes.dates):
-        raise SystemExit(f"--start-date: the closes end on {closes.dates[-1]}")
+        raise ValueError(f"--start-date: the closes end on {closes.dates[-1]}")
     rows = max(1, round(options.speed * len(closes.prices) * options.trigger_ms / 1000))
     ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 1).load()
     messages = transform(ticks, data.histories(session, closes), first_day)
@@ -198,6 +200,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run until a signal; 0 then, 1 when the query failed."""
     options = arguments(words)
     stop = Stop()
+    return run_in_thread(lambda: _work(options, stop))
+
+
+def _work(options: argparse.Namespace, stop: Stop) -> int:
     session = None
     with tempfile.TemporaryDirectory(prefix="ticks-", ignore_cleanup_errors=True) as scratch:
         try:
@@ -207,11 +213,11 @@ def main(words: Sequence[str] | None = None) -> int:
             stop.started(session)
             print(f"ticks: publishing to {options.url}, {options.speed:g} updates/s of each stock", flush=True)
             watch(query, stop)
-        except (JavaNotFound, data.DataNotFound) as error:
-            print(f"ticks: {error}", file=sys.stderr, flush=True)
-            return 1
         except Exception as error:
-            print(f"ticks: the query failed: {describe(error)}", file=sys.stderr, flush=True)
+            if stop.ending.is_set():
+                return 0  # the JVM was ended under our hands, as the signal demands
+            known = isinstance(error, (JavaNotFound, data.DataNotFound, ValueError))
+            print(f"ticks: {error if known else f'the query failed: {describe(error)}'}", file=sys.stderr, flush=True)
             return 1
         finally:
             end_java(session, stop)

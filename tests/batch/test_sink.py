@@ -11,9 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 from fastpath.client.blocking import connect
 from fastpath.client.control import Control
+from spark.options import InvalidOption
+from spark.sink import RealtimeSource, Written
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until
@@ -116,6 +119,15 @@ def test_token_and_rights(session: SparkSession) -> None:
             write.option("token", mint_jwt("feed", publish=["/bonds/**"])).save()
         with pytest.raises(PySparkException, match="4501 bad_token"):
             write.option("token", "no token").save()
+
+
+def test_an_epoch_without_rows_written_is_not_committed(session: SparkSession) -> None:
+    columns = StructType.fromDDL("subject string, content string")
+    writer = RealtimeSource({"url": "127.0.0.1:1"}).streamWriter(columns, overwrite=False)
+    writer.commit([Written(3)], 0)
+    # What Spark hands over in continuous processing.
+    with pytest.raises(InvalidOption, match=r"nothing was published: .* has no continuous processing"):
+        writer.commit([None, None], 0)
 
 
 def test_no_sidecar_fails_after_the_time_to_retry(session: SparkSession) -> None:

@@ -116,3 +116,14 @@ def test_nothing_outlives_it_when_it_is_killed(sidecar: Sidecar, tmp_path: Path)
         until(lambda: figure(sidecar, "publishers") > 0, START_SECONDS_MAX)
         process.kill()
         until(lambda: not members(process.pid), 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_starts_ends_it_and_its_jvm(tmp_path: Path, number: signal.Signals) -> None:
+    with job("127.0.0.1:1", tmp_path) as process:
+        until(lambda: len(members(process.pid)) > 1, START_SECONDS_MAX)
+        process.send_signal(number)
+        assert process.wait(6) == 0
+        until(lambda: not members(process.pid), 10)
+    assert (tmp_path / "output").read_text() == ""

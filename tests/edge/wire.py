@@ -113,9 +113,13 @@ class WireClient(Socket):
         offer = f"Sec-WebSocket-Protocol: fastpath.v1.{form}\r\n" if form else ""
         self.send(request(path, offer + headers))
         self.head = b""
-        while not self.head.endswith(b"\r\n\r\n"):
-            self.head += self.read(1)
-        assert self.head.startswith(b"HTTP/1.1 101 "), self.head
+        try:
+            while not self.head.endswith(b"\r\n\r\n"):
+                self.head += self.read(1)
+            assert self.head.startswith(b"HTTP/1.1 101 "), self.head
+        except BaseException:
+            self.sock.close()
+            raise
         self.subjects: dict[int, str] = {}
         self.number = 0
 

@@ -5,6 +5,7 @@ import { Row } from "./row.js";
 
 const STILL_MS = 3000;
 const TICK_MS = 250;
+const HISTORY = 60; // so that the small lines are there at once
 
 const config = readConfig();
 const client = openClient(config);
@@ -36,7 +37,7 @@ client.subscribe([...rows.keys()], (message) => {
   lastAt = Date.now();
   const sent = Number(message.fields.sent);
   if (sent) ageMs = Math.max(0, lastAt + clockOffsetMs - sent);
-});
+}, { history: HISTORY });
 
 /** What the board says about itself, four times a second; only words that change are touched. */
 function tick() {

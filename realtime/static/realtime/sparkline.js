@@ -1,6 +1,7 @@
-/** A small line of the last values, drawn on a canvas in the colour of its text. */
+/** A small line of the last values, drawn on a canvas in the colour of its direction. */
 
 const POINTS_MAX = 60;
+const POINTS_LEAST = 20; // fewer do not fill the width
 const EDGE = 2;
 
 export class Sparkline {
@@ -46,7 +47,8 @@ export class Sparkline {
     if (values.length < 2) return;
     const least = Math.min(...values);
     const span = Math.max(...values) - least || 1;
-    const step = (width - 2 * EDGE) / (POINTS_MAX - 1);
+    const step = (width - 2 * EDGE) / (Math.max(values.length, POINTS_LEAST) - 1);
+    canvas.dataset.trend = values[values.length - 1] < values[0] ? "down" : "up";
     const start = width - EDGE - step * (values.length - 1);
     const y = (/** @type {number} */ value) => height - EDGE - ((value - least) / span) * (height - 2 * EDGE);
     context.beginPath();

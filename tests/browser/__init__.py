@@ -1,0 +1,1 @@
+"""The JavaScript client and the pages, in a headless Chromium."""

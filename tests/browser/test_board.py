@@ -1,0 +1,283 @@
+"""The board and the monitoring page over a real site, with a publisher in place of Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from playwright.sync_api import Browser, Page, expect
+
+from entitlement.models import Effect, Rule
+from tests.browser.stack import Stack, sign_in
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.browser
+
+SYMBOLS = ("AAPL", "BAC", "GE")
+SECONDS_MAX = 1.0
+"""A change of a right must show by then (FEATURES E3)."""
+
+
+class Prices:
+    """Publishes prices as the Spark job does."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._publisher = stack.feed()
+        self._number = 0
+
+    def tick(self, *symbols: str) -> str:
+        """One more price for each symbol; the price."""
+        self._number += 1
+        price = f"{100 + self._number / 100:.2f}"
+        fields = {
+            "change": "1.50", "change_pct": "0.83", "volume": "1234567", "bid": "99.10", "ask": "99.20",
+            "date": "2016-03-01", "simulated": "volume,bid,ask", "sent": str(int(time.time() * 1000)),
+        }
+        self._publisher.send_batch([[f"/stocks/us/{symbol}", price, fields] for symbol in symbols or SYMBOLS])
+        self._publisher.flush()
+        return price
+
+    def close(self) -> None:
+        """End the connection."""
+        self._publisher.close()
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """The site without Spark."""
+    with Stack() as running:
+        yield running
+
+
+@pytest.fixture
+def prices(stack: Stack) -> Iterator[Prices]:
+    """A publisher."""
+    running = Prices(stack)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, stack: Stack) -> Iterator[Any]:
+    """Pages of signed-in users, closed at the end; a fault in a page's script fails the test."""
+    pages: list[Page] = []
+    faults: list[str] = []
+
+    def open_page(user: str, **options: Any) -> Page:
+        page = sign_in(browser, stack, user, **options)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.context.close()
+    assert not faults, faults
+
+
+def row(page: Page, symbol: str) -> Any:
+    """The row of an instrument."""
+    return page.locator(f'[data-subject="/stocks/us/{symbol}"]')
+
+
+def cell(page: Page, symbol: str, field: str = "price") -> Any:
+    """One of its cells."""
+    return row(page, symbol).locator(f'[data-field="{field}"]')
+
+
+def connected(page: Page, seconds: float = 10) -> None:
+    """Wait until the page has its connection."""
+    page.wait_for_selector('html[data-connection="connected"]', timeout=seconds * 1000)
+
+
+def test_waits_for_the_first_tick_then_moves(visit: Any, prices: Prices) -> None:
+    """In words until something comes; then values, labels and flashes."""
+    page = visit("alice")
+    connected(page)
+    expect(page.locator("#banner-text")).to_contain_text("Waiting for Spark’s first batch")
+    prices.tick()
+    price = prices.tick()
+    expect(cell(page, "BAC")).to_have_text(price)
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(row(page, "BAC")).to_have_attribute("data-state", "live")
+    expect(cell(page, "BAC", "change")).to_have_text("+1.50")
+    expect(cell(page, "BAC", "change_pct")).to_have_text("+0.83 %")
+    expect(cell(page, "BAC", "volume")).to_have_text("1.23M")
+    expect(cell(page, "BAC", "date")).to_have_text("2016-03-01")
+    expect(page.locator("th .simulated:visible")).to_have_count(3)
+    expect(page.locator(".board tbody tr")).to_have_count(20)
+    expect(page.locator("#port")).to_contain_text("direct")
+    expect(page.locator("#latency")).to_contain_text("ms")
+    prices.tick()
+    page.wait_for_selector('[data-subject="/stocks/us/BAC"] .price.up', timeout=2000)
+
+
+def test_standing_still_is_said_and_unsaid(visit: Any, prices: Prices) -> None:
+    """Within five seconds of the last tick, and away with the next."""
+    page = visit("alice")
+    connected(page)
+    prices.tick()
+    expect(page.locator("#banner")).to_be_hidden()
+    last = time.monotonic()
+    page.wait_for_selector('#banner[data-state="still"]', timeout=6000)
+    assert 2.5 < time.monotonic() - last < 5
+    expect(page.locator("#banner-text")).to_contain_text("no data from Spark")
+    prices.tick()
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_each_user_sees_what_the_rules_say(visit: Any, prices: Prices) -> None:
+    """bob has no right to the NASDAQ's instruments, alice has."""
+    alice, bob = visit("alice"), visit("bob")
+    connected(alice)
+    connected(bob)
+    price = prices.tick()
+    expect(cell(alice, "AAPL")).to_have_text(price)
+    expect(cell(bob, "BAC")).to_have_text(price)
+    expect(row(bob, "AAPL")).to_have_attribute("data-state", "denied")
+    expect(cell(bob, "AAPL", "note")).to_have_text("not entitled")
+    expect(cell(bob, "AAPL")).to_have_text("–")
+    expect(bob.locator("#summary")).to_have_text("15 of 20 instruments")
+
+
+def test_a_changed_rule_stops_and_starts_a_row(visit: Any, prices: Prices, stack: Stack, django_db_blocker: Any) -> None:
+    """By QuerySet.update and by the group's member list, within a second, with no reload."""
+    page = visit("bob")
+    connected(page)
+    page.evaluate("window.sameDocument = true")
+    expect(cell(page, "GE")).to_have_text(prices.tick())
+    with django_db_blocker.unblock(), stack.orm() as alias:
+        rule = Rule.objects.using(alias).filter(pattern="/stocks/us/GE")
+        assert rule.update(effect=Effect.DENY) == 1
+        row_becomes(page, "GE", "denied")
+        expect(cell(page, "GE")).to_have_text("–")
+        prices.tick()
+        rule.update(effect=Effect.ALLOW)
+        row_becomes(page, "GE", "live")
+        expect(cell(page, "GE")).to_have_text(prices.tick())
+        bob, desk = User.objects.using(alias).get(username="bob"), Group.objects.using(alias).get(name="NASDAQ desk")
+        bob.groups.add(desk)
+        row_becomes(page, "AAPL", "live")
+        bob.groups.remove(desk)
+        row_becomes(page, "AAPL", "denied")
+    assert page.evaluate("window.sameDocument") is True
+
+
+def row_becomes(page: Page, symbol: str, state: str) -> None:
+    """Within the time that rights may take."""
+    page.wait_for_selector(
+        f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=SECONDS_MAX * 1000, state="attached"
+    )
+
+
+def test_signing_out_elsewhere_ends_the_board(visit: Any, prices: Prices, browser: Browser) -> None:
+    """The other tab says so, shows nothing any more, and offers to sign in."""
+    page = visit("alice")
+    connected(page)
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.click("text=Sign out")
+    page.wait_for_selector('html[data-connection="signed-out"]', timeout=3000)
+    expect(page.locator("#signed-out")).to_contain_text("You are signed out")
+    expect(cell(page, "BAC")).to_have_text("–")
+    page.click("text=Sign in again")
+    expect(page.locator("h1")).to_have_text("Sign in")
+
+
+def test_where_only_the_web_port_is_open(visit: Any, prices: Prices, stack: Stack) -> None:
+    """The page goes through the relay, and says so."""
+    page = visit("alice")
+
+    def without_direct_port(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace(stack.client_url, "ws://127.0.0.1:9/ws"))
+
+    page.route(f"{stack.url}/", without_direct_port)
+    page.reload()
+    connected(page)
+    expect(page.locator("#port")).to_contain_text("relay")
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
+
+
+def test_a_killed_sidecar_comes_back(visit: Any, prices: Prices, stack: Stack) -> None:
+    """The page reconnects by itself and moves again."""
+    page = visit("alice")
+    connected(page)
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
+    server = page.evaluate("realtime.client.url")
+    os.kill(stack.sidecar_pid, signal.SIGKILL)
+    page.wait_for_selector('html[data-connection="reconnecting"]', timeout=5000)
+    connected(page)
+    assert page.evaluate("realtime.client.url") == server
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_on_a_phone(visit: Any, prices: Prices) -> None:
+    """Nothing sticks out at 400 pixels, and the numbers are there."""
+    page = visit("bob", width=400)
+    connected(page)
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    expect(cell(page, "BAC", "bid")).to_be_visible()
+    expect(cell(page, "BAC", "change_pct")).to_be_visible()
+
+
+def test_monitoring(visit: Any, prices: Prices, stack: Stack) -> None:
+    """Live figures for staff, which say when the sidecar is away; nobody else gets the page."""
+    page = visit("admin", path="/monitoring/")
+    connected(page)
+    figure = page.locator('[data-field="connections"]')
+    until(lambda: figure.inner_text() not in ("–", "0"))
+    prices.tick()
+    until(lambda: int(page.locator('[data-field="subjects"]').inner_text()) >= len(SYMBOLS))
+    with stack.stopped(stack.sidecar_pid):
+        page.wait_for_selector('#banner[data-state="away"]', timeout=6000)
+        expect(page.locator("#banner-text")).to_contain_text("Sidecar away")
+    expect(page.locator("#banner")).to_be_hidden()
+    answer = visit("bob").goto(f"{stack.url}/monitoring/")
+    assert answer.status == 403
+
+
+def test_the_pages_have_names_and_contrast_enough(visit: Any) -> None:
+    """The state is a live region, the table has headers, and the text is readable in both schemes (WCAG 1.4.3)."""
+    page = visit("bob")
+    connected(page)
+    assert page.locator("table caption").count() == 1
+    assert page.locator("thead th[scope=col]").count() == 10
+    assert page.locator("tbody th[scope=row]").count() == 20
+    assert page.locator("#state[role=status]").count() == 1
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate(LOW_CONTRAST) == []
+
+
+LOW_CONTRAST = """() => {
+    const light = ([r, g, b]) => [r, g, b].map((part) => part / 255)
+        .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+    const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const ground = (element) => {
+        for (; element; element = element.parentElement) {
+            const colour = getComputedStyle(element).backgroundColor;
+            const [r, g, b, alpha = 1] = numbers(colour);
+            if (colour.startsWith("rgb") && alpha === 1) return [r, g, b];
+        }
+        return [255, 255, 255];
+    };
+    const low = [];
+    for (const element of document.querySelectorAll("body *")) {
+        const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        if (!own || !element.checkVisibility() || element.closest("script, .hidden, caption")) continue;
+        const [a, b] = [light(numbers(getComputedStyle(element).color)), light(ground(element))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) low.push(`${element.className || element.tagName} ${element.textContent}: ${ratio.toFixed(2)}`);
+    }
+    return low;
+}"""

@@ -1,0 +1,282 @@
+"""The JavaScript client against a real sidecar: what applications rely on."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.scripted import Scripted
+from tests.support.proxy import Proxy
+from tests.support.rights import load_rights, rule
+from tests.support.sidecar import Sidecar
+from tests.support.tokens import mint
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.browser
+
+SUBJECT = "/stocks/us/IBM"
+
+
+@pytest.fixture
+def proxy(sidecar: Sidecar) -> Iterator[Proxy]:
+    """A proxy before the client port, to cut connections."""
+    with Proxy(sidecar.client_url) as running:
+        yield running
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize("form", ["msgpack", "json"])
+def test_publish_and_subscribe(page: Page, sidecar: Sidecar, form: str) -> None:
+    """Text, fields and bytes arrive as they were, with their position, in both forms."""
+    client = Scripted(page, sidecar.client_url, form=form)
+    client.subscribe(SUBJECT)
+    answer = client.publish(SUBJECT, "193.20 é", fields={"bid": "193.19"})
+    assert answer["seq"] == 1
+    client.do("client.publish(argument, new Uint8Array([0, 255]), { fields: { raw: new Uint8Array([1]) } })", SUBJECT)
+    until(lambda: len(client.messages) == 2)
+    first, second = client.messages
+    assert first["content"] == "193.20 é"
+    assert first["fields"] == {"bid": "193.19"}
+    assert (first["epoch"], first["seq"], first["kind"]) == (answer["epoch"], 1, "update")
+    assert first["qos"] == "guaranteed"
+    assert second["content"] == {"bytes": [0, 255]}
+    assert second["fields"] == {"raw": {"bytes": [1]}}
+
+
+def test_snapshot_history_and_standard_quality(page: Page, sidecar: Sidecar) -> None:
+    """A plain subscription begins with the snapshot, one with history with the newest messages."""
+    client = Scripted(page, sidecar.client_url)
+    for number in range(5):
+        client.publish(SUBJECT, str(number), fields={f"f{number}": "x"})
+    client.subscribe(SUBJECT)
+    until(lambda: client.messages)
+    [snapshot] = client.messages
+    assert (snapshot["content"], snapshot["kind"]) == ("4", "snapshot")
+    assert set(snapshot["fields"]) == {f"f{number}" for number in range(5)}
+    client.do("void messages.splice(0)")
+    client.subscribe(SUBJECT, history=3)
+    client.publish(SUBJECT, "live", qos="standard")
+    until(lambda: len(client.messages) == 4)
+    assert client.contents == ["2", "3", "4", "live"]
+    assert [message["kind"] for message in client.messages] == ["historical"] * 3 + ["update"]
+    assert client.messages[-1]["qos"] == "standard"
+
+
+def test_conflation(page: Page, sidecar: Sidecar) -> None:
+    """Many messages within the interval become one."""
+    client = Scripted(page, sidecar.client_url)
+    client.subscribe(SUBJECT, conflation=500)
+    client.do("Promise.all([...Array(20).keys()].map((n) => client.publish(argument, String(n))))", SUBJECT)
+    until(lambda: "19" in client.contents)
+    assert len(client.messages) <= 3
+    assert client.statuses("gap") == []
+
+
+def test_unsubscribe_is_silence(page: Page, sidecar: Sidecar) -> None:
+    """After the answer nothing of the subject arrives, and others go on."""
+    client = Scripted(page, sidecar.client_url)
+    client.subscribe(SUBJECT, "/other/one")
+    client.do("subscription.unsubscribe([argument])", SUBJECT)
+    client.publish(SUBJECT, "not for us")
+    client.publish("/other/one", "for us")
+    until(lambda: client.messages)
+    assert client.contents == ["for us"]
+
+
+def test_a_refused_publication_says_why(page: Page, sidecar: Sidecar) -> None:
+    """The promise ends with the server's words, and the connection goes on."""
+    client = Scripted(page, sidecar.client_url)
+    assert "only one segment" in client.publish("/bad", "x")
+    assert client.publish(SUBJECT, "x")["seq"] == 1
+
+
+def test_resumes_exactly_where_it_was(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
+    """Cut off by the network, it gets what it missed, in order, nothing doubled."""
+    client = Scripted(page, f"ws://{proxy.address}/ws")
+    client.subscribe(SUBJECT)
+    client.publish(SUBJECT, "0")
+    until(lambda: client.contents == ["0"])
+    proxy.shut()
+    lost = client.wait("disconnected")
+    assert lost["final"] is False
+    publish_directly(page, sidecar, ["1", "2", "3"])
+    proxy.open()
+    client.wait("connected", 2)
+    publish_directly(page, sidecar, ["4"])
+    until(lambda: len(client.messages) >= 5)
+    assert client.contents == ["0", "1", "2", "3", "4"]
+    assert [message["seq"] for message in client.messages] == [1, 2, 3, 4, 5]
+    assert client.statuses("subscribed")[-1]["recovery"] == "recovered"
+
+
+def publish_directly(page: Page, sidecar: Sidecar, contents: list[str]) -> None:
+    """Publish over a connection of its own, which no proxy cuts."""
+    page.evaluate(
+        """async ([url, subject, contents]) => {
+            const { connect } = await import("/realtime/static/realtime/client.js");
+            const other = connect({ urls: url });
+            for (const content of contents) await other.publish(subject, content);
+            other.close();
+        }""",
+        [sidecar.client_url, SUBJECT, contents],
+    )
+
+
+def test_pause_and_resume(page: Page, sidecar: Sidecar) -> None:
+    """A paused client has no connection; resumed, it gets what it missed."""
+    client = Scripted(page, sidecar.client_url)
+    client.subscribe(SUBJECT)
+    client.do("client.pause()")
+    assert client.do("client.state") == "paused"
+    publish_directly(page, sidecar, ["a", "b"])
+    assert client.messages == []
+    client.do("client.resume()")
+    until(lambda: client.contents == ["a", "b"])
+    assert [message["kind"] for message in client.messages] == ["recovered", "recovered"]
+
+
+def test_a_restarted_sidecar_is_told_as_resynchronised(page: Page, sidecar: Sidecar) -> None:
+    """The process was killed: the client comes back by itself, and says that it may have missed something."""
+    client = Scripted(page, sidecar.client_url)
+    client.subscribe(SUBJECT)
+    client.publish(SUBJECT, "before")
+    sidecar.kill()
+    client.wait("disconnected")
+    sidecar.start()
+    client.wait("connected", 2)
+    until(lambda: len(client.statuses("subscribed")) == 2)
+    assert client.statuses("subscribed")[-1]["recovery"] == "resynchronised"
+    client.publish(SUBJECT, "after")
+    until(lambda: client.contents == ["before", "after"])
+
+
+def test_the_next_address_when_the_first_is_closed(page: Page, sidecar: Sidecar, closed_port: int) -> None:
+    """It says which address it uses."""
+    client = Scripted(page, f"ws://127.0.0.1:{closed_port}/ws", sidecar.client_url)
+    connected = client.wait("connected")
+    assert connected["url"] == sidecar.client_url
+    assert connected["via"] == "relay"
+    assert client.do("[client.url, client.via]") == [sidecar.client_url, "relay"]
+
+
+def test_the_next_address_when_the_first_is_silent(page: Page, sidecar: Sidecar, silent_port: int) -> None:
+    """Two seconds are enough to say something."""
+    client = Scripted(page, f"ws://127.0.0.1:{silent_port}/ws", sidecar.client_url)
+    client.wait("connected")
+    first, second = client.statuses("connecting")
+    assert 1900 < second["at"] - first["at"] < 4000
+
+
+def test_the_first_address_again_at_a_reconnection(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
+    """Whatever served last, the sidecar's own port is tried first."""
+    proxy.shut()
+    client = Scripted(page, f"ws://{proxy.address}/ws", sidecar.client_url)
+    assert client.wait("connected")["via"] == "relay"
+    proxy.open()
+    client.do("client.pause()")
+    client.do("client.resume()")
+    assert client.wait("connected", 2)["via"] == "direct"
+
+
+def test_retries_come_later_and_later(page: Page, closed_port: int) -> None:
+    """Full jitter below 0.2 s doubling."""
+    client = Scripted(page, f"ws://127.0.0.1:{closed_port}/ws")
+    client.wait("disconnected", 4)
+    for number, status in enumerate(client.statuses("disconnected")):
+        assert status["retryMs"] <= min(10_000, 200 * 2**number)
+    client.do("client.close()")
+    count = len(client.statuses("connecting"))
+    assert client.do("new Promise((done) => setTimeout(() => done(statuses.at(-1).name), 1700))") == "closed"
+    assert len(client.statuses("connecting")) == count
+
+
+def test_a_bad_token_is_tried_once_more_with_a_fresh_one(page: Page, rules_sidecar: Sidecar) -> None:
+    """4501 is final, but the token function may have a better one."""
+    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/**"))
+    good = mint("ann")
+    client = Scripted(page, rules_sidecar.client_url, tokens=("not a token", good))
+    assert client.wait("connected")["user"] == "ann"
+    assert client.statuses("disconnected")[0]["code"] == 4501
+    stubborn = Scripted(page, rules_sidecar.client_url, tokens=("not a token", "nor this", good))
+    until(lambda: any(status["final"] for status in stubborn.statuses("disconnected")))
+    assert [status["code"] for status in stubborn.statuses("disconnected")] == [4501, 4501]
+    assert stubborn.do("[client.state, asked]") == ["disconnected", 2]
+
+
+def test_not_ready_then_denied_then_granted_then_revoked(page: Page, rules_sidecar: Sidecar) -> None:
+    """A subscription waits for its right, begins when it comes, and stops when it goes."""
+    client = Scripted(page, rules_sidecar.client_url, tokens=(mint("ann"),))
+    client.do("void client.subscribe(argument, hear)", [SUBJECT, "/stocks/us/AAPL"])
+    assert client.wait("notReady", 2)["retryMs"] > 0
+    load_rights(rules_sidecar.control, rule(1, "user:ann", SUBJECT), generation=1)
+    until(lambda: [status["subject"] for status in client.statuses("subscribed")] == [SUBJECT])
+    client.wait("denied")
+    assert client.publish(SUBJECT, "one")["seq"] == 1
+    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/**"), generation=2)
+    until(lambda: "/stocks/us/AAPL" in [status["subject"] for status in client.statuses("granted")])
+    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/us/AAPL"), generation=3)
+    assert client.wait("revoked")["subject"] == SUBJECT
+    assert "denied" in client.publish(SUBJECT, "two")
+    until(lambda: client.contents == ["one"])
+
+
+def test_renewing_the_token(page: Page, rules_sidecar: Sidecar) -> None:
+    """On the live connection; another user's is refused."""
+    load_rights(rules_sidecar.control, rule(1, "user:ann", SUBJECT))
+    client = Scripted(page, rules_sidecar.client_url, tokens=(mint("ann"),))
+    client.wait("connected")
+    assert client.do("client.renew(argument)", mint("ann", hours=2))["user"] == "ann"
+    assert "another user" in client.do("client.renew(argument).catch(String)", mint("bob"))
+
+
+def test_latency_is_measured(page: Page, sidecar: Sidecar) -> None:
+    """By the protocol's own ping, from the first second on."""
+    client = Scripted(page, sidecar.client_url)
+    assert 0 < client.wait("latency")["ms"] < 1000
+    assert client.do("client.latency") > 0
+
+
+def test_a_gap_is_noticed_and_filled(page: Page) -> None:
+    """The pure state asks again from the last it read, and drops what comes twice (protocol.md 5.3)."""
+    result = page.evaluate(
+        """async () => {
+            const { ClientState } = await import("/realtime/static/realtime/protocol.js");
+            const state = new ClientState("json");
+            state.open("", "json");
+            state.subscribe("me", ["/a/b"], { history: 0, conflation: 0, slow: "close", since: {} });
+            const sent = state.takeOut().map(JSON.parse);
+            const id = sent[1].id;
+            const heard = [];
+            const receive = (frame) => state.receive(JSON.stringify(frame)).forEach((event) => heard.push(
+                event.type === "message" ? event.message.content : event.status.name));
+            receive({ op: "subscribed", id, results: [{ subject: "/a/b", sid: 7, epoch: 5, seq: 1 }] });
+            receive([7, 2, 0, "two"]);
+            receive([7, 2, 0, "two"]);
+            receive([7, 5, 0, "five"]);
+            const [again] = state.takeOut().map(JSON.parse);
+            receive([7, 6, 0, "six"]);
+            receive({ op: "subscribed", id: again.id,
+                      results: [{ subject: "/a/b", sid: 7, epoch: 5, seq: 6, recovery: "recovered", messages: 4 }] });
+            for (const n of [3, 4, 5, 6]) receive([7, n, 0, String(n), null, { kind: "recovered" }]);
+            receive([7, 7, 0, "7"]);
+            return { heard, since: again.since };
+        }"""
+    )
+    assert result["since"] == {"/a/b": [5, 2]}
+    assert result["heard"] == ["subscribed", "two", "gap", "subscribed", "3", "4", "5", "6", "7"]
