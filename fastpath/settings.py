@@ -127,7 +127,9 @@ class Settings:
     )
     subscriptions_max: int = _setting(10_000, "subscriptions on one connection")
     subjects_max: int = _setting(1_000_000, "subjects in use over all")
-    connections_max: int = _setting(0, "client connections; 0: as many as the process may open files, less 100")
+    connections_max: int = _setting(
+        0, "client connections; 0: as many as the process may open files, less 100 (half of them where files are few)"
+    )
     handshake_seconds: int = _setting(10, "until the first command of a client, or the hello of a publisher")
     ping_seconds: int = _setting(25, "a client is pinged this often, and closed after two without any sign of life")
     slow_close_seconds: int = _setting(90, "how long a slow client's socket is kept so that it can read its close code")

@@ -12,7 +12,7 @@ urlpatterns = [
     path("", views.board, name="board"),
     path("monitoring/", views.monitoring, name="monitoring"),
     path("", include("realtime.endpoints")),
-    path("accounts/login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/login/", views.SignIn.as_view(), name="login"),
     path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
     path("favicon.ico", views.favicon, name="favicon"),

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.views import redirect_to_login
+from django.contrib.auth.views import LoginView, redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -54,6 +54,21 @@ def favicon(_: HttpRequest) -> HttpResponse:
     return HttpResponse(_FAVICON, content_type="image/svg+xml")
 
 
+class SignIn(LoginView):
+    """The login page; in the demonstration it names the users."""
+
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """The form, and whether this is the demonstration."""
+        return super().get_context_data(**kwargs) | {"demo": is_demo()}
+
+
+def is_demo() -> bool:
+    """Whether `runrealtime --demo` runs this web server."""
+    return os.environ.get("REALTIME_DEMO") == "1"
+
+
 def page_context(request: HttpRequest) -> dict[str, Any]:
     """``config`` for the page's script and ``sidecar_error`` (empty when the sidecar answers)."""
     return {
@@ -62,7 +77,7 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
             "token_url": reverse("realtime_token"),
             "user": request.user.get_username(),
             "instruments": instruments(),
-            "demo": os.environ.get("REALTIME_DEMO") == "1",
+            "demo": is_demo(),
         },
         "sidecar_error": sidecar_error(),
     }

@@ -13,6 +13,7 @@ import pytest
 
 from fastpath.settings import Listener, Settings, SettingsError, describe, load
 from tests.support.sidecar import ROOT
+from tools import settings_reference
 
 NONE = {"FASTPATH_MODE": "none"}
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -232,6 +233,11 @@ def test_help_names_every_setting_with_its_default_and_reason() -> None:
     text = command("--help").stdout
     for one in fields(Settings):
         assert f"FASTPATH_{one.name.upper()} (default {one.default!r})\n      {one.metadata['help']}\n" in text + "\n"
+
+
+def test_the_page_for_operators_lists_them_as_they_are() -> None:
+    text = settings_reference.PAGE.read_text(encoding="utf-8")
+    assert text == settings_reference.page(text), "run python tools/settings_reference.py"
 
 
 def test_a_command_that_does_not_exist() -> None:

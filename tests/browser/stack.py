@@ -43,7 +43,7 @@ class Stack:
         }
         self.manage("migrate", "-v0")
         self.manage("realtime_demo")
-        argv = [sys.executable, "manage.py", "runrealtime", "--port", str(_free_port()), *self._arguments]
+        argv = [sys.executable, "manage.py", "runrealtime", "--port", str(free_port()), *self._arguments]
         self.program = self._open.enter_context(
             Program(argv, self._environment, r"Ctrl-C ends everything", ready_seconds=40)
         )
@@ -113,6 +113,7 @@ def sign_in(browser: Browser, stack: Stack, user: str, width: int = 1400, path: 
     return page
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

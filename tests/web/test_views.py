@@ -68,3 +68,14 @@ def test_a_page_says_that_the_sidecar_is_away(settings: Any, tmp_path: Path) -> 
     request = RequestFactory().get("/", headers={"host": "localhost:8000"})
     request.user = AnonymousUser()
     assert "runrealtime" in page_context(request)["sidecar_error"]
+
+
+@pytest.mark.django_db
+def test_the_login_page_names_the_users_of_the_demonstration_only_there(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their password is public; another site's login page says nothing of them."""
+    monkeypatch.delenv("REALTIME_DEMO", raising=False)
+    assert b"alice" not in client.get("/accounts/login/").content
+    monkeypatch.setenv("REALTIME_DEMO", "1")
+    assert b"alice" in client.get("/accounts/login/").content

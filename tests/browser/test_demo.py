@@ -1,0 +1,100 @@
+"""The whole demonstration, end to end: Spark publishes, the sidecar pushes, the browser moves, the admin decides."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from entitlement.models import Effect, Rule
+from tests.browser.stack import Stack, sign_in
+from tests.support.processes import descendants, running
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(180)]
+
+FIRST_PRICES_SECONDS_MAX = 90
+"""45 on an idle machine; tests share theirs."""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """All of it, Spark included."""
+    with Stack("--demo") as running_stack:
+        yield running_stack
+
+
+@pytest.fixture
+def alice(browser: Browser, stack: Stack) -> Iterator[Page]:
+    """Her board."""
+    page = sign_in(browser, stack, "alice")
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def bob(browser: Browser, stack: Stack) -> Iterator[Page]:
+    """His board."""
+    page = sign_in(browser, stack, "bob")
+    yield page
+    page.context.close()
+
+
+def price(page: Page, symbol: str) -> str:
+    """What the board shows now."""
+    return page.locator(f'[data-subject="/stocks/us/{symbol}"] [data-field="price"]').inner_text()
+
+
+def moves(page: Page, symbol: str, seconds: float = 10) -> None:
+    """Wait until a price changes."""
+    before = price(page, symbol)
+    until(lambda: price(page, symbol) not in (before, "–"), seconds)
+
+
+def row_becomes(page: Page, symbol: str, state: str) -> None:
+    """Within the second that a changed right may take."""
+    page.wait_for_selector(f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=1000, state="attached")
+
+
+def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_blocker: Any) -> None:
+    """Prices move; rights apply and change live; a killed sidecar and a stopped Spark are survived and said."""
+    until(lambda: alice.evaluate("document.documentElement.dataset.board") == "live", FIRST_PRICES_SECONDS_MAX)
+    for symbol in ("AAPL", "XOM"):
+        moves(alice, symbol)
+    until(lambda: alice.locator('tr[data-state="live"]').count() == 20)
+    assert alice.locator("th .simulated:visible").count() == 3
+    moves(bob, "XOM")
+    assert price(bob, "AAPL") == "–"
+    assert bob.locator('tr[data-state="denied"]').count() == 5
+
+    with django_db_blocker.unblock(), stack.orm() as alias:
+        rule = Rule.objects.using(alias).filter(pattern="/stocks/us/XOM")
+        rule.update(effect=Effect.DENY)
+        row_becomes(bob, "XOM", "denied")
+        assert price(bob, "XOM") == "–"
+        rule.update(effect=Effect.ALLOW)
+        row_becomes(bob, "XOM", "live")
+        moves(bob, "XOM")
+
+    os.kill(stack.sidecar_pid, signal.SIGKILL)
+    for page in (alice, bob):
+        until(lambda page=page: page.evaluate("document.documentElement.dataset.connection") == "connected", 10)
+        moves(page, "XOM", 20)
+
+    spark = stack.pid("spark")
+    family = [spark, *descendants(spark)]
+    for pid in family:
+        os.kill(pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    alice.wait_for_selector('#banner[data-state="still"]', timeout=5000)
+    assert time.monotonic() - stopped < 5
+    expect(alice.locator("#banner-text")).to_contain_text("no data from Spark")
+    for pid in running(set(family)):
+        os.kill(pid, signal.SIGCONT)
+    expect(alice.locator("#banner")).to_be_hidden(timeout=30_000)
+    moves(alice, "AAPL")
