@@ -29,8 +29,12 @@ class Link(Protocol):
         """Say goodbye with a code of protocol.md 7, and let go."""
 
 
+NO_ROOM = "its stored messages wait for room in the outgoing queue; it starts by itself"
+"""Why a subscription waits that would fill the client's queue: the client asked for much, and is not slow for that."""
+
+
 class Waiting:
-    """A subscription that waits for its right (protocol.md 4.2)."""
+    """A subscription that waits for its right, or for room (protocol.md 4.2)."""
 
     __slots__ = ("error", "request")
 

@@ -31,6 +31,7 @@ class Rights:
         self._sessions = sessions
         self._broker = sessions.broker
         self._todo: deque[Client] = deque()
+        self._crowded: dict[Client, None] = {}
         self._building: tuple[RuleSet, dict[str, User], set[str]] | None = None
 
     @property
@@ -85,8 +86,15 @@ class Rights:
         )
         self._schedule(holders, uids, sids)
 
+    def later(self, client: Client) -> None:
+        """Some of the client's subscriptions wait for room: look at it again when it has taken what it was sent."""
+        self._crowded[client] = None
+
     def tick(self, now: int) -> None:
-        """Called often: rules whose time has come or gone."""
+        """Called often: clients that have room again, and rules whose time has come or gone."""
+        for client in [client for client in self._crowded if client.closed or client.queue is None]:
+            del self._crowded[client]
+            self._todo.append(client)
         if isinstance(self._broker.grants, RuleGrants):
             holders = self._broker.grants.due(now)
             if holders:
@@ -140,15 +148,20 @@ class Rights:
         broker, sessions = self._broker, self._sessions
         results, stored, join = [], [], []
         broker.settle(client.group)
+        room = sessions.room(client)
         for subject, waiting in list((client.waiting or {}).items()):
             reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
-            if not reason:
+            if not reason and room <= 0:
+                waiting.error = "not_ready"
+                self.later(client)
+            elif not reason:
                 assert client.waiting is not None
                 del client.waiting[subject]
                 broker.counters.waiting -= 1
                 result, frames, feed = sessions.start(client, subject, waiting.request, now)
                 results.append(result)
                 stored += frames.frames
+                room -= sum(map(len, frames.frames))
                 if feed is not None:
                     join.append(feed)
             elif waiting.error == "not_ready" and reason is not NOT_READY:

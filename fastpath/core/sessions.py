@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .broker import Broker
-from .client import Client, Link, Waiting
+from .client import NO_ROOM, Client, Link, Waiting
 from .codec import Form, check_fields, check_value, command_id, decode_command
 from .conflation import floor_interval, phase_of
 from .errors import BadFrame, Close, InvalidMessage, InvalidSubject, Refused
@@ -143,6 +143,11 @@ class Sessions:
         )
         old = client.subscriptions.get(topic)
         if old is feed:
+            if topic.live is not None and interval and topic.live.number > feed.sent:
+                # What came in this interval was in the stored messages just sent: it must not come again at its end.
+                joined = client not in feed.joining
+                feed.joining[client] = topic.live.number
+                broker.move(client, [], [feed] if joined else [])
             return None
         if old is not None:
             self.leave(client, topic)
@@ -242,23 +247,12 @@ class Sessions:
         broker = self.broker
         broker.settle(client.group)
         results, stored, join = [], [], []
-        budget = broker.limits.outbox_bytes_max // 2 - (client.queue.size if client.queue else 0)
+        room = self.room(client)
         for subject in dict.fromkeys(command.subjects):
-            if budget <= 0:
-                # Rather than closing the client as slow for a burst that it asked for.
-                results.append(
-                    Result(
-                        subject=subject,
-                        error="limit",
-                        retry_ms=broker.limits.retry_ms,
-                        reason="the outgoing queue is full of stored messages; ask again",
-                    )
-                )
-                continue
-            result, frames, feed = self._subscribe_one(client, subject, command, now)
+            result, frames, feed = self._subscribe_one(client, subject, command, now, room)
             results.append(result)
             stored += frames.frames
-            budget -= sum(map(len, frames.frames))
+            room -= sum(map(len, frames.frames))
             if feed is not None:
                 join.append(feed)
         broker.send(client, Subscribed(id=command.id, results=results), *stored)
@@ -266,33 +260,44 @@ class Sessions:
         broker.move(client, join, [])
 
     def _subscribe_one(
-        self, client: Client, subject: str, command: Subscribe, now: int
+        self, client: Client, subject: str, command: Subscribe, now: int, room: int
     ) -> tuple[Result, Stored, Feed | None]:
         try:
             check_subject(subject)
         except InvalidSubject as error:
             return Result(subject=subject, error="invalid", reason=error.reason), Stored(), None
-        known = self.broker.interest.topics.get(subject) in client.subscriptions
+        topic = self.broker.interest.topics.get(subject)
+        known = topic is not None and topic in client.subscriptions
         waiting = client.waiting
         if not known and not (waiting and subject in waiting) and client.count >= self.broker.limits.subscriptions_max:
             reason = f"over {self.broker.limits.subscriptions_max} subscriptions on one connection"
             return Result(subject=subject, error="limit", reason=reason), Stored(), None
         reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
+        if not reason and room <= 0:
+            reason = NO_ROOM
+            self.rights.later(client)
         if reason:
+            if topic is not None and known:
+                self.leave(client, topic)
             return self.wait(client, subject, command, reason), Stored(), None
         if waiting and waiting.pop(subject, None):
             self.broker.counters.waiting -= 1
         return self.start(client, subject, command, now)
 
+    def room(self, client: Client) -> int:
+        """How many bytes of stored messages may be put before the client at once."""
+        taken = (client.queue.size if client.queue else 0) + sum(map(len, client.out or ()))
+        return self.broker.limits.outbox_bytes_max // 2 - taken
+
     def wait(self, client: Client, subject: str, request: Subscribe, reason: str) -> Result:
-        """Keep a subscription until its right comes (protocol.md 4.2)."""
+        """Keep a subscription until its right comes, or room (protocol.md 4.2)."""
         if client.waiting is None:
             client.waiting = {}
         if subject not in client.waiting:
             self.broker.counters.waiting += 1
         since = {subject: request.since[subject]} if subject in request.since else {}
         kept = Subscribe(id=0, subjects=[], history=request.history, conflation=request.conflation, since=since)
-        not_ready = reason is NOT_READY
+        not_ready = reason in (NOT_READY, NO_ROOM)
         error = "not_ready" if not_ready else "denied"
         client.waiting[subject] = Waiting(kept, error)
         return Result(

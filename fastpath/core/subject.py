@@ -21,6 +21,8 @@ def check_pattern(text: str) -> None:
 
     ``*`` stands for one segment, ``**`` as the last one for one or more, ``{username}`` for the user's name.
     """
+    if text == "/**":
+        return  # everything: a subject has two segments or more, and ** stands for all of them
     segments = _segments(text)
     if "**" in segments[:-1]:
         raise InvalidSubject("** only as the last segment", text)

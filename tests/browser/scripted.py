@@ -43,9 +43,7 @@ class Scripted:
 
     def publish(self, subject: str, content: str, **options: Any) -> Any:
         """Publish and return the answer; an error is returned as its text."""
-        return self.do(
-            "client.publish(...argument).catch((error) => String(error))", [subject, content, options]
-        )
+        return self.do("client.publish(...argument).catch((error) => String(error))", [subject, content, options])
 
     def statuses(self, *names: str) -> list[dict[str, Any]]:
         """What happened so far of these names."""

@@ -59,7 +59,12 @@ class Stack:
         """What a management command prints."""
         environment = dict(os.environ) | self._environment
         return subprocess.run(
-            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
 
     def pid(self, name: str) -> int:
@@ -83,6 +88,8 @@ class Stack:
     @contextmanager
     def orm(self) -> Iterator[str]:
         """Inside, ``.using(alias)`` reaches the running site's database."""
+        # Playwright's event loop runs in this thread, but nothing of it while Django's call does.
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
         connections.databases[ALIAS] = settings.DATABASES["default"] | {"NAME": self.database}
         try:
             yield ALIAS
@@ -90,6 +97,7 @@ class Stack:
             connections[ALIAS].close()
             del connections[ALIAS]
             del connections.databases[ALIAS]
+            del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
     def feed(self) -> Publisher:
         """A publisher with the right of the Spark job."""

@@ -36,8 +36,14 @@ class Prices:
         self._number += 1
         price = f"{100 + self._number / 100:.2f}"
         fields = {
-            "change": "1.50", "change_pct": "0.83", "volume": "1234567", "bid": "99.10", "ask": "99.20",
-            "date": "2016-03-01", "simulated": "volume,bid,ask", "sent": str(int(time.time() * 1000)),
+            "change": "1.50",
+            "change_pct": "0.83",
+            "volume": "1234567",
+            "bid": "99.10",
+            "ask": "99.20",
+            "date": "2016-03-01",
+            "simulated": "volume,bid,ask",
+            "sent": str(int(time.time() * 1000)),
         }
         self._publisher.send_batch([[f"/stocks/us/{symbol}", price, fields] for symbol in symbols or SYMBOLS])
         self._publisher.flush()
@@ -146,7 +152,9 @@ def test_each_user_sees_what_the_rules_say(visit: Any, prices: Prices) -> None:
     expect(bob.locator("#summary")).to_have_text("15 of 20 instruments")
 
 
-def test_a_changed_rule_stops_and_starts_a_row(visit: Any, prices: Prices, stack: Stack, django_db_blocker: Any) -> None:
+def test_a_changed_rule_stops_and_starts_a_row(
+    visit: Any, prices: Prices, stack: Stack, django_db_blocker: Any
+) -> None:
     """By QuerySet.update and by the group's member list, within a second, with no reload."""
     page = visit("bob")
     connected(page)
@@ -281,7 +289,7 @@ LOW_CONTRAST = """() => {
         if (!own || !element.checkVisibility() || element.closest("script, .hidden, caption")) continue;
         const [a, b] = [light(numbers(getComputedStyle(element).color)), light(ground(element))];
         const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-        if (ratio < 4.5) low.push(`${element.className || element.tagName} ${element.textContent}: ${ratio.toFixed(2)}`);
+        if (ratio < 4.5) low.push(`${element.tagName} ${element.textContent}: ${ratio.toFixed(2)}`);
     }
     return low;
 }"""

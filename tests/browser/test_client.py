@@ -280,3 +280,30 @@ def test_a_gap_is_noticed_and_filled(page: Page) -> None:
     )
     assert result["since"] == {"/a/b": [5, 2]}
     assert result["heard"] == ["subscribed", "two", "gap", "subscribed", "3", "4", "5", "6", "7"]
+
+
+def test_ids_of_another_server_are_other_ids(page: Page) -> None:
+    """After a restart the ids of subjects may have changed places; each still gets its own messages."""
+    heard = page.evaluate(
+        """async () => {
+            const { ClientState } = await import("/realtime/static/realtime/protocol.js");
+            const state = new ClientState("json");
+            state.subscribe("me", ["/a/b", "/a/c"], { history: 0, conflation: 0, slow: "close", since: {} });
+            const heard = [];
+            const open = (ids, epoch) => {
+                state.open("", "json");
+                const [, { id }] = state.takeOut().map(JSON.parse);
+                const results = ["/a/b", "/a/c"].map((subject, index) => ({ subject, sid: ids[index], epoch, seq: 0 }));
+                state.receive(JSON.stringify({ op: "subscribed", id, results }));
+                for (const sid of ids) {
+                    const [event] = state.receive(JSON.stringify([sid, 1, 0, "x"]));
+                    heard.push(event.message.subject);
+                }
+                state.lose();
+            };
+            open([1, 2], 5);
+            open([2, 1], 6);
+            return heard;
+        }"""
+    )
+    assert heard == ["/a/b", "/a/c"] * 2

@@ -58,7 +58,9 @@ def moves(page: Page, symbol: str, seconds: float = 10) -> None:
 
 def row_becomes(page: Page, symbol: str, state: str) -> None:
     """Within the second that a changed right may take."""
-    page.wait_for_selector(f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=1000, state="attached")
+    page.wait_for_selector(
+        f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=1000, state="attached"
+    )
 
 
 def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_blocker: Any) -> None:

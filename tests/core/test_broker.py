@@ -121,6 +121,31 @@ def test_a_snapshot_gathers_a_bounded_number_of_fields() -> None:
     assert stage.publish("/s/1", "x", {"f0-0": "2"}) == 5
 
 
+def test_a_burst_of_snapshots_waits_for_room() -> None:
+    """Ten snapshots of 1000 bytes through a queue of 4000: told, and all there in the end, without a close."""
+    stage = Stage(limits=Limits(outbox_bytes_max=4000))
+    subjects = [f"/s/{number}" for number in range(10)]
+    for subject in subjects:
+        stage.publish(subject, "x" * 1000)
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=subjects))
+    first = ann.taken()
+    waiting = [one.subject for one in first[1].results if one.error]
+    assert {one.error for one in first[1].results} == {"", "not_ready"}
+    ann.say(Unsubscribe(id=2, subjects=[waiting.pop()]))
+    ann.blocked = True
+    stage.publish("/s/0", "y" * 1000)
+    stage.advance(200)
+    assert ann.client.queue is not None
+    assert ann.client.queue.size < 3000
+    ann.unblock()
+    stage.advance(1000)
+    later = [one.subject for answer in ann.taken() for one in getattr(answer, "results", ()) if not one.error]
+    assert sorted(later) == sorted(waiting)
+    assert stage.broker.counters.waiting == 0
+    assert len(ann.client.subscriptions) == 9
+
+
 def test_recovery_beyond_the_outgoing_queue_is_told() -> None:
     """A burst that would close the client as slow becomes a resynchronisation."""
     stage = Stage(limits=Limits(outbox_bytes_max=10_000))

@@ -16,6 +16,8 @@ TABLE = [
     ([("/a/**", True)], "/a/c/d", True),
     ([("/a/**", True)], "/b/c", None),
     ([("/*/b", True)], "/x/b", True),
+    ([("/**", True)], "/x/b", True),
+    ([("/**", True), ("/*/**", False)], "/x/b", False),
     ([("/a/**", True), ("/a/b", False)], "/a/b", False),
     ([("/a/**", True), ("/a/b", False)], "/a/c", True),
     ([("/a/**", False), ("/a/*", True)], "/a/b", True),

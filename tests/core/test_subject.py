@@ -68,7 +68,9 @@ def test_invalid_patterns_say_why(pattern: str, reason: str) -> None:
     assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize("pattern", ["/a/b", "/a/*", "/*/b", "/a/**", "/*/**", "/users/{username}", "/u/{username}/**"])
+@pytest.mark.parametrize(
+    "pattern", ["/**", "/a/b", "/a/*", "/*/b", "/a/**", "/*/**", "/users/{username}", "/u/{username}/**"]
+)
 def test_valid_patterns_pass(pattern: str) -> None:
     """The wildcards of protocol.md 2.3."""
     check_pattern(pattern)

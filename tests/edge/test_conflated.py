@@ -108,3 +108,19 @@ def test_from_conflated_to_live_and_back(shared: Sidecar) -> None:
         assert client.texts(1) == ["2"], "the snapshot"
         publisher.publish(["/switch/one", "3"])
         assert client.quiet()
+
+
+def test_a_repeated_subscription_does_not_double_the_interval_in_progress(shared: Sidecar) -> None:
+    """What was in the snapshot does not come again when the interval ends, which the clock's message shows."""
+    with WirePublisher(shared) as publisher, WireClient(shared) as client:
+        client.subscribe("/again/one", "/again/clock", conflation=100)
+        position = 0
+        for number in range(1, 11):
+            publisher.publish(["/again/one", str(number)])
+            client.say("subscribe", subjects=["/again/one"], conflation=100)
+            publisher.publish(["/again/clock", ""])
+            while client.subjects[(message := client.message())[0]] == "/again/one":
+                seq, snapshot = message[1], len(message) == 6
+                assert seq == position if snapshot and position == number else seq == position + 1
+                position = seq
+            assert position == number

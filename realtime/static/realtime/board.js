@@ -80,6 +80,7 @@ function show(state, words) {
   const banner = element("banner");
   if (banner.dataset.state !== state) {
     banner.dataset.state = state;
+    if (state === "signed-out") for (const row of rows.values()) row.deny("", "signed out");
     banner.hidden = state === "" || state === "signed-out";
     element("signed-out").hidden = state !== "signed-out";
     document.documentElement.dataset.board = state || "live";
@@ -88,7 +89,6 @@ function show(state, words) {
   }
   const text = element("banner-text");
   if (text.textContent !== words) text.textContent = words;
-  if (state === "signed-out") for (const row of rows.values()) row.deny("signed out");
 }
 
 function summarise() {

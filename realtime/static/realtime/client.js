@@ -92,7 +92,7 @@ class Client {
     const list = [subjects].flat();
     const since = Array.isArray(options.since) ? Object.fromEntries(list.map((subject) => [subject, options.since]))
       : options.since ?? {};
-    const subscription = new Subscription(list, handler, (subjects) => this.#unsubscribe(subscription, subjects));
+    const subscription = new Subscription(list, handler, (self, subjects) => this.#unsubscribe(self, subjects));
     const { history = 0, conflation = 0, slow = "close" } = options;
     this.#protocol.subscribe(subscription, list, { history, conflation, slow, since });
     this.#flush();

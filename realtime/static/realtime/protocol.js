@@ -78,7 +78,7 @@ export class ClientState {
     this.#open = false;
     this.#sids.clear();
     this.#asked.clear();
-    for (const wanted of this.subscriptions.values()) wanted.live = false;
+    for (const wanted of this.subscriptions.values()) Object.assign(wanted, { live: false, sid: -1 });
   }
 
   /** @returns {(string | Uint8Array)[]} what is to be sent now */
@@ -99,7 +99,7 @@ export class ClientState {
     const added = [];
     for (const subject of subjects) {
       const old = this.subscriptions.get(subject);
-      if (old) this.#sids.delete(old.sid);
+      if (old) this.#unmap(old);
       /** @type {Wanted} */
       const wanted = {
         subject, owner, history: options.history, conflation: options.conflation, slow: options.slow,
@@ -219,7 +219,7 @@ export class ClientState {
       return [{ type: "refused", owner: wanted.owner, subject, code: error, reason }];
     }
     if (result.sid === undefined) return [];
-    this.#sids.delete(wanted.sid);
+    this.#unmap(wanted);
     wanted.sid = result.sid;
     this.#sids.set(result.sid, wanted);
     wanted.live = true;
@@ -247,7 +247,7 @@ export class ClientState {
   #revoked(subject, reason) {
     const wanted = this.subscriptions.get(subject);
     if (!wanted) return [];
-    this.#sids.delete(wanted.sid);
+    this.#unmap(wanted);
     Object.assign(wanted, { live: false, position: null, target: null, stored: 0 });
     return [status("revoked", { subject, reason })];
   }
@@ -299,8 +299,14 @@ export class ClientState {
 
   /** @param {Wanted} wanted */
   #forget(wanted) {
-    this.#sids.delete(wanted.sid);
+    this.#unmap(wanted);
     if (this.subscriptions.get(wanted.subject) === wanted) this.subscriptions.delete(wanted.subject);
+  }
+
+  /** A subject's id means it no more; by now the id may be another's. @param {Wanted} wanted */
+  #unmap(wanted) {
+    if (this.#sids.get(wanted.sid) === wanted) this.#sids.delete(wanted.sid);
+    wanted.sid = -1;
   }
 
   /** @param {any} frame */

@@ -51,14 +51,14 @@ export class Row {
     this.#become("notReady", "not ready yet");
   }
 
-  /** No right: what was shown is taken away. @param {string} reason */
-  deny(reason) {
-    if (this.state === "denied") return;
+  /** No right: what was shown is taken away. @param {string} reason @param {string} note */
+  deny(reason, note = "not entitled") {
     this.#values.clear();
     this.spark.clear();
     for (const [name, cell] of this.#cells) if (name !== "note") cell.textContent = "–";
     delete this.root.dataset.trend;
-    this.#become("denied", "not entitled");
+    this.#become("denied", note);
+    this.#text("note", note);
     this.root.title = reason;
   }
 

@@ -6,7 +6,7 @@ export class Subscription {
   /**
    * @param {string[]} subjects
    * @param {(message: any, subscription: Subscription) => void} handler
-   * @param {(subjects: string[]) => Promise<void>} leave
+   * @param {(self: Subscription, subjects: string[]) => Promise<void>} leave
    */
   constructor(subjects, handler, leave) {
     this.subjects = subjects;
@@ -16,6 +16,6 @@ export class Subscription {
 
   /** @param {string[]} [subjects] some of them, or all @returns {Promise<void>} when nothing more can arrive */
   unsubscribe(subjects = this.subjects) {
-    return this.#leave(subjects);
+    return this.#leave(this, subjects);
   }
 }
