@@ -134,7 +134,7 @@ class ClientState:
         for subject in subjects:
             old = self.subscriptions.get(subject)
             if old is not None:
-                self._sids.pop(old.sid, None)
+                self._unname(old)
                 if old.owner is not owner:
                     replaced.append((old.owner, subject))
             position = since.get(subject) if since else None
@@ -272,6 +272,11 @@ class ClientState:
         self._ask([wanted])
         return [Status(name="gap", subject=wanted.subject, reason=f"{last} was followed by {seq}")]
 
+    def _unname(self, wanted: Subscription) -> None:
+        """Its id is no longer its own. After a reconnection the same number may be another subject's already."""
+        if self._sids.get(wanted.sid) is wanted:
+            del self._sids[wanted.sid]
+
     def _result(self, number: int, result: wire.Result) -> list[Event]:
         wanted = self.subscriptions.get(result.subject)
         if wanted is None or (number and number != wanted.asked):
@@ -283,7 +288,7 @@ class ClientState:
             return [Refused(wanted.owner, wanted.subject, refusal(result.error, result.reason))]
         if result.sid is UNSET:
             return []
-        self._sids.pop(wanted.sid, None)
+        self._unname(wanted)
         wanted.sid = result.sid
         self._sids[result.sid] = wanted
         wanted.live = True
@@ -309,7 +314,7 @@ class ClientState:
     def _revoked(self, subject: str, reason: str) -> Status:
         wanted = self.subscriptions.get(subject)
         if wanted is not None:
-            self._sids.pop(wanted.sid, None)
+            self._unname(wanted)
             wanted.live, wanted.position, wanted.stored = False, None, 0
         return Status(name="revoked", subject=subject, reason=reason)
 
@@ -356,7 +361,7 @@ class ClientState:
                 )
 
     def _forget(self, wanted: Subscription) -> None:
-        self._sids.pop(wanted.sid, None)
+        self._unname(wanted)
         if self.subscriptions.get(wanted.subject) is wanted:
             del self.subscriptions[wanted.subject]
 

@@ -9,14 +9,14 @@ import pytest
 from fastpath.client.address import parse_tls
 from fastpath.client.control import Control
 from fastpath.client.errors import SidecarUnavailable
-from tests.support.certificates import Certificate, self_signed
+from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar
 
 
 def made(folder: Path) -> Certificate:
     """A certificate in a folder of its own."""
     folder.mkdir()
-    return self_signed(folder)
+    return Certificate(folder)
 
 
 def test_django_dials_a_sidecar_on_another_host(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fastpath.client.blocking import connect as connect_blocking
 from fastpath.client.control import Control
 from fastpath.client.publisher import Publisher
 from fastpath.core.errors import Close
-from tests.support.certificates import self_signed
+from tests.support.certificates import Certificate
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
@@ -167,9 +167,9 @@ def test_an_address_that_is_none(url: str | list[str]) -> None:
 
 
 def test_over_tls(tmp_path: Path) -> None:
-    certificate = self_signed(tmp_path)
+    certificate = Certificate(tmp_path)
     with Sidecar(mode="none", listen=f"publishers+tls://127.0.0.1:0?{certificate.options}") as sidecar:
-        with Publisher(f"tls://{sidecar.publisher_url}", tls=certificate.trusting) as publisher:
+        with Publisher(f"tls://{sidecar.publisher_url}", tls=certificate.trusting()) as publisher:
             publisher.send_batch([[A, "x" * 1000]] * 3000)
             assert publisher.flush().accepted == 3000
         with pytest.raises(PublishTimeout, match="certificate"):

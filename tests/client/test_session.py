@@ -29,7 +29,7 @@ from fastpath.client.feed import Feed
 from fastpath.client.publisher import Publisher
 from fastpath.core.codec import Form
 from fastpath.core.errors import Close, InvalidSubject
-from tests.support.certificates import self_signed
+from tests.support.certificates import Certificate
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
@@ -342,10 +342,10 @@ async def test_closing_ends_streams_and_status(shared: Sidecar) -> None:
 
 
 async def test_over_tls(tmp_path: Path) -> None:
-    certificate = self_signed(tmp_path)
+    certificate = Certificate(tmp_path)
     with Sidecar(mode="none", listen=f"clients+tls://127.0.0.1:0?{certificate.options}") as sidecar:
         url = sidecar.client_url.replace("ws://", "wss://")
-        async with connect(url, tls=certificate.trusting) as client:
+        async with connect(url, tls=certificate.trusting()) as client:
             assert (await client.publish(A, "x")).seq == 1
         with pytest.raises(Unavailable, match="certificate"):
             async with connect(url, timeout_seconds=1):

@@ -276,3 +276,21 @@ def test_times_count_from_the_base(story: Story) -> None:
     assert story.says({"op": "base", "base": 5000}) == []
     [event] = story.says([1, 1, 7, "x"])
     assert isinstance(event, Arrived) and event.message.time == 5007
+
+
+def test_ids_of_another_server_are_other_ids(story: Story) -> None:
+    """After a restart the ids of subjects may have changed places; each still gets its own messages."""
+    story.state.subscribe("owner", [B])
+    for ids, epoch in (((1, 2), EPOCH), ((2, 1), EPOCH + 1)):
+        asked = [command for command in story.sent() if command["op"] == "subscribe"]
+        for command in asked:
+            results = [
+                {"subject": subject, "sid": ids[subject == B], "epoch": epoch, "seq": 0}
+                for subject in command["subjects"]
+            ]
+            story.says({"op": "subscribed", "id": command["id"], "results": results})
+        for subject, sid in zip((A, B), ids, strict=True):
+            events = story.says([sid, 1, 0, "x"])
+            assert [event.message.subject for event in events if isinstance(event, Arrived)] == [subject]
+        story.state.lose()
+        story.connects()

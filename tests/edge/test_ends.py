@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.edge.certificates import Certificate
 from tests.edge.wire import Ended, WireClient, WirePublisher, request
+from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar
 
 

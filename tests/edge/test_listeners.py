@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.edge.certificates import Certificate
 from tests.edge.wire import Ended, Socket, WireClient, WirePublisher, open_files, request, undisturbed, wait_gone
+from tests.support.certificates import Certificate
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.edge.certificates import Certificate
 from tests.edge.wire import WireClient, WirePublisher
+from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar
 
 SUBJECTS = [f"/mixed/{letter}" for letter in "abcdef"]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fastpath.client.control import Control
-from tests.edge.certificates import Certificate
 from tests.edge.wire import WireClient, WirePublisher, resident_bytes
+from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

@@ -1,4 +1,4 @@
-"""A certificate for this machine that is made for one run of the tests."""
+"""Certificates that a test makes for itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import datetime
 import ipaddress
 import ssl
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,42 +13,44 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-class Certificate(NamedTuple):
-    """The files of a certificate for 127.0.0.1, and of its key."""
+class Certificate:
+    """A self-signed certificate for ``localhost``; ``cert`` and ``key`` are its files."""
 
-    cert: Path
-    key: Path
-
-    @property
-    def trusting(self) -> ssl.SSLContext:
-        """What a client needs to accept it."""
-        return ssl.create_default_context(cafile=str(self.cert))
+    def __init__(self, folder: Path, name: str = "localhost") -> None:
+        self.cert = folder / f"{name}.pem"
+        self.key = folder / f"{name}.key"
+        secret = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.datetime.now(datetime.UTC)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        names: list[x509.GeneralName] = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(secret.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(secret, hashes.SHA256())
+        )
+        self.cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        self.key.write_bytes(
+            secret.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
 
     @property
     def options(self) -> str:
-        """The options of a listener's URL."""
+        """The options of a listener's or a control address's URL."""
         return f"cert={self.cert}&key={self.key}"
 
+    def url(self, purposes: str, options: str = "") -> str:
+        """A listener with this certificate."""
+        return f"{purposes}+tls://127.0.0.1:0?{self.options}{options}"
 
-def self_signed(folder: Path) -> Certificate:
-    """Write a certificate that signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=24))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    result = Certificate(folder / "cert.pem", folder / "key.pem")
-    result.cert.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    result.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return result
+    def trusting(self) -> ssl.SSLContext:
+        """The TLS side of a client that trusts this certificate and nothing else."""
+        return ssl.create_default_context(cafile=str(self.cert))
