@@ -9,6 +9,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from ..settings import Listener, Settings, SettingsError
@@ -61,7 +62,7 @@ class Ports:
             else:
                 maker: Callable[[], asyncio.Protocol] = self._control
                 if "control" not in listener.purposes:
-                    maker = _Gate.maker(self._hub, listener.purposes, self._connections_max)
+                    maker = partial(_Gate, self._hub, listener.purposes, self._connections_max)
                 options = _tls_options(context, self._hub)
                 self._servers.append(await self._hub.loop.create_server(maker, sock=sock, **options))
 
@@ -156,11 +157,6 @@ class _Gate(asyncio.Protocol):
         self._connections_max = connections_max
         self._transport: asyncio.Transport | None = None
 
-    @staticmethod
-    def maker(hub: Hub, purposes: frozenset[str], connections_max: int) -> _GateMaker:
-        """A factory for the loop."""
-        return _GateMaker(hub, purposes, connections_max)
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected, and the TLS handshake done: a port with one purpose hands over at once."""
         self._transport = cast(asyncio.Transport, transport)
@@ -200,14 +196,6 @@ class _Gate(asyncio.Protocol):
         """Nothing came in time."""
         if self._transport is not None:
             self._transport.abort()
-
-
-class _GateMaker:
-    def __init__(self, hub: Hub, purposes: frozenset[str], connections_max: int) -> None:
-        self._arguments = (hub, purposes, connections_max)
-
-    def __call__(self) -> _Gate:
-        return _Gate(*self._arguments)
 
 
 def _tls_options(context: ssl.SSLContext | None, hub: Hub) -> dict[str, Any]:
