@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -91,12 +92,14 @@ def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_block
     spark = stack.pid("spark")
     family = [spark, *descendants(spark)]
     for pid in family:
-        os.kill(pid, signal.SIGSTOP)
+        with suppress(ProcessLookupError):  # Spark's Python workers come and go
+            os.kill(pid, signal.SIGSTOP)
     stopped = time.monotonic()
     alice.wait_for_selector('#banner[data-state="still"]', timeout=5000)
     assert time.monotonic() - stopped < 5
     expect(alice.locator("#banner-text")).to_contain_text("no data from Spark")
     for pid in running(set(family)):
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     expect(alice.locator("#banner")).to_be_hidden(timeout=30_000)
     moves(alice, "AAPL")
