@@ -15,6 +15,7 @@ import pytest
 from fastpath.client.blocking import connect
 from fastpath.client.control import Control
 from spark.data import INSTRUMENTS
+from tests.support.processes import send
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until
@@ -41,8 +42,7 @@ def job(url: str, folder: Path, *words: str, **environment: str) -> Iterator[sub
     try:
         yield process
     finally:
-        for pid in members(process.pid):
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, members(process.pid))
         process.wait()
 
 

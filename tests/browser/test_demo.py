@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from entitlement.models import Effect, Rule
 from tests.browser.stack import Stack, sign_in
-from tests.support.processes import descendants, running
+from tests.support.processes import descendants, running, send
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(180)]
@@ -91,15 +90,11 @@ def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_block
 
     spark = stack.pid("spark")
     family = [spark, *descendants(spark)]
-    for pid in family:
-        with suppress(ProcessLookupError):  # Spark's Python workers come and go
-            os.kill(pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, family)
     stopped = time.monotonic()
     alice.wait_for_selector('#banner[data-state="still"]', timeout=5000)
     assert time.monotonic() - stopped < 5
     expect(alice.locator("#banner-text")).to_contain_text("no data from Spark")
-    for pid in running(set(family)):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    send(signal.SIGCONT, running(set(family)))
     expect(alice.locator("#banner")).to_be_hidden(timeout=30_000)
     moves(alice, "AAPL")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -21,6 +25,13 @@ def descendants(pid: int) -> set[int]:
 def running(pids: set[int]) -> set[int]:
     """Those that have not ended; one that ended and was not waited for has."""
     return {pid for pid in pids if (_fields(Path(f"/proc/{pid}/stat")) or ["Z"])[0] != "Z"}
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to each that is still there: helpers of a program come and go meanwhile."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _fields(stat: Path) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from tests.support.processes import descendants, running
+from tests.support.processes import descendants, running, send
 from tests.support.waiting import until
 from tests.web.server import ROOT, Program
 
@@ -130,8 +130,7 @@ def test_ctrl_c_ends_it_without_a_traceback(folder: Path) -> None:
     """The terminal sends SIGINT to the whole group at once."""
     with Everything(folder) as program:
         pids = descendants(program.process.pid)
-        for pid in [program.process.pid, *pids]:
-            os.kill(pid, signal.SIGINT)
+        send(signal.SIGINT, [program.process.pid, *pids])
         assert program.process.wait(15) == 0
         assert not running(pids)
         assert program.output.rstrip().endswith("stopped")
