@@ -91,11 +91,6 @@ class Window:
         return self.all_sent and not self._sent
 
     @property
-    def waits_for_answer(self) -> bool:
-        """Whether an acknowledgement is due."""
-        return bool(self._sent)
-
-    @property
     def holds(self) -> bool:
         """Whether rows were answered ``not_ready`` and nothing is on the wire: time to pause, then ``release()``."""
         return bool(self._held) and not self._sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from urllib.parse import parse_qs
 
 from ..core.client import Client, Queue
@@ -37,7 +38,7 @@ has read why."""
 log = logging.getLogger("fastpath.clients")
 
 
-class ClientConnection:
+class ClientConnection(ABC):
     """What the plain and the TLS connection have in common; implements core.client.Link.
 
     States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
@@ -64,25 +65,25 @@ class ClientConnection:
 
     # What the subclass gives
 
+    @abstractmethod
     def send_now(self, data: bytes) -> int:
         """Hand bytes to the socket; how many it took, -1 when it is broken."""
-        raise NotImplementedError
 
+    @abstractmethod
     def await_writable(self, wanted: bool) -> None:
         """Call ``writable`` when the socket takes bytes again, or no more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def await_readable(self, wanted: bool) -> None:
         """Read from the socket, or stop reading."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """Nothing more will be written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shut(self) -> None:
         """Close the socket."""
-        raise NotImplementedError
 
     # Bytes in
 

@@ -199,13 +199,19 @@ def test_signing_out_elsewhere_ends_the_board(visit: Any, prices: Prices, browse
     expect(page.locator("h1")).to_have_text("Sign in")
 
 
-def test_where_only_the_web_port_is_open(browser: Browser, prices: Prices, stack: Stack) -> None:
-    """The page goes through the relay, and says so."""
+@pytest.fixture
+def outside(browser: Browser, stack: Stack) -> Iterator[Browser]:
+    """A browser behind a firewall: whatever it sends to the sidecar's port goes to one where nobody listens."""
     direct = stack.client_url.removeprefix("ws://").removesuffix("/ws")
-    # A browser behind a firewall: whatever it sends to the sidecar's port goes to one where nobody listens.
-    outside = browser.browser_type.launch(
+    one = browser.browser_type.launch(
         executable_path=CHROMIUM, args=[*FLAGS, f"--host-resolver-rules=MAP {direct} 127.0.0.1:{free_port()}"]
     )
+    yield one
+    one.close()
+
+
+def test_where_only_the_web_port_is_open(outside: Browser, prices: Prices, stack: Stack) -> None:
+    """The page goes through the relay, and says so."""
     page = sign_in(outside, stack, "alice")
     connected(page)
     expect(page.locator("#port")).to_contain_text("relay")
@@ -214,7 +220,32 @@ def test_where_only_the_web_port_is_open(browser: Browser, prices: Prices, stack
     page.wait_for_selector('html[data-connection="reconnecting"]', timeout=5000)
     connected(page)
     expect(cell(page, "BAC")).to_have_text(prices.tick())
-    outside.close()
+
+
+def test_django_restarts_under_both_kinds_of_page(outside: Browser, visit: Any, prices: Prices, stack: Stack) -> None:
+    """The direct page's socket stays open; the relayed page reconnects and gets exactly what it missed."""
+    direct, relayed = visit("alice"), sign_in(outside, stack, "alice")
+    for page in (direct, relayed):
+        connected(page)
+        expect(cell(page, "BAC")).to_have_text(prices.tick())
+        page.evaluate(
+            """() => {
+                window.ends = 0;
+                window.recoveries = [];
+                realtime.client.on("disconnected", () => { window.ends += 1; });
+                realtime.client.on("subscribed", ({ recovery }) => window.recoveries.push(recovery));
+            }"""
+        )
+    stack.program.process.send_signal(signal.SIGHUP)
+    relayed.wait_for_selector('html[data-connection="reconnecting"]', timeout=10_000)
+    missed = prices.tick()
+    expect(cell(direct, "BAC")).to_have_text(missed)
+    connected(relayed)
+    expect(cell(relayed, "BAC")).to_have_text(missed)
+    expect(relayed.locator("#port")).to_contain_text("relay")
+    assert set(relayed.evaluate("window.recoveries")) == {"recovered"}
+    assert direct.evaluate("[window.ends, window.recoveries.length]") == [0, 0]
+    expect(cell(relayed, "BAC")).to_have_text(prices.tick())
 
 
 def test_a_killed_sidecar_comes_back(visit: Any, prices: Prices, stack: Stack) -> None:
