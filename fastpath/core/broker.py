@@ -8,7 +8,7 @@ The laws, which every change here must keep:
 3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before every
    settlement.
 4. Encoded once. The bytes of a message are made once per wire form and shared by every group, client and queue.
-5. No I/O. ``write_group`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
+5. No I/O. ``write_groups`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ from .client import Client
 from .codec import JSON, Form, encode, encode_message
 from .conflation import Live
 from .errors import InvalidSubject
-from .frames import BINARY, TEXT, encode_frame
+from .frames import encode_binary, encode_text
 from .grants import NOT_READY, Grants, Principal
 from .history import History
 from .interest import Feed, Group, Interest, Topic
 from .limits import CONFLATION_GRID_MS, SNAPSHOT_FIELDS_MAX, Limits
-from .messages import AnyAnswer, Fields, Message
+from .messages import AnyAnswer, Base, Fields, Message
+from .packets import Refusal
 from .rules import PUBLISH
 from .snapshot import Snapshot
 from .stats import Counters
 from .subject import check_subject, is_system
 
-Outcome = int | tuple[str, str]
+Outcome = int | Refusal
 """What became of a publication: its sequence number (0 for standard quality), or a code of protocol.md 4.4 and why."""
 
-MESSAGE_OVERHEAD_BYTES = 300
-"""What a cached message costs besides its text: counted into the cache's budget."""
+Done = Callable[[list[Outcome]], None]
+"""Takes the outcomes of publications, in their order."""
+
+BASE_MS_MAX = 60_000
+"""How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
 
 
 class Engine(Protocol):
@@ -73,46 +77,68 @@ class Broker:
         self.interest = Interest(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.counters = Counters()
-        self.write_group: Callable[[Group, bytes], None] = _nobody
+        self.write_groups: Callable[[list[tuple[Group, bytes]]], None] = _nobody
+        self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
         self.dirty: list[Group] = []
         self._touched: list[Client] = []
+        self._base_frames: dict[Form, bytes] = {}
         self._slots: dict[int, dict[int, dict[Feed, None]]] = {}  # interval → phase → feeds
         self._grid = started // CONFLATION_GRID_MS
 
     # Publications
 
-    def publish(self, principal: Principal | None, messages: Sequence[Message], now: int) -> list[Outcome]:
-        """Accept what may be accepted, number it, deliver it; one outcome a message, in order.
+    def publish(
+        self, principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None
+    ) -> None:
+        """Accept what may be accepted, number it, deliver it; ``done`` gets one outcome a message, in order.
 
-        ``principal`` None is the server itself or Django, whose right is not asked.
+        ``principal`` None is Django, whose right is not asked. With an ``upstream`` the accepted messages are numbered
+        elsewhere and come back through ``deliver``; ``done`` is called then, else before this returns.
         """
-        refusals = [self._refusal(principal, message, now) for message in messages]
-        if not any(refusals):
-            self.engine.append(messages, now)
-            self.deliver(messages)
-            return [message.seq for message in messages]
-        accepted = [message for message, refusal in zip(messages, refusals, strict=True) if not refusal]
-        self.counters.publications_refused += len(messages) - len(accepted)
-        self.engine.append(accepted, now)
-        self.deliver(accepted)
-        return [refusal or message.seq for message, refusal in zip(messages, refusals, strict=True)]
+        refused = self._refused(principal, messages, now)
+        if refused:
+            self.counters.publications_refused += len(refused)
+            messages = [message for index, message in enumerate(messages) if index not in refused]
+            if done is not None:
+                done = with_refusals(done, refused)
+        if self.upstream is not None:
+            self.upstream(messages, done)
+            return
+        self.engine.append(messages, now)
+        self.deliver(messages)
+        if done is not None:
+            done([message.seq for message in messages])
+
+    def publish_own(self, message: Message, now: int) -> None:
+        """Publish what is the server's own, below ``/__sys__/``."""
+        self.engine.append((message,), now)
+        self.deliver((message,))
 
     def deliver(self, messages: Sequence[Message]) -> None:
         """Merge, cache and offer numbered messages, in order."""
-        topics = self.interest.topics
+        if not messages:
+            return
+        if messages[-1].time - self.base > BASE_MS_MAX:
+            self._move_base(messages[-1].time)
         self.counters.messages_in += len(messages)
+        topics = self.interest.topics
+        append = self.history.append
         for message in messages:
-            topic = topics.get(message.subject) or self.interest.topic(message.subject, self.engine.epoch)
+            topic = topics.get(message.subject)
+            if topic is None:
+                topic = self.interest.topic(message.subject, self.engine.epoch)
+            message.subject = topic.subject  # one text for all cached messages of the subject
             if message.seq:
                 topic.seq = message.seq
                 if self.guaranteed:
                     if topic.ring is None:
                         topic.ring = deque()
-                    self.history.append(topic.ring, message)
+                    append(topic.ring, message)
             if message.retained and self.snapshots:
                 if topic.snapshot is None:
-                    topic.snapshot = Snapshot()
-                topic.snapshot.merge(message)
+                    topic.snapshot = Snapshot(message)
+                else:
+                    topic.snapshot.merge(message)
             if topic.live is not None:
                 topic.live.note(message)
             if topic.feed is not None:
@@ -122,18 +148,49 @@ class Broker:
         """Encode the message once per form in use and put it before every group of the feed."""
         frames: dict[Form, bytes] = {}
         dirty = self.dirty
+        form, frame = "", b""
         for group in feed.groups:
-            frame = frames.get(group.form)
-            if frame is None:
-                frame = frames[group.form] = self.frame(message, feed.topic, group.form)
-            if not group.pending:
+            if group.form is not form:
+                form = group.form
+                if form not in frames:
+                    frames[form] = self.frame(message, feed.topic, form)
+                frame = frames[form]
+            pending = group.pending
+            if not pending:
                 dirty.append(group)
-            group.pending.append(frame)
+            pending.append(frame)
 
-    def _refusal(self, principal: Principal | None, message: Message, now: int) -> tuple[str, str] | None:
+    def _refused(self, principal: Principal | None, messages: Sequence[Message], now: int) -> dict[int, Refusal]:
+        """The publications that are refused, by their index (protocol.md 4.4); and weighs all others.
+
+        What is usual is decided here: a known subject that the principal is known to be allowed to publish to, and
+        nothing large.
+        """
+        refused: dict[int, Refusal] = {}
+        known = None if principal is None else self.grants.publishable(principal)
+        topics = self.interest.topics
+        bytes_max = self.limits.message_bytes_max
+        for index, message in enumerate(messages):
+            subject = message.subject
+            fields = message.fields
+            topic = topics.get(subject)
+            if (
+                topic is None
+                or topic.system
+                or (known is not None and subject not in known)
+                or message.weigh() > bytes_max
+                or (fields and self._too_many_fields(topic, fields))
+            ):
+                refusal = self._refusal(principal, message, topic, now)
+                if refusal:
+                    refused[index] = refusal
+                elif known is not None:
+                    known.add(subject)
+        return refused
+
+    def _refusal(self, principal: Principal | None, message: Message, topic: Topic | None, now: int) -> Refusal | None:
         """Why the publication is refused, or None (protocol.md 4.4)."""
         subject = message.subject
-        topic = self.interest.topics.get(subject)
         if topic is None:
             try:
                 check_subject(subject)
@@ -141,22 +198,19 @@ class Broker:
                 return "invalid", f"subject {subject[:80]!r}: {error.reason}"
             if len(self.interest.topics) >= self.limits.subjects_max:
                 return "failed", f"the server already holds {self.limits.subjects_max} subjects"
+        if is_system(subject):
+            return "denied", "subjects below /__sys__ belong to the server"
         if principal is not None:
-            if is_system(subject):
-                return "denied", "subjects below /__sys__ belong to the server"
             reason = self.grants.check(principal, PUBLISH, subject, now)
             if reason:
                 return ("not_ready" if reason is NOT_READY else "denied"), reason
-        message.size = _bytes(message.content) + MESSAGE_OVERHEAD_BYTES
-        if message.fields:
-            message.size += sum(_bytes(name) + _bytes(value) for name, value in message.fields.items())
-        if message.size - MESSAGE_OVERHEAD_BYTES > self.limits.message_bytes_max:
+        if message.weigh() > self.limits.message_bytes_max:
             return "too_large", f"over {self.limits.message_bytes_max} bytes"
         if topic is not None and message.fields:
             return self._too_many_fields(topic, message.fields)
         return None
 
-    def _too_many_fields(self, topic: Topic, fields: Fields) -> tuple[str, str] | None:
+    def _too_many_fields(self, topic: Topic, fields: Fields) -> Refusal | None:
         """A subject gathers at most so many field names, in its snapshot and in a conflated interval."""
         if topic.snapshot is not None and topic.snapshot.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
             return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
@@ -171,7 +225,23 @@ class Broker:
 
     def frame(self, message: Message, topic: Topic, form: Form, kind: str = "") -> bytes:
         """The message as a WebSocket frame."""
-        return _framed(encode_message(message, topic.sid, self.base, form, kind), form)
+        payload = encode_message(message, topic.sid, self.base, form, kind)
+        return encode_text(payload) if form == JSON else encode_binary(payload)
+
+    def tell(self, topic: Topic, event: AnyAnswer) -> None:
+        """Tell everybody who is subscribed to the topic, in its place among the messages."""
+        frames: dict[Form, bytes] = {}
+        for feed in (topic.feed, *(topic.conflated or {}).values()):
+            if feed is None:
+                continue
+            for group in feed.groups:
+                if group.form not in frames:
+                    frames[group.form] = _framed(encode(event, group.form), group.form)
+                if not group.pending:
+                    self.dirty.append(group)
+                group.pending.append(frames[group.form])
+            for client in feed.joining:
+                self.send(client, event)
 
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers, or frames ready made, for one client; they leave with the next flush."""
@@ -191,9 +261,7 @@ class Broker:
             self.flush_answers()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
-            for group in dirty:
-                if group.pending:
-                    self._write(group)
+            self.write_groups([(group, self._take(group)) for group in dirty if group.pending])
 
     def flush_answers(self) -> None:
         """Write the answers that wait."""
@@ -210,15 +278,47 @@ class Broker:
         if self._touched:
             self.flush_answers()
         if group is not None and group.pending:
-            self._write(group)
+            self.write_groups([(group, self._take(group))])
 
-    def _write(self, group: Group) -> None:
-        pending, group.pending = group.pending, []
-        data = pending[0] if len(pending) == 1 else b"".join(pending)
-        members = len(group)
+    def _take(self, group: Group) -> bytes:
+        """What the group has pending, joined and counted."""
+        pending = group.pending
+        members = len(group.fds) + len(group.singles)
         self.counters.messages_out += len(pending) * members
+        if group.base != self.base:
+            pending.insert(0, self._base_frame(group.form))
+            group.base = self.base
+        if len(pending) == 1:
+            data = pending[0]
+            group.pending = []
+        else:
+            data = b"".join(pending)
+            pending.clear()
         self.counters.bytes_out += len(data) * members
-        self.write_group(group, data)
+        return data
+
+    # The zero of message times
+
+    def tell_base(self, client: Client) -> None:
+        """Tell the client the present base, unless it knows it, before a message that counts from it (protocol 4.9)."""
+        if client.base != self.base:
+            client.base = self.base
+            self.send(client, self._base_frame(client.form))
+
+    def _move_base(self, time: int) -> None:
+        """Let message times count from ``time``; what is pending counts from the old base and leaves first.
+
+        Nobody is told now: every group and client is, ahead of its next message.
+        """
+        self.flush()
+        self.base = time
+        self._base_frames.clear()
+
+    def _base_frame(self, form: Form) -> bytes:
+        frame = self._base_frames.get(form)
+        if frame is None:
+            frame = self._base_frames[form] = _framed(encode(Base(base=self.base), form), form)
+        return frame
 
     # Membership
 
@@ -229,6 +329,10 @@ class Broker:
         self.settle(client.group)
         self.settle(self.interest.groups.get(self.interest.destination(client, add, remove)))
         self.interest.move(client, add, remove)
+        group = client.group
+        if group is not None:
+            self.tell_base(client)
+            group.base = group.base or self.base  # a new group's one member has just been told
         for feed in remove:
             self._forget_slot(feed)
 
@@ -292,6 +396,7 @@ class Broker:
             own = live.since(number)
             if own is not None:
                 self.counters.messages_out += 1
+                self.tell_base(client)
                 self.send(client, self.frame(own, feed.topic, client.form))
             self.move(client, [feed], [])
 
@@ -307,11 +412,7 @@ class Broker:
 
 
 def _framed(payload: bytes, form: Form) -> bytes:
-    return encode_frame(TEXT if form == JSON else BINARY, payload)
-
-
-def _bytes(value: str | bytes) -> int:
-    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))
+    return encode_text(payload) if form == JSON else encode_binary(payload)
 
 
 def _needed_from(topic: Topic, live: Live) -> int:
@@ -320,5 +421,15 @@ def _needed_from(topic: Topic, live: Live) -> int:
     return min((min((feed.sent, *feed.joining.values())) for feed in feeds), default=live.number)
 
 
-def _nobody(group: Group, data: bytes) -> None:
-    del group, data
+def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
+    """``done`` for a batch of which only the accepted messages have an outcome yet."""
+
+    def merged(outcomes: list[Outcome]) -> None:
+        rest = iter(outcomes)
+        done([refused[index] if index in refused else next(rest) for index in range(len(outcomes) + len(refused))])
+
+    return merged
+
+
+def _nobody(batches: list[tuple[Group, bytes]]) -> None:
+    del batches

@@ -77,6 +77,7 @@ class Client:
     __slots__ = (
         "address",
         "alive",
+        "base",
         "closed",
         "direct",
         "errors",
@@ -109,6 +110,7 @@ class Client:
         self.out: list[bytes] | None = None
         self.subscriptions: dict[Topic, Feed] = {}
         self.waiting: dict[str, Waiting] | None = None
+        self.base = 0
         self.errors = 0
         self.greeted = False
         self.alive = True

@@ -93,27 +93,15 @@ def encode_data(data: Data, form: Form) -> bytes:
     return _encode_row(data.sid, data.seq, data.t, data.content, data.fields, data.meta, form)
 
 
-def encode_message(
-    message: Message, sid: int, base: int, form: Form, kind: str = "", fields: Fields | None = None
-) -> bytes:
+def encode_message(message: Message, sid: int, base: int, form: Form, kind: str = "") -> bytes:
     """A message as bytes for the subject id ``sid``; ``kind`` is empty for an update (protocol.md 5)."""
-    row: list[Any] = [sid, message.seq, message.time - base, message.content]
-    if fields is None:
-        fields = message.fields
-    if (
-        (form == MSGPACK or isinstance(message.content, str))
-        and not kind
-        and message.retained
-        and message.reply_to is None
-        and message.closure is None
-        and message.as_of is None
-    ):
+    fields = message.fields
+    if message.plain and not kind:
         # The common case, and the only one on the hot path: nothing that differs from the default.
-        if not fields:
-            return _packers[form](row)
-        if form == MSGPACK or bytes not in map(type, fields.values()):
+        row: list[Any] = [sid, message.seq, message.time - base, message.content]
+        if fields:
             row.append(fields)
-            return _packers[form](row)
+        return _packers[form](row)
     meta = Meta(
         kind=kind,
         retained=message.retained,

@@ -253,6 +253,18 @@ def unmask(data: bytes, key: bytes) -> bytes:
     return bytes(plain)
 
 
+def encode_text(payload: bytes) -> bytes:
+    """A whole text message as a server sends it."""
+    size = len(payload)
+    return _TEXT_HEADERS[size] + payload if size < _HEADERS else encode_frame(TEXT, payload)
+
+
+def encode_binary(payload: bytes) -> bytes:
+    """A whole binary message as a server sends it."""
+    size = len(payload)
+    return _BINARY_HEADERS[size] + payload if size < _HEADERS else encode_frame(BINARY, payload)
+
+
 def encode_frame(opcode: int, payload: bytes) -> bytes:
     """A whole message or control frame as a server sends it: final and unmasked (RFC 6455 5.1)."""
     size = len(payload)
@@ -263,6 +275,14 @@ def encode_frame(opcode: int, payload: bytes) -> bytes:
     if size < 1 << 16:
         return bytes((0x80 | opcode, 126, size >> 8, size & 0xFF)) + payload
     return bytes((0x80 | opcode, 127)) + size.to_bytes(8) + payload
+
+
+_HEADERS = 1024
+_TEXT_HEADERS, _BINARY_HEADERS = (
+    [encode_frame(opcode, bytes(size))[: -size or None] for size in range(_HEADERS)] for opcode in (TEXT, BINARY)
+)
+"""The headers of small messages by their size: most messages are small, and a header made anew costs as much as the
+rest of the encoding."""
 
 
 def split_frames(buffer: bytes) -> list[bytes]:

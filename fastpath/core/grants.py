@@ -40,7 +40,7 @@ class Session(Struct, frozen=True):
 class Principal:
     """Who a connection acts for; ``claims`` is None for anonymous."""
 
-    __slots__ = ("answers", "claims", "holders", "superuser", "user", "version")
+    __slots__ = ("answers", "claims", "holders", "publishable", "superuser", "user", "version")
 
     def __init__(self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "") -> None:
         self.claims = claims
@@ -49,6 +49,7 @@ class Principal:
         self.holders = holders
         self.version = 0
         self.answers: dict[tuple[str, str], str] = {}
+        self.publishable: set[str] | None = None
 
     @property
     def expires(self) -> int | None:
@@ -76,6 +77,14 @@ class Grants:
         """Empty when the principal may, else the reason why not."""
         del principal, action, subject, now
         return ""
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """The subjects that the principal is known to be allowed to publish to, by checks before; None: it is to all.
+
+        The caller adds what a check allowed. A change of rights empties it.
+        """
+        del principal
+        return None
 
 
 class JwtGrants(Grants):
@@ -106,6 +115,10 @@ class JwtGrants(Grants):
             answer = "" if match else "no permission in the token covers it"
             _remember(principal, action, subject, answer)
         return answer
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """What the token allows stays so."""
+        return _bounded(principal)
 
 
 class RuleGrants(Grants):
@@ -159,6 +172,7 @@ class RuleGrants(Grants):
             return ""
         if principal.version != self._version:
             principal.answers.clear()
+            principal.publishable = None
             principal.version = self._version
         answer = principal.answers.get((action, subject))
         if answer is None:
@@ -169,6 +183,14 @@ class RuleGrants(Grants):
                 answer = f"rule {match.rule_id} denies it" if match.denies else ""
             _remember(principal, action, subject, answer)
         return answer
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """Nothing is known before the rights have arrived, nor after a change."""
+        if principal.superuser and self.ready:
+            return None
+        if principal.version != self._version or not self.ready:
+            principal.publishable = None
+        return _bounded(principal)
 
     def replace(self, rules: RuleSet, users: dict[str, User], sessions: set[str], generation: int, now: int) -> None:
         """Swap in a full set that was built aside."""
@@ -199,6 +221,10 @@ class RuleGrants(Grants):
         self._changed(now)
         return holders, {user.uid for user in users}, {session.sid for session in sessions}
 
+    def contents(self) -> tuple[list[Rule], list[User], list[str]]:
+        """All rules, users and revoked sessions in force."""
+        return list(self._rules.rules.values()), list(self._users.values()), sorted(self._sessions)
+
     def due(self, now: int) -> set[str]:
         """The holders of rules whose validity began or ended since the last call."""
         if self._next_change is None or now < self._next_change:
@@ -220,6 +246,14 @@ def _is_pattern(text: str) -> bool:
     except InvalidSubject:
         return False
     return True
+
+
+def _bounded(principal: Principal) -> set[str]:
+    """The principal's known subjects, emptied when they are too many."""
+    known = principal.publishable
+    if known is None or len(known) >= _CACHE_MAX:
+        known = principal.publishable = set()
+    return known
 
 
 def _remember(principal: Principal, action: str, subject: str, answer: str) -> None:

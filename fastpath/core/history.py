@@ -12,6 +12,9 @@ Ring = deque[Message]
 """The cached messages of one subject, oldest first; numbers in it rise by one within an epoch."""
 
 
+MESSAGE_OVERHEAD_BYTES = 300
+"""What a cached message costs besides its text: counted into the cache's budget."""
+
 _ANY_TIME = 1 << 62
 """Later than every message: evicts whatever its age, also after the clock was set back."""
 
@@ -40,15 +43,16 @@ class History:
         if not ring:
             self._enter(ring, message.time)
         elif ring[-1].epoch != message.epoch:
-            self._drop(ring)  # positions of an older epoch do not lead to this one
+            self.drop(ring)  # positions of an older epoch do not lead to this one
         ring.append(message)
-        self.bytes += message.size
-        self.messages += 1
         if len(ring) > self.messages_max:
-            self._forget(ring.popleft())
+            self.bytes += message.size - ring.popleft().size
             self.evicted_by_count += 1
-        while self.bytes > self.bytes_max and self._oldest:
-            self.evicted_by_memory += self._evict(_ANY_TIME, count_max=1, age_ms_max=0)
+        else:
+            self.bytes += message.size + MESSAGE_OVERHEAD_BYTES
+            self.messages += 1
+        if self.bytes > self.bytes_max:
+            self._make_room()
 
     def expire(self, now: int, count_max: int = 10_000) -> None:
         """Drop what is older than T; about ``count_max`` a call, so that a burst cannot hold the loop."""
@@ -89,11 +93,16 @@ class History:
             self._enter(ring, ring[0].time)
         return dropped
 
+    def _make_room(self) -> None:
+        while self.bytes > self.bytes_max and self._oldest:
+            self.evicted_by_memory += self._evict(_ANY_TIME, count_max=1, age_ms_max=0)
+
     def _forget(self, message: Message) -> None:
-        self.bytes -= message.size
+        self.bytes -= message.size + MESSAGE_OVERHEAD_BYTES
         self.messages -= 1
 
-    def _drop(self, ring: Ring) -> None:
+    def drop(self, ring: Ring) -> None:
+        """Forget all messages of a ring."""
         for message in ring:
             self._forget(message)
         ring.clear()

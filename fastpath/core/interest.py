@@ -15,6 +15,7 @@ from .codec import Form
 from .conflation import Live
 from .history import Ring
 from .snapshot import Snapshot
+from .subject import is_system
 
 if TYPE_CHECKING:
     from .client import Client
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Topic:
     """A subject in use: its position, snapshot, cached messages and feeds."""
 
-    __slots__ = ("conflated", "epoch", "feed", "live", "ring", "seq", "sid", "snapshot", "subject")
+    __slots__ = ("conflated", "epoch", "feed", "live", "ring", "seq", "sid", "snapshot", "subject", "system")
 
     def __init__(self, subject: str, sid: int, epoch: int) -> None:
         self.subject = subject
@@ -35,6 +36,7 @@ class Topic:
         self.feed: Feed | None = None
         self.live: Live | None = None
         self.conflated: dict[tuple[int, int], Feed] | None = None
+        self.system = is_system(subject)
 
     @property
     def idle(self) -> bool:
@@ -66,13 +68,14 @@ class Group:
     ``singles`` are all others (blocked, or behind a transport of their own), written one by one.
     """
 
-    __slots__ = ("fds", "feeds", "form", "pending", "ready", "signature", "singles")
+    __slots__ = ("base", "fds", "feeds", "form", "pending", "ready", "signature", "singles")
 
     def __init__(self, form: Form, signature: int, feeds: set[Feed]) -> None:
         self.form = form
         self.signature = signature
         self.feeds = feeds
         self.pending: list[bytes] = []
+        self.base = 0  # that its members were last told of: see Broker.tell_base
         self.ready: list[Client] = []
         self.fds: list[int] = []
         self.singles: dict[Client, None] = {}

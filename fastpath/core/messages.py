@@ -2,71 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec import Meta as Bounds
+
+from .limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
 
 Value = str | bytes
 """Content or a field's value: UTF-8 text or bytes (protocol.md 1.4)."""
 
 Fields = dict[str, Value]
 
+if TYPE_CHECKING:
+    _WireFields = Fields
+    _NotOnTheWire = int
+else:
+    _Name = Annotated[str, Bounds(min_length=1, max_length=FIELD_NAME_BYTES_MAX)]
+    _WireFields = Annotated[dict[_Name, str], Bounds(max_length=FIELDS_MAX)]
+    _NotOnTheWire = Annotated[int, Bounds(ge=1, le=0)]
+
 GUARANTEED = "guaranteed"
 STANDARD = "standard"
 
 
-class Message:
+class Message(Struct, array_like=True, gc=False, eq=False):
     """One publication, and after acceptance its position; immutable by convention once delivered.
 
-    ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality.
+    ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality. The first
+    four attributes are a publisher's row as it comes (protocol.md 6.2), so that a batch is decoded straight into
+    messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is what the
+    content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the default:
+    ``weigh`` sets both.
     """
 
-    __slots__ = (
-        "as_of",
-        "closure",
-        "content",
-        "epoch",
-        "fields",
-        "publication",
-        "qos",
-        "reply_to",
-        "retained",
-        "seq",
-        "size",
-        "subject",
-        "time",
-    )
+    subject: str
+    content: Any
+    fields: _WireFields | None = None
+    meta: dict[str, Any] | None = None
+    epoch: _NotOnTheWire = 0
+    seq: int = 0
+    time: int = 0
+    size: int = 0
+    plain: bool = False
+    retained: bool = True
+    qos: str = GUARANTEED
+    reply_to: str | None = None
+    closure: str | None = None
+    publication: str | None = None
+    as_of: Any = None
 
-    def __init__(
-        self,
-        subject: str,
-        content: Value,
-        fields: Fields | None = None,
-        *,
-        retained: bool = True,
-        qos: str = GUARANTEED,
-        reply_to: str | None = None,
-        closure: str | None = None,
-        publication: str | None = None,
-        as_of: Any = None,
-        epoch: int = 0,
-        seq: int = 0,
-        time: int = 0,
-        size: int = 0,
-    ) -> None:
-        self.subject = subject
-        self.content = content
-        self.fields = fields
-        self.retained = retained
-        self.qos = qos
-        self.reply_to = reply_to
-        self.closure = closure
-        self.publication = publication
-        self.as_of = as_of
-        self.epoch = epoch
-        self.seq = seq
-        self.time = time
-        self.size = size
+    def weigh(self) -> int:
+        """Set ``size`` and ``plain``; the size."""
+        content, fields = self.content, self.fields
+        try:
+            text = "".join((content, *fields, *fields.values())) if fields else "" + content
+            self.size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+            self.plain = self.retained and self.reply_to is None and self.closure is None and self.as_of is None
+        except TypeError:  # a value is bytes
+            values = (content, *fields, *fields.values()) if fields else (content,)
+            self.size = sum(len(v) if isinstance(v, bytes) else len(v.encode(errors="replace")) for v in values)
+        return self.size
 
     def __repr__(self) -> str:
         return f"<Message {self.subject} {self.epoch}/{self.seq} {self.content!r} {self.fields or ''}>"

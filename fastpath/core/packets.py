@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,8 +18,33 @@ FRAME_BYTES_MAX = 4 << 20
 BATCH_MESSAGES_MAX = 10_000
 """Messages in one batch (protocol.md 6.2)."""
 
+Refusal = tuple[str, str]
+"""A code of protocol.md 4.4 and why."""
+
+
+class Batch(msgspec.Struct, array_like=True, tag="batch"):
+    """A publisher's batch in its common form, decoded in one go: every content and field a text (protocol.md 6.2)."""
+
+    number: int
+    messages: Annotated[list[Message], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
+
+
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Any]).decode
+_unpack_batch = msgspec.msgpack.Decoder(Batch).decode
+
+
+def unpack(data: memoryview) -> list[Any]:
+    """Any packet, as its parts."""
+    return _unpack(data)  # type: ignore[no-any-return]
+
+
+def unpack_published(data: memoryview) -> list[Any] | Batch:
+    """A packet of a publisher: a common batch as messages, all others as their parts."""
+    try:
+        return _unpack_batch(data)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        return _unpack(data)  # type: ignore[no-any-return]
 
 
 def pack(packet: list[Any]) -> bytes:
@@ -30,17 +56,18 @@ def pack(packet: list[Any]) -> bytes:
 class Unpacker:
     """Cuts a stream into packets; remembers at most one unfinished packet."""
 
-    __slots__ = ("_buffer", "error", "packet_bytes_max")
+    __slots__ = ("_buffer", "_decode", "error", "packet_bytes_max")
 
-    def __init__(self, packet_bytes_max: int) -> None:
+    def __init__(self, packet_bytes_max: int, decode: Callable[[memoryview], Any] = unpack) -> None:
         self.packet_bytes_max = packet_bytes_max
+        self._decode = decode
         self.error: BadFrame | None = None
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[list[Any]]:
+    def feed(self, data: bytes) -> list[Any]:
         """The whole packets so far. After a malformed one ``error`` is set and nothing more is read, but those
         before it are answered (protocol.md 6.4)."""
-        packets: list[list[Any]] = []
+        packets: list[Any] = []
         if self.error is not None:
             return packets
         buffer = self._buffer
@@ -54,7 +81,7 @@ class Unpacker:
                     raise BadFrame(f"a frame of {size} bytes; at most {self.packet_bytes_max} are taken")
                 if len(buffer) - at - 4 < size:
                     break
-                packets.append(_unpack(view[at + 4 : at + 4 + size]))
+                packets.append(self._decode(view[at + 4 : at + 4 + size]))
                 at += 4 + size
         except BadFrame as error:
             self.error = error
@@ -67,8 +94,25 @@ class Unpacker:
         return packets
 
 
+def read_publications(rows: list[Any]) -> tuple[list[Message], dict[int, Refusal]]:
+    """The messages of rows ``[subject, content, fields, meta]``, decoded already or not; and by their index in ``rows``
+    those that are refused."""
+    refused: dict[int, Refusal] = {}
+    for index, row in enumerate(rows):
+        if type(row) is Message and row.meta is None and type(row.content) is str:
+            continue
+        try:
+            rows[index] = read_publication(row)
+        except InvalidMessage as error:
+            refused[index] = error.code, error.reason
+    return [row for index, row in enumerate(rows) if index not in refused] if refused else rows, refused
+
+
 def read_publication(row: Any) -> Message:
-    """The message of one row ``[subject, content, fields, meta]``; raises InvalidMessage."""
+    """The message of one row; raises InvalidMessage."""
+    if type(row) is Message:
+        content = row.content if type(row.content) is str else check_value(row.content, MSGPACK)
+        return _with_meta(row.subject, content, row.fields, row.meta) if row.meta else row
     if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[0]) is not str:
         raise InvalidMessage("invalid", "a message is [subject, content, fields, meta]")
     content = row[1] if type(row[1]) is str else check_value(row[1], MSGPACK)

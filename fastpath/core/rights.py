@@ -167,6 +167,8 @@ class Rights:
             elif waiting.error == "not_ready" and reason is not NOT_READY:
                 results.append(sessions.wait(client, subject, waiting.request, reason))
         if results:
+            if stored:
+                broker.tell_base(client)
             broker.send(client, Subscribed(results=results), *stored)
             broker.counters.messages_out += len(stored)
             broker.move(client, join, [])

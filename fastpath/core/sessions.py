@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .broker import Broker
+from .broker import Broker, Done, Outcome
 from .client import NO_ROOM, Client, Link, Waiting
 from .codec import Form, check_fields, check_value, command_id, decode_command
 from .conflation import floor_interval, phase_of
@@ -15,7 +15,6 @@ from .messages import (
     GUARANTEED,
     STANDARD,
     AnyCommand,
-    Base,
     Connect,
     Connected,
     Error,
@@ -177,7 +176,7 @@ class Sessions:
     def _greet(self, client: Client, command: AnyCommand) -> None:
         client.greeted = True
         if not isinstance(command, Connect):
-            self.broker.send(client, Base(base=self.broker.base))
+            self.broker.tell_base(client)
 
     def _do(self, client: Client, command: AnyCommand, now: int) -> None:
         match command:
@@ -198,13 +197,14 @@ class Sessions:
         if command.token:
             self._adopt(client, self.broker.grants.principal(command.token, now), now)
         broker = self.broker
+        client.base = broker.base
         answer = Connected(
             id=command.id,
             server=broker.server,
             epoch=broker.engine.epoch,
             user=client.principal.user,
             time=now,
-            base=broker.base,
+            base=client.base,
             ping_ms=self.ping_seconds * 1000,
         )
         if client.principal.expires is not None:
@@ -255,6 +255,8 @@ class Sessions:
             room -= sum(map(len, frames.frames))
             if feed is not None:
                 join.append(feed)
+        if stored:
+            broker.tell_base(client)
         broker.send(client, Subscribed(id=command.id, results=results), *stored)
         broker.counters.messages_out += len(stored)
         broker.move(client, join, [])
@@ -324,15 +326,24 @@ class Sessions:
             raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         try:
             message = read_publication(command, client.form)
-            outcome = self.broker.publish(client.principal, (message,), now)[0]
         except InvalidMessage as error:
-            outcome = (error.code, error.reason)
-        if not command.closure:
+            if command.closure:
+                self._published(client, command, None, (error.code, error.reason))
             return
+        done: Done | None = None
+        if command.closure:
+
+            def done(outcomes: list[Outcome]) -> None:
+                self._published(client, command, message, outcomes[0])
+
+        self.broker.publish(client.principal, (message,), now, done)
+
+    def _published(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
+        """Tell the publisher what became of its publication (protocol.md 4.4)."""
         answer = Published(id=command.id, closure=command.closure, status="ok")
         if isinstance(outcome, tuple):
             answer.status, answer.reason = outcome
-        elif outcome:
+        elif outcome and message is not None:
             answer.epoch, answer.seq = message.epoch, outcome
         self.broker.send(client, answer)
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from .messages import Fields, Message, Value
+from .limits import SNAPSHOT_FIELDS_MAX
+from .messages import Fields, Message
 
 
 class Snapshot:
-    """What a subject stands at; ``seq`` and ``epoch`` are those of the newest numbered message in it."""
+    """What a subject stands at: its newest retained message, and the fields of all of them."""
 
-    __slots__ = ("content", "epoch", "fields", "seq", "time")
+    __slots__ = ("fields", "newest")
 
-    def __init__(self) -> None:
-        self.content: Value = ""
-        self.fields: Fields | None = None
-        self.epoch = 0
-        self.seq = 0
-        self.time = 0
+    def __init__(self, message: Message) -> None:
+        self.newest = message
+        self.fields: Fields | None = dict(message.fields) if message.fields else None
 
     def merge(self, message: Message) -> None:
         """Take over the message's content and its fields; the caller skips messages that are not retained."""
-        self.content = message.content
-        self.time = message.time
-        if message.seq:
-            self.seq = message.seq
-            self.epoch = message.epoch
+        self.newest = message
         fields = message.fields
         if fields:
             if self.fields is None:
@@ -31,14 +25,15 @@ class Snapshot:
             else:
                 self.fields.update(fields)
 
-    def fields_after(self, fields: Fields | None) -> int:
-        """How many fields the snapshot would hold after merging these."""
+    def fields_after(self, fields: Fields) -> int:
+        """At most how many fields the snapshot would hold after merging these; exact when that matters."""
         if not self.fields:
-            return len(fields or ())
-        return len(self.fields) + sum(1 for name in fields or () if name not in self.fields)
+            return len(fields)
+        bound = len(self.fields) + len(fields)
+        return bound if bound <= SNAPSHOT_FIELDS_MAX else len(self.fields.keys() | fields.keys())
 
     def as_message(self, subject: str, epoch: int, seq: int) -> Message:
         """The snapshot as a message at the subject's position."""
-        return Message(
-            subject, self.content, dict(self.fields) if self.fields else None, epoch=epoch, seq=seq, time=self.time
-        )
+        newest = self.newest
+        fields = dict(self.fields) if self.fields else None
+        return Message(subject, newest.content, fields, epoch=epoch, seq=seq, time=newest.time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from .history import MESSAGE_OVERHEAD_BYTES
 from .messages import Message
 
 if TYPE_CHECKING:
@@ -55,4 +56,4 @@ def _frames(broker: Broker, client: Client, topic: Topic, messages: Iterable[Mes
 
 
 def _size(messages: list[Message]) -> int:
-    return sum(message.size for message in messages)
+    return sum(message.size + MESSAGE_OVERHEAD_BYTES for message in messages)

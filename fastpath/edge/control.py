@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any, cast
 
+from ..core.broker import Outcome
 from ..core.errors import InvalidMessage, InvalidSubject, Refused
 from ..core.packets import Unpacker, pack
 from ..core.rules import PUBLISH, SUBSCRIBE
@@ -94,7 +95,10 @@ class ControlConnection(asyncio.Protocol):
         rows = arguments["messages"]
         if not isinstance(rows, list):
             raise InvalidMessage("invalid", "messages is a list of [subject, content, fields, meta]")
-        return {"epoch": self._hub.broker.engine.epoch, "results": self._hub.publish_rows(None, rows)}
+        results: list[Outcome] = []
+        # Control is served where the engine is, so the outcomes are there when the call returns.
+        self._hub.publish_rows(None, rows, results.extend)
+        return {"epoch": self._hub.broker.engine.epoch, "results": results}
 
     def _snapshot(self, arguments: dict[str, Any]) -> dict[str, Any]:
         subject = arguments["subject"]
@@ -117,11 +121,11 @@ class ControlConnection(asyncio.Protocol):
             "reason": "",
             "message": {
                 "subject": subject,
-                "content": snapshot.content,
+                "content": snapshot.newest.content,
                 "fields": snapshot.fields or {},
                 "epoch": topic.epoch,
                 "seq": topic.seq,
-                "time": snapshot.time,
+                "time": snapshot.newest.time,
             },
         }
 

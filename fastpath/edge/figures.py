@@ -80,7 +80,7 @@ class Statistics:
         fields: dict[str, str | bytes] = {
             name: f"{value:g}" if value < 1e6 else str(round(value)) for name, value in self.figures().items()
         }
-        self._hub.broker.publish(None, [Message(SUBJECT, "", fields, qos=STANDARD)], now())
+        self._hub.broker.publish_own(Message(SUBJECT, "", fields, qos=STANDARD), now())
         self._hub.end()
 
 

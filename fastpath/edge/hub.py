@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from time import time_ns
 from typing import Any, Protocol
 
-from ..core.broker import Broker, Outcome
-from ..core.errors import InvalidMessage
+from ..core.broker import Broker, Done, with_refusals
 from ..core.grants import Principal
-from ..core.messages import Message
-from ..core.packets import read_publication
+from ..core.packets import read_publications
 from ..core.sessions import Sessions
-from ..core.subject import is_system
 from ..settings import Settings
 
 GRID_SECONDS = 0.1
@@ -54,6 +52,10 @@ class Hub:
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
         self.publisher_connections: set[Drains] = set()
+        self.before_answers: Callable[[], None] | None = None
+        """The first worker writes its log here, so that nothing is acknowledged that the others could miss."""
+        self.stale = False
+        """The first worker is away: nothing new comes, nothing can be published."""
         self._flush_due = False
         self._stepping = False
         self._deadlines: dict[Deadline, float] = {}
@@ -73,29 +75,20 @@ class Hub:
 
     def end(self) -> None:
         """A handler is done: answers leave now, messages at the end of the tick."""
+        if self.before_answers is not None:
+            self.before_answers()
         self.broker.flush_answers()
         if self.broker.dirty and not self._flush_due:
             self._flush_due = True
             self.loop.call_soon(self._flush)
 
-    def publish_rows(self, principal: Principal | None, rows: list[Any]) -> list[Outcome]:
-        """Publish the rows of a batch (protocol.md 6.2), in order; one outcome a row."""
-        moment = now()
-        results: list[Outcome] = []
-        messages: list[Message] = []
-        for row in rows:
-            try:
-                message = read_publication(row)
-                if is_system(message.subject):
-                    raise InvalidMessage("denied", "subjects below /__sys__ belong to the server")
-                messages.append(message)
-            except InvalidMessage as error:
-                # What came before the refused row is published before it is known, in order.
-                results += self.broker.publish(principal, messages, moment)
-                results.append((error.code, error.reason))
-                self.broker.counters.publications_refused += 1
-                messages = []
-        return results + self.broker.publish(principal, messages, moment)
+    def publish_rows(self, principal: Principal | None, rows: list[Any], done: Done) -> None:
+        """Publish the rows of a batch (protocol.md 6.2), in order; ``done`` gets one outcome a row."""
+        messages, refused = read_publications(rows)
+        if refused:
+            self.broker.counters.publications_refused += len(refused)
+            done = with_refusals(done, refused)
+        self.broker.publish(principal, messages, now(), done)
 
     def expect(self, connection: Deadline, seconds: float) -> None:
         """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..core.errors import Close, Refused
 from ..core.grants import Principal
-from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack
+from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Batch, Unpacker, pack, unpack_published
 from .hub import Hub, now
 
 WINDOW = 16
@@ -28,7 +28,7 @@ class PublisherConnection(asyncio.Protocol):
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._unpacker = Unpacker(FRAME_BYTES_MAX)
+        self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
         self._principal: Principal | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
@@ -84,17 +84,19 @@ class PublisherConnection(asyncio.Protocol):
         else:
             self._close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
 
-    def _handle(self, packet: list[Any]) -> bool:
+    def _handle(self, packet: list[Any] | Batch) -> bool:
         """One frame; False when it ended the connection."""
         try:
             match packet:
+                case Batch() if self._principal is not None:
+                    self._publish(packet.number, packet.messages)
                 case ["hello", dict(options)] if self._principal is None:
                     self._hello(options)
                 case ["batch", int(number), list(rows)] if self._principal is not None:
                     self._publish(number, rows)
                 case ["ping", int(number)] if self._principal is not None:
                     self._send(["pong", number])
-                case ["batch" | "ping", *_] if self._principal is None:
+                case Batch() | ["batch" | "ping", *_] if self._principal is None:
                     self._close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
                     # Not the whole of it, which may be megabytes.
@@ -136,8 +138,11 @@ class PublisherConnection(asyncio.Protocol):
         if len(rows) > BATCH_MESSAGES_MAX:
             raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
         self._batch = number
-        results = self._hub.publish_rows(self._current(now()), rows)
-        self._send(["ack", number, self._hub.broker.engine.epoch, results])
+        self._hub.publish_rows(
+            self._current(now()),
+            rows,
+            lambda outcomes: self._send(["ack", number, self._hub.broker.engine.epoch, outcomes]),
+        )
 
     def _current(self, moment: int) -> Principal:
         """The principal under the present rights; raises Refused when the token has ended or was revoked."""

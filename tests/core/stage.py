@@ -7,6 +7,7 @@ from fastpath.core.client import Client, Queue
 from fastpath.core.codec import JSON, decode_server, encode
 from fastpath.core.frames import TEXT, split_frames
 from fastpath.core.grants import Grants
+from fastpath.core.interest import Group
 from fastpath.core.limits import Limits
 from fastpath.core.messages import AnyCommand, Data, Message
 from fastpath.core.sessions import Sessions
@@ -105,7 +106,7 @@ class Stage:
             secret=b"stage",
             **options,
         )
-        self.broker.write_group = self._write_group
+        self.broker.write_groups = self._write_groups
         self.sessions = Sessions(self.broker, 25)
         self.actors: dict[str, Actor] = {}
 
@@ -116,9 +117,10 @@ class Stage:
 
     def publish(self, subject: str, content: str, fields: dict[str, str] | None = None, **options: object) -> object:
         """The server itself publishes; the outcome."""
-        outcome = self.broker.publish(None, [Message(subject, content, fields, **options)], self.now)[0]
+        outcomes: list[object] = []
+        self.broker.publish(None, [Message(subject, content, fields, **options)], self.now, outcomes.extend)
         self.end()
-        return outcome
+        return outcomes[0]
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, ticking the grid every 100 ms as the edge does."""
@@ -140,12 +142,13 @@ class Stage:
             self.sessions.close(client)
         self.ended.clear()
 
-    def _write_group(self, group: object, data: bytes) -> None:
-        assert len(group.fds) == len(group.ready)
-        for slot, client in enumerate(group.ready):
-            assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
-        for client in [*group.ready, *group.singles]:
-            client.link.write(data)
+    def _write_groups(self, batches: list[tuple[Group, bytes]]) -> None:
+        for group, data in batches:
+            assert len(group.fds) == len(group.ready)
+            for slot, client in enumerate(group.ready):
+                assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
+            for client in [*group.ready, *group.singles]:
+                client.link.write(data)
 
 
 __all__ = ["START", "TEXT", "Actor", "Stage"]

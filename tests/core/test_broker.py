@@ -3,6 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastpath.core.broker import Outcome
+from fastpath.core.grants import Principal
 from fastpath.core.limits import Limits
 from fastpath.core.messages import Data, Message, Subscribe, Unsubscribe
 from tests.core.stage import Stage
@@ -101,7 +103,12 @@ def test_both_forms_get_the_same() -> None:
 def test_limits_refuse_with_their_names() -> None:
     """Message size, subjects, fields, the server's own subjects."""
     stage = Stage(limits=Limits(message_bytes_max=100, subjects_max=3))
-    publish = stage.broker.publish
+
+    def publish(principal: Principal, messages: list[Message], now: int) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        stage.broker.publish(principal, messages, now, outcomes.extend)
+        return outcomes
+
     principal = stage.broker.grants.principal("", 0)
     assert publish(principal, [Message("/s/1", "x" * 101)], 0) == [("too_large", "over 100 bytes")]
     assert publish(principal, [Message("/s/1", "x", {"n": "é" * 60})], 0) == [("too_large", "over 100 bytes")]

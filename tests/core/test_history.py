@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.history import History
+from fastpath.core.history import MESSAGE_OVERHEAD_BYTES, History
 from fastpath.core.messages import Message
 
 
@@ -17,7 +17,7 @@ def message(subject: str, seq: int, time: int, size: int = 10, epoch: int = 1) -
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(1, 50))),
     st.integers(1, 5),
-    st.integers(20, 200),
+    st.integers(320, 3000),
 )
 def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: int, bytes_max: int) -> None:
     """After any run: each ring is a tail without gaps, and N, T and the budget hold."""
@@ -36,7 +36,11 @@ def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: i
             assert list(ring) == tail
             assert len(ring) <= count_max
             assert all(kept.time > now - 100 for kept in ring)
-        assert history.bytes == sum(kept.size for ring in rings.values() for kept in ring) <= bytes_max
+        assert (
+            history.bytes
+            == sum(kept.size + MESSAGE_OVERHEAD_BYTES for ring in rings.values() for kept in ring)
+            <= bytes_max
+        )
         assert history.messages == sum(map(len, rings.values()))
 
 
@@ -62,7 +66,7 @@ def test_another_epoch_is_a_gap_and_empties_the_ring() -> None:
     history.append(ring, message("/a/b", 1, 0, epoch=2))
     assert [one.epoch for one in ring] == [2]
     assert history.since(ring, 1, 1, 2, 1) is None
-    assert history.bytes == 10
+    assert history.bytes == 10 + MESSAGE_OVERHEAD_BYTES
 
 
 def test_the_newest_n() -> None:
@@ -78,10 +82,10 @@ def test_the_newest_n() -> None:
 
 def test_a_clock_set_back_does_not_stop_eviction() -> None:
     """The budget holds whatever the clock does."""
-    history, ring = History(100, 1000, 30), deque()
+    history, ring = History(100, 1000, 930), deque()
     for seq, time in enumerate((1000, 900, 100, 50, 2000), 1):
         history.append(ring, message("/a/b", seq, time))
-        assert history.bytes <= 30
+        assert history.bytes <= 930
     assert history.evicted_by_memory == 2
 
 
