@@ -19,7 +19,7 @@ from .core.grants import Grants, JwtGrants, RuleGrants
 from .core.sessions import Sessions
 from .edge.control import ControlConnection
 from .edge.figures import Statistics
-from .edge.flush import write_groups
+from .edge.flush import SocketWriter
 from .edge.hub import Hub, now
 from .edge.listeners import Ports
 from .engine.memory import MemoryEngine
@@ -65,7 +65,7 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop) -> Hub:
         guaranteed=settings.delivery == "guaranteed",
         snapshots=settings.snapshots,
     )
-    broker.write_groups = write_groups
+    broker.writer = SocketWriter()
     return Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
 
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from fastpath.core.errors import BadFrame
 from fastpath.core.packets import Unpacker, pack
@@ -150,7 +150,7 @@ class Control:
             for answer in unpacker.feed(data):
                 if not answer or answer[0] != self._number:
                     raise BadFrame("an answer to something else")
-                return answer
+                return cast(list[Any], answer)
             if unpacker.error is not None:
                 raise unpacker.error
 

@@ -8,7 +8,7 @@ The laws, which every change here must keep:
 3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before every
    settlement.
 4. Encoded once. The bytes of a message are made once per wire form and shared by every group, client and queue.
-5. No I/O. ``write_groups`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
+5. No I/O. ``Writer`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ class Engine(Protocol):
         """Give the messages their time and position, in one atomic step."""
 
 
+class Writer:
+    """Hands bytes to sockets; the edge's replaces this one, which drops them."""
+
+    def write_group(self, group: Group, data: bytes) -> None:
+        """Send whole frames to every member."""
+
+    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+        """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
+
+
 class Broker:
     """The one place through which every message goes."""
 
@@ -77,7 +87,7 @@ class Broker:
         self.interest = Interest(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.counters = Counters()
-        self.write_groups: Callable[[list[tuple[Group, bytes]]], None] = _nobody
+        self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
         self.dirty: list[Group] = []
         self._touched: list[Client] = []
@@ -261,7 +271,7 @@ class Broker:
             self.flush_answers()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
-            self.write_groups([(group, self._take(group)) for group in dirty if group.pending])
+            self._write(dirty)
 
     def flush_answers(self) -> None:
         """Write the answers that wait."""
@@ -278,24 +288,40 @@ class Broker:
         if self._touched:
             self.flush_answers()
         if group is not None and group.pending:
-            self.write_groups([(group, self._take(group))])
+            self._write([group])
 
-    def _take(self, group: Group) -> bytes:
-        """What the group has pending, joined and counted."""
-        pending = group.pending
-        members = len(group.fds) + len(group.singles)
-        self.counters.messages_out += len(pending) * members
-        if group.base != self.base:
-            pending.insert(0, self._base_frame(group.form))
-            group.base = self.base
-        if len(pending) == 1:
-            data = pending[0]
-            group.pending = []
-        else:
-            data = b"".join(pending)
+    def _write(self, groups: list[Group]) -> None:
+        """Write what the groups have pending. Those of one client go together: there a group costs what a client
+        costs, where no two clients want the same."""
+        base = self.base
+        messages = size = 0
+        ones: list[Group] = []
+        fds: list[int] = []
+        frames: list[bytes] = []
+        for group in groups:
+            pending = group.pending
+            if not pending:
+                continue  # settled since
+            if group.base != base:
+                pending.insert(0, self._base_frame(group.form))
+                group.base = base
+            data = pending[0] if len(pending) == 1 else b"".join(pending)
+            if len(group.fds) == 1 and not group.singles:
+                messages += len(pending)
+                size += len(data)
+                ones.append(group)
+                fds.append(group.fds[0])
+                frames.append(data)
+            else:
+                members = len(group)
+                messages += len(pending) * members
+                size += len(data) * members
+                self.writer.write_group(group, data)
             pending.clear()
-        self.counters.bytes_out += len(data) * members
-        return data
+        if fds:
+            self.writer.write_ones(ones, fds, frames)
+        self.counters.messages_out += messages
+        self.counters.bytes_out += size
 
     # The zero of message times
 
@@ -429,7 +455,3 @@ def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
         done([refused[index] if index in refused else next(rest) for index in range(len(outcomes) + len(refused))])
 
     return merged
-
-
-def _nobody(batches: list[tuple[Group, bytes]]) -> None:
-    del batches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Meta as Bounds
@@ -54,7 +54,7 @@ class Message(Struct, array_like=True, gc=False, eq=False):
 
     def weigh(self) -> int:
         """Set ``size`` and ``plain``; the size."""
-        content, fields = self.content, self.fields
+        content, fields = self.content, cast(dict[str, str], self.fields)
         try:
             text = "".join((content, *fields, *fields.values())) if fields else "" + content
             self.size = len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -36,15 +36,15 @@ _unpack_batch = msgspec.msgpack.Decoder(Batch).decode
 
 def unpack(data: memoryview) -> list[Any]:
     """Any packet, as its parts."""
-    return _unpack(data)  # type: ignore[no-any-return]
+    return _unpack(data)
 
 
 def unpack_published(data: memoryview) -> list[Any] | Batch:
     """A packet of a publisher: a common batch as messages, all others as their parts."""
     try:
-        return _unpack_batch(data)  # type: ignore[no-any-return]
+        return _unpack_batch(data)
     except msgspec.ValidationError:
-        return _unpack(data)  # type: ignore[no-any-return]
+        return _unpack(data)
 
 
 def pack(packet: list[Any]) -> bytes:

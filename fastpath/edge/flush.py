@@ -6,49 +6,37 @@ import os
 from collections.abc import Iterator
 from itertools import repeat
 
-from ..core.client import Client
+from ..core.broker import Writer
 from ..core.interest import Group
 
 _BLOCKED, _BROKEN = 0, -1
 
 
-def write_groups(batches: list[tuple[Group, bytes]]) -> None:
-    """Send whole frames to every member of each group; who does not take them all gets a queue of its own.
+class SocketWriter(Writer):
+    """Plain writes to descriptors; who does not take all bytes gets a queue of its own."""
 
-    Groups of one are gathered into a single pass: where no two clients want the same, what a group costs is what a
-    client costs.
-    """
-    clients: list[Client] = []
-    fds: list[int] = []
-    frames: list[bytes] = []
-    for group, data in batches:
-        if len(group.fds) == 1 and not group.singles:
-            clients.append(group.ready[0])
-            fds.append(group.fds[0])
-            frames.append(data)
-        else:
-            _write_group(group, data)
-    if fds:
+    def write_group(self, group: Group, data: bytes) -> None:
+        """The same bytes for every member."""
+        # Taken first: who blocks below joins them, with these bytes in its queue already.
+        singles = list(group.singles) if group.singles else ()
+        if group.fds:
+            written = _write(map(os.write, group.fds, repeat(data)))
+            size = len(data)
+            if written.count(size) != len(written):
+                # Collected before anyone is refiled, which moves the others' places.
+                late = [(client, count) for client, count in zip(group.ready, written, strict=True) if count != size]
+                for client, count in late:
+                    client.link.lag(data, count)
+        for client in singles:
+            client.link.write(data)
+
+    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+        """Each its own bytes."""
         written = _write(map(os.write, fds, frames))
         if written != list(map(len, frames)):
-            for client, data, count in zip(clients, frames, written, strict=True):
+            for group, data, count in zip(groups, frames, written, strict=True):
                 if count != len(data):
-                    client.link.lag(data, count)
-
-
-def _write_group(group: Group, data: bytes) -> None:
-    # Taken first: who blocks below joins them, with these bytes in its queue already.
-    singles = list(group.singles) if group.singles else ()
-    if group.fds:
-        written = _write(map(os.write, group.fds, repeat(data)))
-        size = len(data)
-        if written.count(size) != len(written):
-            # Collected before anyone is refiled, which moves the others' places.
-            late = [(client, count) for client, count in zip(group.ready, written, strict=True) if count != size]
-            for client, count in late:
-                client.link.lag(data, count)
-    for client in singles:
-        client.link.write(data)
+                    group.ready[0].link.lag(data, count)
 
 
 def _write(writes: Iterator[int]) -> list[int]:

@@ -100,7 +100,7 @@ class PublisherConnection(asyncio.Protocol):
                     self._close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
                     # Not the whole of it, which may be megabytes.
-                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet[:1])[:40]}")
+                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet[:1] if isinstance(packet, list) else packet.number)[:40]}")
         except Refused as error:
             self._close(error.code, error.reason)
         return not self._closing
@@ -114,6 +114,8 @@ class PublisherConnection(asyncio.Protocol):
         broker = self._hub.broker
         if not broker.grants.ready:
             raise Refused(Close.NOT_READY, "the rights have not arrived from Django yet; retry")
+        if self._hub.stale:
+            raise Refused(Close.NOT_READY, "the first worker is being restarted; retry")
         self._principal = broker.grants.principal(token, now())
         self._hub.spare(self)
         log.info("publisher %s user=%s", self.address, self._principal.user)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastpath.core.broker import Broker
+from fastpath.core.broker import Broker, Writer
 from fastpath.core.client import Client, Queue
 from fastpath.core.codec import JSON, decode_server, encode
 from fastpath.core.frames import TEXT, split_frames
@@ -106,7 +106,7 @@ class Stage:
             secret=b"stage",
             **options,
         )
-        self.broker.write_groups = self._write_groups
+        self.broker.writer = Checking()
         self.sessions = Sessions(self.broker, 25)
         self.actors: dict[str, Actor] = {}
 
@@ -142,13 +142,23 @@ class Stage:
             self.sessions.close(client)
         self.ended.clear()
 
-    def _write_groups(self, batches: list[tuple[Group, bytes]]) -> None:
-        for group, data in batches:
-            assert len(group.fds) == len(group.ready)
-            for slot, client in enumerate(group.ready):
-                assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
-            for client in [*group.ready, *group.singles]:
-                client.link.write(data)
+
+class Checking(Writer):
+    """Hands a group's bytes to each member's link, and checks that the group's lists agree."""
+
+    def write_group(self, group: Group, data: bytes) -> None:
+        """To every member."""
+        assert len(group.fds) == len(group.ready)
+        for slot, client in enumerate(group.ready):
+            assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
+        for client in [*group.ready, *group.singles]:
+            client.link.write(data)
+
+    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+        """To the one member of each."""
+        assert [len(group) for group in groups] == [1] * len(fds) == [1] * len(frames)
+        for group, data in zip(groups, frames, strict=True):
+            self.write_group(group, data)
 
 
 __all__ = ["START", "TEXT", "Actor", "Stage"]
