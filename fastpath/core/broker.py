@@ -17,27 +17,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from .admission import Admission, Done, with_refusals
 from .client import Client
 from .codec import JSON, Form, encode, encode_message
-from .conflation import Live
-from .errors import InvalidSubject
 from .frames import encode_binary, encode_text
-from .grants import NOT_READY, Grants, Principal
+from .grants import Grants, Principal
 from .history import History
 from .interest import Feed, Group, Interest, Topic
-from .limits import CONFLATION_GRID_MS, SNAPSHOT_FIELDS_MAX, Limits
-from .messages import AnyAnswer, Base, Fields, Message
-from .packets import Refusal
-from .rules import PUBLISH
+from .limits import CONFLATION_GRID_MS, Limits
+from .messages import AnyAnswer, Base, Message
 from .snapshot import Snapshot
 from .stats import Counters
-from .subject import check_subject, is_system
-
-Outcome = int | Refusal
-"""What became of a publication: its sequence number (0 for standard quality), or a code of protocol.md 4.4 and why."""
-
-Done = Callable[[list[Outcome]], None]
-"""Takes the outcomes of publications, in their order."""
 
 BASE_MS_MAX = 60_000
 """How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
@@ -86,6 +76,7 @@ class Broker:
         self.snapshots = snapshots
         self.interest = Interest(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
+        self.admission = Admission(self.interest, grants, limits)
         self.counters = Counters()
         self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
@@ -105,7 +96,7 @@ class Broker:
         ``principal`` None is Django, whose right is not asked. With an ``upstream`` the accepted messages are numbered
         elsewhere and come back through ``deliver``; ``done`` is called then, else before this returns.
         """
-        refused = self._refused(principal, messages, now)
+        refused = self.admission.refused(principal, messages, now)
         if refused:
             self.counters.publications_refused += len(refused)
             messages = [message for index, message in enumerate(messages) if index not in refused]
@@ -169,67 +160,6 @@ class Broker:
             if not pending:
                 dirty.append(group)
             pending.append(frame)
-
-    def _refused(self, principal: Principal | None, messages: Sequence[Message], now: int) -> dict[int, Refusal]:
-        """The publications that are refused, by their index (protocol.md 4.4); and weighs all others.
-
-        What is usual is decided here: a known subject that the principal is known to be allowed to publish to, and
-        nothing large.
-        """
-        refused: dict[int, Refusal] = {}
-        known = None if principal is None else self.grants.publishable(principal)
-        topics = self.interest.topics
-        bytes_max = self.limits.message_bytes_max
-        for index, message in enumerate(messages):
-            subject = message.subject
-            fields = message.fields
-            topic = topics.get(subject)
-            if (
-                topic is None
-                or topic.system
-                or (known is not None and subject not in known)
-                or message.weigh() > bytes_max
-                or (fields and self._too_many_fields(topic, fields))
-            ):
-                refusal = self._refusal(principal, message, topic, now)
-                if refusal:
-                    refused[index] = refusal
-                elif known is not None:
-                    known.add(subject)
-        return refused
-
-    def _refusal(self, principal: Principal | None, message: Message, topic: Topic | None, now: int) -> Refusal | None:
-        """Why the publication is refused, or None (protocol.md 4.4)."""
-        subject = message.subject
-        if topic is None:
-            try:
-                check_subject(subject)
-            except InvalidSubject as error:
-                return "invalid", f"subject {subject[:80]!r}: {error.reason}"
-            if len(self.interest.topics) >= self.limits.subjects_max:
-                return "failed", f"the server already holds {self.limits.subjects_max} subjects"
-        if is_system(subject):
-            return "denied", "subjects below /__sys__ belong to the server"
-        if principal is not None:
-            reason = self.grants.check(principal, PUBLISH, subject, now)
-            if reason:
-                return ("not_ready" if reason is NOT_READY else "denied"), reason
-        if message.weigh() > self.limits.message_bytes_max:
-            return "too_large", f"over {self.limits.message_bytes_max} bytes"
-        if topic is not None and message.fields:
-            return self._too_many_fields(topic, message.fields)
-        return None
-
-    def _too_many_fields(self, topic: Topic, fields: Fields) -> Refusal | None:
-        """A subject gathers at most so many field names, in its snapshot and in a conflated interval."""
-        if topic.snapshot is not None and topic.snapshot.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
-            return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
-        live = topic.live
-        if live is not None and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
-            live.forget(_needed_from(topic, live))
-            if live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
-                return "too_large", f"over {SNAPSHOT_FIELDS_MAX} fields within a conflation interval"
-        return None
 
     # What goes to clients
 
@@ -439,19 +369,3 @@ class Broker:
 
 def _framed(payload: bytes, form: Form) -> bytes:
     return encode_text(payload) if form == JSON else encode_binary(payload)
-
-
-def _needed_from(topic: Topic, live: Live) -> int:
-    """The oldest number from which some feed still needs the changes."""
-    feeds = (topic.conflated or {}).values()
-    return min((min((feed.sent, *feed.joining.values())) for feed in feeds), default=live.number)
-
-
-def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
-    """``done`` for a batch of which only the accepted messages have an outcome yet."""
-
-    def merged(outcomes: list[Outcome]) -> None:
-        rest = iter(outcomes)
-        done([refused[index] if index in refused else next(rest) for index in range(len(outcomes) + len(refused))])
-
-    return merged

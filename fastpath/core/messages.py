@@ -31,9 +31,9 @@ class Message(Struct, array_like=True, gc=False, eq=False):
 
     ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality. The first
     four attributes are a publisher's row as it comes (protocol.md 6.2), so that a batch is decoded straight into
-    messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is what the
-    content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the default:
-    ``weigh`` sets both.
+    messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is what
+    the content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the
+    default: ``weigh`` sets both.
     """
 
     subject: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .broker import Broker, Done, Outcome
+from .admission import Done, Outcome
+from .broker import Broker
 from .client import NO_ROOM, Client, Link, Waiting
 from .codec import Form, check_fields, check_value, command_id, decode_command
 from .conflation import floor_interval, phase_of
@@ -20,6 +21,7 @@ from .messages import (
     Error,
     Expiring,
     Message,
+    Notice,
     Ping,
     Pong,
     Publish,
@@ -50,6 +52,8 @@ class Sessions:
         self.broker = broker
         self.ping_seconds = ping_seconds
         self.clients: dict[Client, None] = {}
+        self.notice: Notice | None = None
+        """What everybody who comes is told first, such as that nothing new arrives at the moment."""
         # A client is looked at every ping_seconds, when its slot comes; slots spread the work over the seconds.
         self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
         self._beat = 0
@@ -177,6 +181,11 @@ class Sessions:
         client.greeted = True
         if not isinstance(command, Connect):
             self.broker.tell_base(client)
+            self._tell_notice(client)
+
+    def _tell_notice(self, client: Client) -> None:
+        if self.notice is not None:
+            self.broker.send(client, self.notice)
 
     def _do(self, client: Client, command: AnyCommand, now: int) -> None:
         match command:
@@ -210,6 +219,7 @@ class Sessions:
         if client.principal.expires is not None:
             answer.expires = client.principal.expires
         broker.send(client, answer)
+        self._tell_notice(client)
 
     def _renew(self, client: Client, command: Token, now: int) -> None:
         try:

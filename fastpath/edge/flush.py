@@ -1,4 +1,4 @@
-"""Write the bytes of groups to all their sockets: one plain write each, nothing allocated for a client that keeps up."""
+"""Write the bytes of groups to all their sockets: one plain write each, nothing allocated where a client keeps up."""
 
 from __future__ import annotations
 

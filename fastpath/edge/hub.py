@@ -8,7 +8,8 @@ from collections.abc import Callable
 from time import time_ns
 from typing import Any, Protocol
 
-from ..core.broker import Broker, Done, with_refusals
+from ..core.admission import Done, with_refusals
+from ..core.broker import Broker
 from ..core.grants import Principal
 from ..core.packets import read_publications
 from ..core.sessions import Sessions

@@ -100,7 +100,8 @@ class PublisherConnection(asyncio.Protocol):
                     self._close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
                     # Not the whole of it, which may be megabytes.
-                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {str(packet[:1] if isinstance(packet, list) else packet.number)[:40]}")
+                    start = str(packet[:1] if isinstance(packet, list) else "batch")[:40]
+                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {start}")
         except Refused as error:
             self._close(error.code, error.reason)
         return not self._closing

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.broker import Outcome
+from fastpath.core.admission import Outcome
 from fastpath.core.grants import Principal
 from fastpath.core.limits import Limits
 from fastpath.core.messages import Data, Message, Subscribe, Unsubscribe
