@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .conflation import Live
 from .errors import InvalidSubject
 from .grants import NOT_READY, Grants, Principal
 from .interest import Interest, Topic
+from .lagging import give_up
 from .limits import SNAPSHOT_FIELDS_MAX, Limits
 from .messages import Fields, Message
 from .packets import Refusal
@@ -22,7 +23,8 @@ Done = Callable[[list[Outcome]], None]
 
 
 class Admission:
-    """Checks publications against rights and bounds; changes nothing but what it remembers of rights."""
+    """Checks publications against rights and bounds; changes nothing but what it remembers of rights, and closes
+    clients that lag where publications would have to be refused because of them."""
 
     def __init__(self, interest: Interest, grants: Grants, limits: Limits) -> None:
         self.interest = interest
@@ -85,7 +87,10 @@ class Admission:
             return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
         live = topic.live
         if live is not None and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
-            live.forget(_needed_from(topic, live))
+            live.forget(_needed_from(topic, live, live.lagging.values()))
+            if live.lagging and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+                give_up(live)
+                live.forget(_needed_from(topic, live))
             if live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
                 return "too_large", f"over {SNAPSHOT_FIELDS_MAX} fields within a conflation interval"
         return None
@@ -101,7 +106,7 @@ def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
     return merged
 
 
-def _needed_from(topic: Topic, live: Live) -> int:
-    """The oldest number from which some feed still needs the changes."""
+def _needed_from(topic: Topic, live: Live, lagging: Iterable[int] = ()) -> int:
+    """The oldest number from which some feed, or somebody who lags, still needs the changes."""
     feeds = (topic.conflated or {}).values()
-    return min((min((feed.sent, *feed.joining.values())) for feed in feeds), default=live.number)
+    return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from . import lagging
 from .admission import Admission, Done, with_refusals
 from .client import Client
 from .codec import JSON, Form, encode, encode_message
@@ -182,6 +183,7 @@ class Broker:
                 group.pending.append(frames[group.form])
             for client in feed.joining:
                 self.send(client, event)
+        lagging.tell(self, topic, event)
 
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers, or frames ready made, for one client; they leave with the next flush."""
@@ -292,6 +294,11 @@ class Broker:
         for feed in remove:
             self._forget_slot(feed)
 
+    def release(self, feed: Feed) -> None:
+        """Forget the feed if nobody is left."""
+        self.interest.release(feed)
+        self._forget_slot(feed)
+
     def drop(self, client: Client) -> None:
         """The client is gone: forget its subscriptions."""
         client.closed = True
@@ -304,9 +311,9 @@ class Broker:
         if client.group is not None:
             self.interest.leave(client)
         for feed in (*joined, *joining):
-            self.interest.release(feed)
-            self._forget_slot(feed)
+            self.release(feed)
         client.subscriptions = {}
+        lagging.drop(self, client)
         client.waiting = None
 
     # Conflation

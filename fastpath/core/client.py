@@ -10,6 +10,7 @@ from .grants import Principal
 
 if TYPE_CHECKING:
     from .interest import Feed, Group, Topic
+    from .lagging import Lag
     from .messages import Subscribe
 
 
@@ -71,7 +72,8 @@ class Queue:
 class Client:
     """One connection on a client port.
 
-    ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written.
+    ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
+    ``lag`` is None without subscriptions that may be conflated (core/lagging.py).
     """
 
     __slots__ = (
@@ -85,6 +87,7 @@ class Client:
         "form",
         "greeted",
         "group",
+        "lag",
         "link",
         "out",
         "principal",
@@ -110,6 +113,7 @@ class Client:
         self.out: list[bytes] | None = None
         self.subscriptions: dict[Topic, Feed] = {}
         self.waiting: dict[str, Waiting] | None = None
+        self.lag: Lag | None = None
         self.base = 0
         self.errors = 0
         self.greeted = False

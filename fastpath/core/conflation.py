@@ -7,8 +7,13 @@ last. So the cost follows what is sent, not what is published, and a group that 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX
 from .messages import Fields, Message, Value
+
+if TYPE_CHECKING:
+    from .client import Client
 
 
 def floor_interval(asked_ms: int) -> int:
@@ -22,12 +27,16 @@ def phase_of(now: int, interval_ms: int) -> int:
 
 
 class Live:
-    """What came of one subject while someone conflates it."""
+    """What came of one subject while someone conflates it.
 
-    __slots__ = ("_fields", "_last", "_numbered", "number")
+    ``lagging`` are the clients that are conflated because they lag, each with the number it stands at (core/lagging.py).
+    """
+
+    __slots__ = ("_fields", "_last", "_numbered", "lagging", "number")
 
     def __init__(self) -> None:
         self.number = 0
+        self.lagging: dict[Client, int] = {}
         self._last: Message | None = None
         self._numbered: tuple[int, int, int] = (0, 0, 0)
         self._fields: dict[str, tuple[int, Value]] = {}

@@ -41,7 +41,7 @@ class Topic:
     @property
     def idle(self) -> bool:
         """Whether nothing would be lost by forgetting the topic."""
-        return self.feed is None and not self.conflated and self.snapshot is None and not self.ring and self.seq == 0
+        return self.feed is None and self.live is None and self.snapshot is None and not self.ring and self.seq == 0
 
 
 class Feed:
@@ -143,11 +143,11 @@ class Interest:
         """The topic's feed of that interval (ms) and phase (grid slots)."""
         if topic.conflated is None:
             topic.conflated = {}
+        if topic.live is None:
             topic.live = Live()
         feed = topic.conflated.get((interval, phase))
         if feed is None:
             feed = topic.conflated[interval, phase] = self._feed(topic, interval, phase)
-            assert topic.live is not None
             feed.sent = topic.live.number
         return feed
 
@@ -200,7 +200,13 @@ class Interest:
         elif topic.conflated and topic.conflated.get((feed.interval, feed.phase)) is feed:
             del topic.conflated[feed.interval, feed.phase]
             if not topic.conflated:
-                topic.conflated = topic.live = None
+                topic.conflated = None
+        self.tidy(topic)
+
+    def tidy(self, topic: Topic) -> None:
+        """Forget a live state that nobody pulls from, and the topic if that was its only use."""
+        if topic.live is not None and not topic.conflated and not topic.live.lagging:
+            topic.live = None
         if topic.idle:
             self.topics.pop(topic.subject, None)
 

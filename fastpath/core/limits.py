@@ -47,3 +47,9 @@ class Limits:
     cache_ms: int = 180_000
     cache_bytes: int = 256 << 20
     retry_ms: int = 500
+
+    @property
+    def lag_bytes(self) -> int:
+        """From how many queued bytes on a client lags: late enough for what a burst blocks, early enough that what
+        may not be conflated keeps most of the queue (protocol.md 4.13)."""
+        return self.outbox_bytes_max // 4

@@ -247,6 +247,18 @@ class Error(Answer, tag="error", kw_only=True):
     reason: str
 
 
+class Lagging(Answer, tag="lagging", kw_only=True):
+    """protocol.md 4.13."""
+
+    sids: list[int]
+
+
+class CaughtUp(Answer, tag="caught_up", kw_only=True):
+    """protocol.md 4.13."""
+
+    sids: list[int]
+
+
 AnyAnswer = (
     Connected
     | Subscribed
@@ -260,6 +272,8 @@ AnyAnswer = (
     | Expiring
     | Notice
     | Error
+    | Lagging
+    | CaughtUp
 )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from .errors import InvalidMessage, InvalidSubject, Refused
 from .frames import split_frames
 from .grants import NOT_READY, RuleGrants, Session, User
+from .lagging import policy
 from .messages import Revoked, Subscribe, Subscribed
 from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .subject import check_pattern
@@ -136,11 +137,16 @@ class Rights:
             return
         broker = self._broker
         topics = [broker.interest.topics[subject] for subject in subjects]
-        intervals = {topic.subject: client.subscriptions[topic].interval for topic in topics}
+        requests = {
+            topic.subject: Subscribe(
+                id=0, subjects=[], conflation=client.subscriptions[topic].interval, slow=policy(client, topic)
+            )
+            for topic in topics
+        }
         self._sessions.leave_all(client, topics)
         _purge(client, {topic.sid for topic in topics})
         for subject in subjects:
-            self._sessions.wait(client, subject, Subscribe(id=0, subjects=[], conflation=intervals[subject]), reason)
+            self._sessions.wait(client, subject, requests[subject], reason)
         broker.send(client, Revoked(subjects=subjects, reason=reason))
 
     def _start_waiting(self, client: Client, now: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from . import lagging
 from .admission import Done, Outcome
 from .broker import Broker
 from .client import NO_ROOM, Client, Link, Waiting
@@ -134,6 +137,7 @@ class Sessions:
         broker.counters.recoveries += stored.recovery == "recovered"
         broker.counters.resynchronisations += stored.recovery == "resynchronised"
         feed = self._join(client, topic, interval, now)
+        lagging.allow(client, topic, request.slow)
         return result, stored, feed
 
     def _join(self, client: Client, topic: Topic, interval: int, now: int) -> Feed | None:
@@ -145,6 +149,9 @@ class Sessions:
             else broker.conflated(topic, interval, phase_of(now, interval))
         )
         old = client.subscriptions.get(topic)
+        if old is not None and client.lag is not None and topic in client.lag.behind:
+            self.leave(client, topic)
+            old = None
         if old is feed:
             if topic.live is not None and interval and topic.live.number > feed.sent:
                 # What came in this interval was in the stored messages just sent: it must not come again at its end.
@@ -170,10 +177,12 @@ class Sessions:
         remove = []
         for topic in topics:
             feed = client.subscriptions.pop(topic)
+            if lagging.leave(self.broker, client, topic):
+                continue
             if feed.joining.pop(client, None) is None:
                 remove.append(feed)
             else:
-                self.broker.interest.release(feed)
+                self.broker.release(feed)
         self.broker.counters.subscriptions -= len(topics)
         self.broker.move(client, [], remove)
 
@@ -250,8 +259,8 @@ class Sessions:
     def _subscribe(self, client: Client, command: Subscribe, now: int) -> None:
         if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
             raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
-        if command.slow != "close":
-            raise InvalidMessage("invalid", 'slow: only "close" is offered')
+        if command.slow not in lagging.POLICIES:
+            raise InvalidMessage("invalid", 'slow is "close" or "conflate"')
         if command.history < 0 or command.conflation < 0:
             raise InvalidMessage("invalid", "history and conflation are not negative")
         broker = self.broker
@@ -308,7 +317,7 @@ class Sessions:
         if subject not in client.waiting:
             self.broker.counters.waiting += 1
         since = {subject: request.since[subject]} if subject in request.since else {}
-        kept = Subscribe(id=0, subjects=[], history=request.history, conflation=request.conflation, since=since)
+        kept = msgspec.structs.replace(request, id=0, subjects=[], since=since)
         not_ready = reason in (NOT_READY, NO_ROOM)
         error = "not_ready" if not_ready else "denied"
         client.waiting[subject] = Waiting(kept, error)

@@ -13,6 +13,7 @@ class Counters:
         "connects",
         "conflated_away",
         "disconnects",
+        "lags",
         "messages_in",
         "messages_out",
         "publications_refused",
@@ -31,6 +32,7 @@ class Counters:
         self.bytes_out = 0
         self.publications_refused = 0
         self.conflated_away = 0
+        self.lags = 0
         self.recoveries = 0
         self.resynchronisations = 0
         self.subscriptions = 0
