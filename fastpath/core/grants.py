@@ -48,7 +48,7 @@ class Principal:
         self.superuser = superuser
         self.holders = holders
         self.version = 0
-        self.answers: dict[tuple[str, str], str] = {}
+        self.answers: dict[tuple[str, str], str] | None = None
         self.publishable: set[str] | None = None
 
     @property
@@ -63,11 +63,12 @@ class Grants:
     mode = "none"
     ready = True
     generation: int | None = None
+    _everybody = Principal(None, True, ())
 
     def principal(self, token: str, now: int) -> Principal:
         """Who the bearer of the token is (empty: anonymous); raises Refused."""
         del token, now
-        return Principal(None, True, ())
+        return self._everybody
 
     def current(self, principal: Principal) -> Principal:
         """The principal under the present rights; raises Refused when it has none any more."""
@@ -103,6 +104,8 @@ class JwtGrants(Grants):
         """Allowed when a pattern of the action or of ``all`` covers the subject."""
         if principal.claims is None:
             return "a token is needed"
+        if principal.answers is None:
+            principal.answers = {}
         answer = principal.answers.get((action, subject))
         if answer is None:
             permissions = principal.claims.permissions
@@ -113,7 +116,9 @@ class JwtGrants(Grants):
                     rules.put(Rule(number, "token", pattern, action, True))
             match = rules.decide(("token",), principal.user, subject, action, now)
             answer = "" if match else "no permission in the token covers it"
-            _remember(principal, action, subject, answer)
+            if len(principal.answers) >= _CACHE_MAX:
+                principal.answers.clear()
+            principal.answers[action, subject] = answer
         return answer
 
     def publishable(self, principal: Principal) -> set[str] | None:
@@ -128,6 +133,7 @@ class RuleGrants(Grants):
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
+        self._anonymous = Principal(None, False, ("anonymous", "everyone"))
         self._rules = RuleSet()
         self._users: dict[str, User] = {}
         self._sessions: set[str] = set()
@@ -139,7 +145,7 @@ class RuleGrants(Grants):
     def principal(self, token: str, now: int) -> Principal:
         """Raises Refused for a bad, expired or revoked token, a signed-out session or a deactivated user."""
         if not token:
-            return Principal(None, False, ("anonymous", "everyone"))
+            return self._anonymous
         return self.refresh(verify(token, self._secret, now))
 
     def refresh(self, claims: Claims) -> Principal:
@@ -171,18 +177,12 @@ class RuleGrants(Grants):
         if principal.superuser:
             return ""
         if principal.version != self._version:
-            principal.answers.clear()
             principal.publishable = None
             principal.version = self._version
-        answer = principal.answers.get((action, subject))
-        if answer is None:
-            match = self._rules.decide(principal.holders, principal.user, subject, action, now)
-            if match is None:
-                answer = "no rule allows it"
-            else:
-                answer = f"rule {match.rule_id} denies it" if match.denies else ""
-            _remember(principal, action, subject, answer)
-        return answer
+        match = self._rules.decide(principal.holders, principal.user, subject, action, now)
+        if match is None:
+            return "no rule allows it"
+        return f"rule {match.rule_id} denies it" if match.denies else ""
 
     def publishable(self, principal: Principal) -> set[str] | None:
         """Nothing is known before the rights have arrived, nor after a change."""
@@ -254,9 +254,3 @@ def _bounded(principal: Principal) -> set[str]:
     if known is None or len(known) >= _CACHE_MAX:
         known = principal.publishable = set()
     return known
-
-
-def _remember(principal: Principal, action: str, subject: str, answer: str) -> None:
-    if len(principal.answers) >= _CACHE_MAX:
-        principal.answers.clear()
-    principal.answers[action, subject] = answer
