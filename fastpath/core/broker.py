@@ -13,7 +13,6 @@ The laws, which every change here must keep:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -133,9 +132,7 @@ class Broker:
             if message.seq:
                 topic.seq = message.seq
                 if self.guaranteed:
-                    if topic.ring is None:
-                        topic.ring = deque()
-                    append(topic.ring, message)
+                    append(topic, message)
             if message.retained and self.snapshots:
                 if topic.snapshot is None:
                     topic.snapshot = Snapshot(message)

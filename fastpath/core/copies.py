@@ -7,7 +7,6 @@ copy carries one.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -78,13 +77,11 @@ class Takeover:
             self._begun.add(topic.subject)
             _empty(broker, topic)
         messages = [read_entry(row) for row in part[1]]
-        if topic.ring is None and messages:
-            topic.ring = deque()
         for message in messages:
             message.subject = topic.subject
             message.epoch = self._epoch
-            if topic.ring is not None and broker.guaranteed:
-                broker.history.append(topic.ring, message)
+            if broker.guaranteed:
+                broker.history.append(topic, message)
         if len(part) > 2:
             _, _, seq, newest, fields = part
             if newest is not None:
@@ -144,7 +141,5 @@ def _last_part(topic: Topic, messages: list[Message]) -> Part:
 
 
 def _empty(broker: Broker, topic: Topic) -> None:
-    if topic.ring is not None:
-        broker.history.drop(topic.ring)
-    topic.ring = None
+    broker.history.drop(topic)
     topic.snapshot = None

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 from itertools import islice
+from typing import Protocol
 
 from .messages import Message
 
-Ring = deque[Message]
+Ring = list[Message] | deque[Message]
 """The cached messages of one subject, oldest first; numbers in it rise by one within an epoch."""
 
+
+class Cached(Protocol):
+    """A subject as the cache sees it; ``ring`` is the cache's own, None while it holds nothing of the subject."""
+
+    ring: Ring | None
+
+
+_SMALL = 16
+"""Up to so many messages a ring is a list: a deque takes 600 bytes for its first."""
 
 MESSAGE_OVERHEAD_BYTES = 300
 """What a cached message costs besides its text: counted into the cache's budget."""
@@ -31,26 +41,32 @@ class History:
         self.evicted_by_count = 0
         self.evicted_by_age = 0
         self.evicted_by_memory = 0
-        # One entry for each ring that holds something: (time of its oldest when entered, tie-breaker, ring). The
+        # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject). The
         # time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
-        self._oldest: list[tuple[int, int, Ring]] = []
+        self._oldest: list[tuple[int, int, Cached]] = []
         self._entered = 0
 
-    def append(self, ring: Ring, message: Message) -> None:
-        """Cache a numbered message of the ring's subject."""
-        if self.messages_max <= 0:
-            return
-        if not ring:
-            self._enter(ring, message.time)
-        elif ring[-1].epoch != message.epoch:
-            self.drop(ring)  # positions of an older epoch do not lead to this one
+    def append(self, topic: Cached, message: Message) -> None:
+        """Cache a numbered message of the subject."""
+        ring = topic.ring
+        if ring is None:
+            if self.messages_max <= 0:
+                return
+            ring = topic.ring = []
+            self._enter(topic, message.time)
+        elif ring and ring[-1].epoch != message.epoch:
+            self.drop(topic)  # positions of an older epoch do not lead to this one
+            ring = topic.ring = []
         ring.append(message)
-        if len(ring) > self.messages_max:
-            self.bytes += message.size - ring.popleft().size
+        count = len(ring)
+        if count > self.messages_max:
+            self.bytes += message.size - _pop(ring).size
             self.evicted_by_count += 1
         else:
             self.bytes += message.size + MESSAGE_OVERHEAD_BYTES
             self.messages += 1
+            if count == _SMALL:
+                topic.ring = deque(ring)
         if self.bytes > self.bytes_max:
             self._make_room()
 
@@ -78,19 +94,29 @@ class History:
             return None
         return list(islice(ring, seq + 1 - ring[0].seq, None))
 
-    def _enter(self, ring: Ring, time: int) -> None:
+    def drop(self, topic: Cached) -> None:
+        """Forget all messages of a subject."""
+        for message in topic.ring or ():
+            self._forget(message)
+        if topic.ring is not None:
+            topic.ring = []
+
+    def _enter(self, topic: Cached, time: int) -> None:
         self._entered += 1
-        heappush(self._oldest, (time, self._entered, ring))
+        heappush(self._oldest, (time, self._entered, topic))
 
     def _evict(self, now: int, count_max: int, age_ms_max: int) -> int:
-        """Drop up to ``count_max`` messages of that age from the ring at the top; how many were dropped."""
-        _, _, ring = heappop(self._oldest)
+        """Drop up to ``count_max`` messages of that age from the subject at the top; how many were dropped."""
+        _, _, topic = heappop(self._oldest)
+        ring = topic.ring
         dropped = 0
         while ring and dropped < count_max and ring[0].time <= now - age_ms_max:
-            self._forget(ring.popleft())
+            self._forget(_pop(ring))
             dropped += 1
         if ring:
-            self._enter(ring, ring[0].time)
+            self._enter(topic, ring[0].time)
+        else:
+            topic.ring = None
         return dropped
 
     def _make_room(self) -> None:
@@ -101,8 +127,6 @@ class History:
         self.bytes -= message.size + MESSAGE_OVERHEAD_BYTES
         self.messages -= 1
 
-    def drop(self, ring: Ring) -> None:
-        """Forget all messages of a ring."""
-        for message in ring:
-            self._forget(message)
-        ring.clear()
+
+def _pop(ring: Ring) -> Message:
+    return ring.popleft() if isinstance(ring, deque) else ring.pop(0)

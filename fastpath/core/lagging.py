@@ -94,14 +94,14 @@ def begin(broker: Broker, client: Client) -> None:
 def catch_up(broker: Broker, client: Client) -> bool:
     """The client's queue is empty: pull its next subscriptions level; whether some are still behind.
 
-    At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about ``Limits.lag_bytes``, so that the queue stays within its bound
-    however much there is to tell. A conflated subscription gets its message when its interval ends.
+    At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about half of ``Limits.lag_bytes``, so that however much there is to
+    tell, this alone does not make the client lag again. A conflated subscription gets its message when its interval ends.
     """
     lag = client.lag
     if lag is None or client.closed or client.queue is not None or not lag.behind:
         return False
     broker.settle(client.group)
-    room = broker.limits.lag_bytes
+    room = broker.limits.lag_bytes // 2
     sids: list[int] = []
     frames: list[bytes] = []
     join: list[Feed] = []

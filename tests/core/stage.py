@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fastpath.core import lagging
 from fastpath.core.broker import Broker, Writer
 from fastpath.core.client import Client, Queue
 from fastpath.core.codec import JSON, decode_server, encode
@@ -133,11 +134,20 @@ class Stage:
         self.now = until
         self.broker.history.expire(self.now)
 
+    def turn(self) -> None:
+        """What the edge does between two handlers: whose queue is long falls behind, whose is empty is pulled level."""
+        for actor in [actor for actor in self.actors.values() if actor.closed is None]:
+            lagging.begin(self.broker, actor.client)
+            while lagging.catch_up(self.broker, actor.client):
+                pass
+
     def end(self) -> None:
         """The end of a tick."""
         while self.sessions.rights.busy:
             self.sessions.rights.step(self.now)
         self.broker.flush()
+        self.turn()
+        self.broker.flush_answers()
         for client in self.ended:
             self.sessions.close(client)
         self.ended.clear()

@@ -1,11 +1,10 @@
 """The cache against a plain model: exactly the missed messages, or a gap; never more than its bounds."""
 
-from collections import deque
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.core.history import MESSAGE_OVERHEAD_BYTES, History
+from fastpath.core.interest import Topic
 from fastpath.core.messages import Message
 
 
@@ -16,21 +15,22 @@ def message(subject: str, seq: int, time: int, size: int = 10, epoch: int = 1) -
 
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(1, 50))),
-    st.integers(1, 5),
-    st.integers(320, 3000),
+    st.integers(1, 40),
+    st.integers(320, 30_000),
 )
 def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: int, bytes_max: int) -> None:
     """After any run: each ring is a tail without gaps, and N, T and the budget hold."""
     history = History(count_max, 100, bytes_max)
-    rings: dict[str, deque] = {"a": deque(), "b": deque(), "c": deque()}
+    topics = {"a": Topic("/a/a", 1, 1), "b": Topic("/b/b", 2, 1), "c": Topic("/c/c", 3, 1)}
     sent: dict[str, list] = {"a": [], "b": [], "c": []}
     now = 0
     for subject, pause, size in steps:
         now += pause
         one = message(subject, len(sent[subject]) + 1, now, size)
         sent[subject].append(one)
-        history.append(rings[subject], one)
+        history.append(topics[subject], one)
         history.expire(now)
+        rings = {name: topic.ring or [] for name, topic in topics.items()}
         for name, ring in rings.items():
             tail = sent[name][len(sent[name]) - len(ring) :]
             assert list(ring) == tail
@@ -47,10 +47,10 @@ def test_it_keeps_a_contiguous_tail_within_every_bound(steps: list, count_max: i
 @given(st.integers(0, 12), st.integers(-1, 14), st.integers(1, 20))
 def test_since_answers_exactly_the_missed_ones_or_a_gap(published: int, seen: int, count_max: int) -> None:
     """For every position that a client may come back with."""
-    history, ring = History(count_max, 1000, 10**6), deque()
+    history, topic = History(count_max, 1000, 10**6), Topic("/a/b", 1, 1)
     for seq in range(1, published + 1):
-        history.append(ring, message("/a/b", seq, 0))
-    missed = history.since(ring, 1, seen, 1, published)
+        history.append(topic, message("/a/b", seq, 0))
+    missed = history.since(topic.ring, 1, seen, 1, published)
     wanted = list(range(seen + 1, published + 1))
     if 0 <= seen <= published and len(wanted) <= count_max:
         assert missed is not None
@@ -61,37 +61,37 @@ def test_since_answers_exactly_the_missed_ones_or_a_gap(published: int, seen: in
 
 def test_another_epoch_is_a_gap_and_empties_the_ring() -> None:
     """Positions of an older epoch do not lead to the new one."""
-    history, ring = History(10, 1000, 10**6), deque()
-    history.append(ring, message("/a/b", 1, 0))
-    history.append(ring, message("/a/b", 1, 0, epoch=2))
-    assert [one.epoch for one in ring] == [2]
-    assert history.since(ring, 1, 1, 2, 1) is None
+    history, topic = History(10, 1000, 10**6), Topic("/a/b", 1, 1)
+    history.append(topic, message("/a/b", 1, 0))
+    history.append(topic, message("/a/b", 1, 0, epoch=2))
+    assert [one.epoch for one in topic.ring] == [2]
+    assert history.since(topic.ring, 1, 1, 2, 1) is None
     assert history.bytes == 10 + MESSAGE_OVERHEAD_BYTES
 
 
 def test_the_newest_n() -> None:
     """Oldest first; above the cache all of it; none for 0."""
-    history, ring = History(3, 1000, 10**6), deque()
+    history, topic = History(3, 1000, 10**6), Topic("/a/b", 1, 1)
     for seq in range(1, 6):
-        history.append(ring, message("/a/b", seq, 0))
-    assert [one.seq for one in history.newest(ring, 2)] == [4, 5]
-    assert [one.seq for one in history.newest(ring, 99)] == [3, 4, 5]
-    assert history.newest(ring, 0) == history.newest(None, 5) == []
+        history.append(topic, message("/a/b", seq, 0))
+    assert [one.seq for one in history.newest(topic.ring, 2)] == [4, 5]
+    assert [one.seq for one in history.newest(topic.ring, 99)] == [3, 4, 5]
+    assert history.newest(topic.ring, 0) == history.newest(None, 5) == []
     assert history.evicted_by_count == 2
 
 
 def test_a_clock_set_back_does_not_stop_eviction() -> None:
     """The budget holds whatever the clock does."""
-    history, ring = History(100, 1000, 930), deque()
+    history, topic = History(100, 1000, 930), Topic("/a/b", 1, 1)
     for seq, time in enumerate((1000, 900, 100, 50, 2000), 1):
-        history.append(ring, message("/a/b", seq, time))
+        history.append(topic, message("/a/b", seq, time))
         assert history.bytes <= 930
     assert history.evicted_by_memory == 2
 
 
 def test_without_a_cache_nothing_is_kept() -> None:
     """cache_messages = 0."""
-    history, ring = History(0, 1000, 1000), deque()
-    history.append(ring, message("/a/b", 1, 0))
-    assert not ring
+    history, topic = History(0, 1000, 1000), Topic("/a/b", 1, 1)
+    history.append(topic, message("/a/b", 1, 0))
+    assert topic.ring is None
     assert history.bytes == 0

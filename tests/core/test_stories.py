@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.core.messages import Data, Subscribe, Subscribed, Unsubscribe
+from fastpath.core.limits import Limits
+from fastpath.core.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
 from tests.core.stage import Stage
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
@@ -38,8 +39,10 @@ class Teller:
         return told
 
     def do_server(self, words: list[str]) -> None:
-        """server standard|guaranteed [no-snapshots]."""
-        self.stage = Stage(guaranteed=words[1] == "guaranteed", snapshots="no-snapshots" not in words)
+        """server standard|guaranteed [no-snapshots] [outbox=BYTES]."""
+        options = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        limits = Limits(outbox_bytes_max=int(options.get("outbox", Limits().outbox_bytes_max)))
+        self.stage = Stage(limits=limits, guaranteed=words[1] == "guaranteed", snapshots="no-snapshots" not in words)
 
     def do_at(self, words: list[str]) -> None:
         """at 10:12:40: time passes until then."""
@@ -71,9 +74,10 @@ class Teller:
     def do_reads(self, words: list[str]) -> None:
         """ann reads again."""
         self.stage.actors[words[0]].unblock()
+        self.stage.end()
 
     def do_subscribes(self, words: list[str]) -> None:
-        """ann subscribes SUBJECT … [conflation=MS] [history=N] [since=SEQ | since=old]."""
+        """ann subscribes SUBJECT … [conflation=MS] [history=N] [since=SEQ | since=old] [slow=conflate]."""
         options = dict(word.split("=", 1) for word in words[2:] if "=" in word)
         subjects = [word for word in words[2:] if "=" not in word]
         epoch = self.stage.broker.engine.epoch
@@ -89,6 +93,7 @@ class Teller:
                 conflation=int(options.get("conflation", 0)),
                 history=int(options.get("history", 0)),
                 since=since,
+                slow=options.get("slow", "close"),
             )
         )
 
@@ -110,6 +115,9 @@ class Teller:
                 f"{f' every {one.conflation} ms' if one.conflation else ''}"
                 for one in value.results
             )
+        if isinstance(value, Lagging | CaughtUp):
+            told = "lagging" if isinstance(value, Lagging) else "caught up"
+            return f"{told} " + " ".join(actor.subjects[sid] for sid in value.sids)
         return type(value).__name__.lower() + " " + " ".join(getattr(value, "subjects", ()))
 
 
