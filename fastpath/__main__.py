@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import fields
 
-from . import server
+from . import workers
 from .edge.listeners import tls_context
 from .settings import PREFIX, Settings, SettingsError, describe, load
 
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
                     tls_context(listener)
             print("the settings are good")
         else:
-            server.run(settings)
+            workers.run(settings)
     except SettingsError as error:
         print(f"fastpath: {error}", file=sys.stderr)
         return 2

@@ -7,13 +7,18 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import stat
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from .core.broker import Broker
+from .core.broker import Broker, Engine
 from .core.errors import Close
 from .core.grants import Grants, JwtGrants, RuleGrants
 from .core.sessions import Sessions
@@ -21,9 +26,12 @@ from .edge.control import ControlConnection
 from .edge.figures import Statistics
 from .edge.flush import SocketWriter
 from .edge.hub import Hub, now
+from .edge.link_first import Links
+from .edge.link_follower import Follower
 from .edge.listeners import Ports
+from .engine.follower import FollowerEngine, LoggedEngine
 from .engine.memory import MemoryEngine
-from .settings import Settings, SettingsError
+from .settings import Listener, Settings, SettingsError
 
 STOP_SECONDS = 2
 """How long a stopping server waits for its clients to take the close frame."""
@@ -31,13 +39,51 @@ STOP_SECONDS = 2
 log = logging.getLogger("fastpath")
 
 
+class Cut(Exception):
+    """This worker did not keep up with the first one and ended itself, so that another takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What the parent tells one of several workers; see workers.py."""
+
+    number: int
+    listeners: Sequence[Listener]
+    """With their real ports."""
+    links: str
+    """The path of the unix socket that links the others to the first."""
+    links_socket: socket.socket | None
+    """It, listening, for the first worker."""
+    survivors: int
+    """For the first worker: how many others may still hold the state of the one before it."""
+    parent: int
+    """A descriptor that ends when the parent has ended."""
+    report: int
+    """A descriptor that takes one line when this worker serves."""
+
+
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
-    logging.basicConfig(
-        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    """Serve alone until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
+    log_to_stderr(settings)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve_alone(settings))
+
+
+def run_worker(settings: Settings, worker: Worker) -> None:
+    """Serve as one of several until SIGTERM or the end of the parent; raises SettingsError, and Cut."""
+    log_to_stderr(settings, f"worker {worker.number} ")
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run((_serve_first if worker.number == 0 else _serve_other)(settings, worker))
+
+
+def log_to_stderr(settings: Settings, who: str = "") -> None:
+    """Every process writes its log to the standard error; ``who`` tells the workers apart."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format=f"%(asctime)s %(levelname)s {who}%(name)s %(message)s",
+        force=True,
+    )
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -49,14 +95,20 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop) -> Hub:
+def preload() -> None:
+    """Import what is imported late, so that workers share it; no loop exists yet."""
+    with suppress(ImportError):
+        import uvloop  # noqa: F401, PLC0415
+
+
+def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None) -> Hub:
     """The broker with everything around it but the ports."""
     started = now()
     grants = Grants()
     if settings.mode != "none":
         grants = (JwtGrants if settings.mode == "jwt" else RuleGrants)(settings.token_secret)
     broker = Broker(
-        MemoryEngine(started),
+        engine or MemoryEngine(started),
         grants,
         settings.limits,
         server=secrets.token_hex(8),
@@ -69,36 +121,128 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop) -> Hub:
     return Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
 
 
-async def _serve(settings: Settings) -> None:
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    hub = make_hub(settings, loop)
+async def _serve_alone(settings: Settings) -> None:
+    stopped = _until_signal(signal.SIGTERM, signal.SIGINT)
+    hub = make_hub(settings, asyncio.get_running_loop())
     statistics = Statistics(hub)
-    ports = Ports(hub, lambda: ControlConnection(hub, statistics.figures))
+    ports = Ports(hub, lambda: ControlConnection(hub, statistics))
     for listener in settings.listeners:
         await ports.open(listener)
-    control = await _open_control(hub, statistics, settings.control) if settings.control else None
+    control = await open_control(settings.control, ports.control) if settings.control else None
     hub.start()
     statistics.start()
-    ready = {
-        "clients": ports.opened["clients"],
-        "publishers": ports.opened["publishers"],
-        "control": settings.control,
-        "control_tls": ports.opened["control"],
-        "pid": os.getpid(),
-    }
-    print("ready " + json.dumps(ready), flush=True)
+    print("ready " + json.dumps(ready(settings, ports.opened)), flush=True)
+    await stopped.wait()
+    statistics.stop()
+    await _close(hub, ports, control, settings)
+
+
+async def _serve_first(settings: Settings, worker: Worker) -> None:
+    """The worker that numbers: it alone has the publishers' ports and the control socket."""
+    stopped = _until_told(worker)
+    engine = LoggedEngine(now())
+    hub = make_hub(settings, asyncio.get_running_loop(), engine)
+    assert worker.links_socket is not None
+    links = Links(hub, engine, worker.links_socket)
+    statistics = Statistics(hub)
+    statistics.others, statistics.gone = links.figures, links.gone
+    ports = Ports(hub, lambda: ControlConnection(hub, statistics, links), shared=True)
+    await links.resume(worker.survivors)
+    for listener in worker.listeners:
+        await ports.open(listener)
+    control = await open_control(settings.control, ports.control) if settings.control else None
+    hub.start()
+    statistics.start()
+    _report(worker, ready(settings, ports.opened))
+    await stopped.wait()
+    statistics.stop()
+    links.close()
+    await _close(hub, ports, control, settings)
+
+
+async def _serve_other(settings: Settings, worker: Worker) -> None:
+    """A worker that follows the first one: it has clients only."""
+    stopped = _until_told(worker)
+    engine = FollowerEngine()
+    hub = make_hub(settings, asyncio.get_running_loop(), engine)
+    was_cut = False
+
+    def cut() -> None:
+        nonlocal was_cut
+        was_cut = True
+        stopped.set()
+
+    follower = Follower(hub, engine, worker.number, worker.links, cut)
+    statistics = Statistics(hub, worker.number, follower.report)
+    ports = Ports(hub, lambda: ControlConnection(hub, statistics), shared=True)
+    follower.start()
+    hub.start()
+    copied = asyncio.create_task(follower.copied.wait())
+    ended = asyncio.create_task(stopped.wait())
+    await asyncio.wait((copied, ended), return_when=asyncio.FIRST_COMPLETED)
+    if not ended.done():
+        for listener in worker.listeners:
+            if "clients" in listener.purposes:
+                await ports.open(listener)
+        statistics.start()
+        _report(worker, {})
+        await ended
+        statistics.stop()
+    copied.cancel()
+    follower.stop()
+    await _close(hub, ports, None, settings)
+    if was_cut:
+        raise Cut
+
+
+def ready(settings: Settings, opened: dict[str, list[str]]) -> dict[str, Any]:
+    """What the line ``ready {…}`` says."""
     log.info(
         "mode %s, delivery %s, clients %s, publishers %s",
         settings.mode,
         settings.delivery,
-        ", ".join(ports.opened["clients"]),
-        ", ".join(ports.opened["publishers"]),
+        ", ".join(opened["clients"]),
+        ", ".join(opened["publishers"]),
     )
-    await stopped.wait()
-    statistics.stop()
+    return {
+        "clients": opened["clients"],
+        "publishers": opened["publishers"],
+        "control": settings.control,
+        "control_tls": opened["control"],
+        "pid": os.getpid(),
+    }
+
+
+def _report(worker: Worker, answer: dict[str, Any]) -> None:
+    """Tell the parent that this worker serves."""
+    with os.fdopen(worker.report, "w") as report:
+        report.write(json.dumps(answer) + "\n")
+
+
+def _until_signal(*numbers: signal.Signals) -> asyncio.Event:
+    stopped = asyncio.Event()
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
+
+
+def _until_told(worker: Worker) -> asyncio.Event:
+    """Set on SIGTERM, and when the parent is no more. Of a Ctrl-C the parent tells us, in its order."""
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stopped = _until_signal(signal.SIGTERM)
+
+    def orphaned() -> None:
+        loop.remove_reader(worker.parent)
+        log.error("the parent process is gone: stopping")
+        shutil.rmtree(Path(worker.links).parent, ignore_errors=True)
+        stopped.set()
+
+    loop.add_reader(worker.parent, orphaned)
+    return stopped
+
+
+async def _close(hub: Hub, ports: Ports, control: asyncio.Server | None, settings: Settings) -> None:
     ports.close()
     if control is not None:
         control.close()
@@ -119,21 +263,28 @@ async def _drain(hub: Hub) -> None:
     hub.stop()
 
 
-async def _open_control(hub: Hub, statistics: Statistics, path: str) -> asyncio.Server:
+async def open_control(path: str, control: Callable[[], asyncio.Protocol]) -> asyncio.Server:
     """Listen on the unix socket; a socket file that nobody serves any more is replaced."""
-    file = Path(path)
+    check_control(path)
     try:
-        if file.exists():
-            if not stat.S_ISSOCK(file.stat().st_mode):
-                raise SettingsError(f"FASTPATH_CONTROL: {path} exists and is no socket")
-            if _is_served(path):
-                raise SettingsError(f"FASTPATH_CONTROL: another sidecar serves {path}")
-            file.unlink()
+        Path(path).unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            return await hub.loop.create_unix_server(lambda: ControlConnection(hub, statistics.figures), path)
+            return await asyncio.get_running_loop().create_unix_server(control, path)
         finally:
             os.umask(before)
+    except OSError as error:
+        raise SettingsError(f"FASTPATH_CONTROL: cannot listen on {path}: {error}") from None
+
+
+def check_control(path: str) -> None:
+    """Raises SettingsError when what is at the path is not the socket of a sidecar that is no more."""
+    file = Path(path)
+    try:
+        if file.exists() and not stat.S_ISSOCK(file.stat().st_mode):
+            raise SettingsError(f"FASTPATH_CONTROL: {path} exists and is no socket")
+        if file.exists() and _is_served(path):
+            raise SettingsError(f"FASTPATH_CONTROL: another sidecar serves {path}")
     except OSError as error:
         raise SettingsError(f"FASTPATH_CONTROL: cannot listen on {path}: {error}") from None
 

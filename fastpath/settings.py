@@ -18,6 +18,11 @@ MODES = ("none", "jwt", "rules")
 _INT32_MAX = (1 << 31) - 1
 _KINDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "true or false"}
 PURPOSES = ("clients", "publishers", "control")
+BATCH_BYTES = 16 << 10
+"""What a listener with batch_ms collects at most for a group of clients."""
+
+_NUMBERS = {"deflate": (1, 1 << 30), "batch_ms": (1, 10_000), "batch_bytes": (1, 1 << 20)}
+_OPTIONS = ("cert", "key", "ciphers", "ca", *_NUMBERS)
 
 
 class SettingsError(ValueError):
@@ -39,6 +44,9 @@ class Listener:
     key: str = ""
     ciphers: str = ""
     ca: str = ""
+    deflate: int = 0
+    batch_ms: int = 0
+    batch_bytes: int = BATCH_BYTES
 
     @property
     def tls(self) -> bool:
@@ -61,9 +69,9 @@ class Listener:
                 "with +tls for TLS: clients://127.0.0.1:8800"
             )
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        unknown = set(options) - {"cert", "key", "ciphers", "ca"}
+        unknown = set(options) - set(_OPTIONS)
         if unknown:
-            raise SettingsError(f"{url!r}: unknown option {', '.join(sorted(unknown))} (cert, key, ciphers, ca)")
+            raise SettingsError(f"{url!r}: unknown option {', '.join(sorted(unknown))} ({', '.join(_OPTIONS)})")
         if tls != bool(options.get("cert")):
             raise SettingsError(f"{url!r}: +tls and ?cert=/path/to/chain.pem&key=… go together")
         if "control" in purposes and (len(purposes) > 1 or not options.get("ca")):
@@ -88,7 +96,25 @@ class Listener:
             options.get("key", ""),
             options.get("ciphers", ""),
             options.get("ca", ""),
+            **_numbers(url, purposes, options),
         )
+
+
+def _numbers(url: str, purposes: frozenset[str], options: dict[str, str]) -> dict[str, int]:
+    """The options that are whole numbers; raises SettingsError."""
+    numbers: dict[str, int] = {}
+    for name, (least, most) in _NUMBERS.items():
+        if name not in options:
+            continue
+        text = options[name]
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise SettingsError(f"{url!r}: {name}={text} is no whole number from {least} to {most}")
+        if "clients" not in purposes:
+            raise SettingsError(f"{url!r}: {name} is for a listener of clients")
+        numbers[name] = int(text)
+    if "batch_bytes" in numbers and not numbers.get("batch_ms"):
+        raise SettingsError(f"{url!r}: batch_bytes goes with batch_ms: collect so long, or until so many bytes wait")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +125,14 @@ class Settings:
         "clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
         "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&ciphers=…]; "
         "purposes clients and publishers joined by +; * is all addresses; port 0 picks one; "
+        "for clients also deflate=BYTES (messages from that size on are compressed for who offers it), "
+        "batch_ms=MS and batch_bytes=BYTES (collect messages so long, or until so many bytes wait); "
         "control+tls://HOST:PORT?cert=…&key=…&ca=… is the control socket for a Django on another host",
     )
     control: str = _setting("", "path of the unix socket for Django; empty: none")
+    workers: int = _setting(
+        0, "processes behind the same ports; 0: one for each core that this process may use; 1: no others"
+    )
     mode: str = _setting(
         "rules", "who decides about rights: none (everybody may), jwt (an outside issuer's tokens), rules (Django)"
     )

@@ -65,8 +65,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     The connection: ``connected`` (``url``), ``disconnected`` (``code``, ``reason``; it is tried again after
     ``retry_seconds``), ``failed`` (it is not), ``expiring``, ``renewed``, ``notice``, ``error``. A subject:
     ``subscribed``, ``recovered`` (exactly what was missed follows), ``resynchronised`` (the snapshot follows
-    if there is one), ``gap`` (messages are missing and are asked for again), ``denied``, ``not_ready``,
-    ``revoked`` (it waits for the right).
+    if there is one, or the subject goes on in a new epoch), ``gap`` (messages are missing and are asked for again),
+    ``denied``, ``not_ready``, ``revoked`` (it waits for the right), ``lagging`` (this client does not keep up, and
+    a subscription with ``slow="conflate"`` is conflated), ``caught_up`` (no more).
     """
 
     name: str

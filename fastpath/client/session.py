@@ -142,7 +142,9 @@ class Client:
         """Subscribe, and read the messages with ``async for`` (protocol.md 3.2).
 
         ``history`` newest messages come first, else the snapshot; ``conflation`` is in ms; ``since`` is the
-        last (epoch, sequence) seen, for each subject or for the only one. A subject has one stream:
+        last (epoch, sequence) seen, for each subject or for the only one. ``slow``: while this client does not
+        keep up, ``"conflate"`` merges messages (``status`` says so); ``"close"`` queues them, and the client
+        reconnects and resumes when the queue overflows. A subject has one stream:
         subscribing again takes it over. Without the right, the stream waits for it and ``status`` says so.
         Raises InvalidSubject.
         """

@@ -28,7 +28,7 @@ _STORED = ("snapshot", "historical", "recovered")
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One subject that is wanted; ``owner`` gets its messages.
+    """One subject that is wanted; ``owner`` gets its messages. While it is ``lagging`` gaps are no fault (5.3).
 
     ``position`` is the last that was read. While ``stored`` messages are still to come it lags behind
     ``target``, where live messages begin, so that a connection lost between them misses nothing.
@@ -42,6 +42,7 @@ class Subscription:
     position: Position | None
     asked: int = 0
     live: bool = False
+    lagging: bool = False
     sid: int = -1
     epoch: int = 0
     stored: int = 0
@@ -110,7 +111,7 @@ class ClientState:
         self._sids.clear()
         self._asked.clear()
         for wanted in self.subscriptions.values():
-            wanted.live = False
+            wanted.live = wanted.lagging = False
 
     def take_out(self) -> list[bytes]:
         """What is to be sent now."""
@@ -213,10 +214,11 @@ class ClientState:
                 self._asked.pop(number, None)
                 return [event for result in frame.results for event in self._result(number, result)]
             case wire.Epoch():
-                self._epoch(frame)
-                return []
+                return self._epoch(frame)
             case wire.Revoked():
                 return [self._revoked(subject, frame.reason) for subject in frame.subjects]
+            case wire.Lagging() | wire.CaughtUp():
+                return self._lagging(frame)
             case wire.Expiring():
                 return [Status(name="expiring")]
             case wire.Notice():
@@ -243,7 +245,8 @@ class ClientState:
                 self._stored_over(wanted)
             if self._seen(wanted, seq):
                 return []
-            if not wanted.conflation and wanted.position is not None and seq > wanted.position.seq + 1:
+            whole = not wanted.conflation and not wanted.lagging
+            if whole and wanted.position is not None and seq > wanted.position.seq + 1:
                 return self._gap(wanted, seq)
             wanted.position = Position(wanted.epoch, seq)
         return [Arrived(wanted.owner, message_of(data, wanted.subject, wanted.epoch, self._base))]
@@ -291,7 +294,7 @@ class ClientState:
         self._unname(wanted)
         wanted.sid = result.sid
         self._sids[result.sid] = wanted
-        wanted.live = True
+        wanted.live, wanted.lagging = True, False
         wanted.epoch = 0 if result.epoch is UNSET else result.epoch
         wanted.conflation = result.conflation if wanted.conflation else 0
         wanted.target = None if result.seq is UNSET else Position(wanted.epoch, result.seq)
@@ -300,22 +303,34 @@ class ClientState:
             self._stored_over(wanted)
         return [Status(name=result.recovery or "subscribed", subject=wanted.subject)]
 
-    def _epoch(self, frame: wire.Epoch) -> None:
+    def _epoch(self, frame: wire.Epoch) -> list[Event]:
         wanted = self._sids.get(frame.sid)
         if wanted is None:
-            return
+            return []
         wanted.epoch = frame.epoch
         for name in ("position", "target"):
             old = getattr(wanted, name)
             if old is not None:
                 # The number goes on over epochs; it falls back only where the new epoch begins lower.
                 setattr(wanted, name, Position(frame.epoch, min(old.seq, frame.seq)))
+        told: list[Event] = [Status(name="resynchronised", subject=wanted.subject, reason="a new epoch")]
+        last = wanted.target or wanted.position
+        return told + self._gap(wanted, frame.seq + 1) if last is not None and last.seq < frame.seq else told
+
+    def _lagging(self, frame: wire.Lagging | wire.CaughtUp) -> list[Event]:
+        """Subscriptions are conflated from here on, or no more (protocol.md 4.13)."""
+        told = [self._sids[sid] for sid in frame.sids if sid in self._sids]
+        lagging = isinstance(frame, wire.Lagging)
+        for wanted in told:
+            wanted.lagging = lagging
+        return [Status(name="lagging" if lagging else "caught_up", subject=wanted.subject) for wanted in told]
 
     def _revoked(self, subject: str, reason: str) -> Status:
         wanted = self.subscriptions.get(subject)
         if wanted is not None:
             self._unname(wanted)
-            wanted.live, wanted.position, wanted.stored = False, None, 0
+            wanted.live = wanted.lagging = False
+            wanted.position, wanted.stored = None, 0
         return Status(name="revoked", subject=subject, reason=reason)
 
     def _error(self, frame: wire.Error) -> list[Event]:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from . import lagging
 from .admission import Admission, Done, with_refusals
+from .batches import Batches
 from .client import Client
 from .codec import JSON, Form, encode, encode_message
 from .frames import encode_binary, encode_text
@@ -28,6 +29,7 @@ from .limits import CONFLATION_GRID_MS, Limits
 from .messages import AnyAnswer, Base, Message
 from .snapshot import Snapshot
 from .stats import Counters
+from .wire import Encoding
 
 BASE_MS_MAX = 60_000
 """How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
@@ -80,6 +82,7 @@ class Broker:
         self.counters = Counters()
         self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
+        self.batches = Batches()
         self.dirty: list[Group] = []
         self._touched: list[Client] = []
         self._base_frames: dict[Form, bytes] = {}
@@ -144,16 +147,20 @@ class Broker:
                 self.offer(topic.feed, message)
 
     def offer(self, feed: Feed, message: Message) -> None:
-        """Encode the message once per form in use and put it before every group of the feed."""
-        frames: dict[Form, bytes] = {}
+        """Encode the message once per encoding in use and put it before every group of the feed."""
+        frames: dict[Encoding, bytes] = {}
+        payloads: dict[Form, bytes] = {}
         dirty = self.dirty
-        form, frame = "", b""
+        encoding, frame = None, b""
         for group in feed.groups:
-            if group.form is not form:
-                form = group.form
-                if form not in frames:
-                    frames[form] = self.frame(message, feed.topic, form)
-                frame = frames[form]
+            if group.wire.encoding is not encoding:
+                encoding = group.wire.encoding
+                if encoding not in frames:
+                    form = encoding.form
+                    if form not in payloads:
+                        payloads[form] = encode_message(message, feed.topic.sid, self.base, form)
+                    frames[encoding] = encoding.frame(payloads[form])
+                frame = frames[encoding]
             pending = group.pending
             if not pending:
                 dirty.append(group)
@@ -162,7 +169,7 @@ class Broker:
     # What goes to clients
 
     def frame(self, message: Message, topic: Topic, form: Form, kind: str = "") -> bytes:
-        """The message as a WebSocket frame."""
+        """The message as a WebSocket frame for one client: not compressed, because nobody would share the work."""
         payload = encode_message(message, topic.sid, self.base, form, kind)
         return encode_text(payload) if form == JSON else encode_binary(payload)
 
@@ -194,13 +201,19 @@ class Broker:
             for answer in answers
         ]
 
-    def flush(self) -> None:
-        """The end of a tick: every answer, then every group's pending bytes in one write a client."""
+    def flush(self, now: int | None = None) -> None:
+        """The end of a tick: every answer, then every group's pending bytes in one write a client.
+
+        Without ``now`` also what listeners collect and what is not due yet.
+        """
         if self._touched:
             self.flush_answers()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
-            self._write(dirty)
+            self._write(dirty if now is None else self.batches.collect(dirty, now))
+        due = self.batches.due(now)
+        if due:
+            self._write(due)
 
     def flush_answers(self) -> None:
         """Write the answers that wait."""
@@ -216,7 +229,7 @@ class Broker:
         """Write what the group has pending, because its members are about to change (law 2)."""
         if self._touched:
             self.flush_answers()
-        if group is not None and group.pending:
+        if group is not None and (group.pending or group.held):
             self._write([group])
 
     def _write(self, groups: list[Group]) -> None:
@@ -229,6 +242,9 @@ class Broker:
         frames: list[bytes] = []
         for group in groups:
             pending = group.pending
+            if group.held is not None:
+                pending[:0] = group.held.frames
+                group.held = None
             if not pending:
                 continue  # settled since
             if group.base != base:

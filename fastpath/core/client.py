@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from .codec import JSON, Form
+from .codec import JSON
+from .frames import split_frames
 from .grants import Principal
+from .wire import PLAIN, Wire
 
 if TYPE_CHECKING:
     from .interest import Feed, Group, Topic
@@ -68,6 +70,20 @@ class Queue:
             count -= len(chunks.popleft())
         self.sent = count
 
+    def keep_begun(self) -> None:
+        """Drop what waits but for the rest of the frame of which a part has been sent."""
+        begun = at = 0
+        head = self.chunks[0] if self.sent else b""
+        for frame in split_frames(head):
+            at += len(frame)
+            if at >= self.sent:
+                begun = at - self.sent
+                break
+        self.chunks.clear()
+        self.sent = self.size = 0
+        if begun:
+            self.push(head[at - begun : at])
+
 
 class Client:
     """One connection on a client port.
@@ -96,17 +112,19 @@ class Client:
         "subscriptions",
         "waiting",
         "warned",
+        "wire",
     )
 
     def __init__(
-        self, link: Link, fd: int, direct: bool, principal: Principal, address: str = "", form: Form = JSON
+        self, link: Link, fd: int, direct: bool, principal: Principal, address: str = "", wire: Wire = PLAIN[JSON]
     ) -> None:
         self.link = link
         self.fd = fd
         self.direct = direct
         self.principal = principal
         self.address = address
-        self.form: Form = form
+        self.wire = wire
+        self.form = wire.encoding.form
         self.group: Group | None = None
         self.slot = -1
         self.queue: Queue | None = None

@@ -29,7 +29,8 @@ def phase_of(now: int, interval_ms: int) -> int:
 class Live:
     """What came of one subject while someone conflates it.
 
-    ``lagging`` are the clients that are conflated because they lag, each with the number it stands at (core/lagging.py).
+    ``lagging`` are the clients that are conflated because they lag, each with the number it stands at
+    (core/lagging.py).
     """
 
     __slots__ = ("_fields", "_last", "_numbered", "lagging", "number")

@@ -67,6 +67,15 @@ class BadFrame(FastpathError):
     """Bytes that are no frame of this protocol."""
 
 
+class FrameError(FastpathError):
+    """The peer broke the framing: close the connection with ``code`` and ``reason`` (RFC 6455 7.1.7)."""
+
+    def __init__(self, code: Close, reason: str) -> None:
+        super().__init__(f"{code.value}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
 class Refused(FastpathError):
     """A connection that may not go on."""
 

@@ -1,7 +1,7 @@
 """Which clients want a subject: topics, their feeds, and groups of clients that want exactly the same feeds.
 
 A **topic** is a subject in use. A **feed** is one way to receive it: live, or conflated with an interval and a phase.
-Clients of one wire form with the same set of feeds form a **group**; what a tick brings to a group is joined once
+Clients of one wire with the same set of feeds form a **group**; what a tick brings to a group is joined once
 and the same bytes are written to all its members. Groups are found by a signature: the exclusive or of its feeds'
 keys, which are a keyed hash, so that nobody who chooses subjects can make two sets collide.
 """
@@ -11,11 +11,12 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from .codec import Form
+from .batches import Held
 from .conflation import Live
 from .history import Ring
 from .snapshot import Snapshot
 from .subject import is_system
+from .wire import Wire
 
 if TYPE_CHECKING:
     from .client import Client
@@ -62,16 +63,18 @@ class Feed:
 
 
 class Group:
-    """Clients of one form with the same feeds; what it waits to send is written to all of them at once.
+    """Clients of one wire with the same feeds; what it waits to send is written to all of them at once.
 
     ``ready`` are the clients whose sockets take a plain write, ``fds`` their descriptors in the same order;
     ``singles`` are all others (blocked, or behind a transport of their own), written one by one.
     """
 
-    __slots__ = ("base", "fds", "feeds", "form", "pending", "ready", "signature", "singles")
+    __slots__ = ("base", "fds", "feeds", "form", "held", "pending", "ready", "signature", "singles", "wire")
 
-    def __init__(self, form: Form, signature: int, feeds: set[Feed]) -> None:
-        self.form = form
+    def __init__(self, wire: Wire, signature: int, feeds: set[Feed]) -> None:
+        self.wire = wire
+        self.form = wire.encoding.form
+        self.held: Held | None = None
         self.signature = signature
         self.feeds = feeds
         self.pending: list[bytes] = []
@@ -120,7 +123,7 @@ class Interest:
 
     def __init__(self, secret: bytes) -> None:
         self.topics: dict[str, Topic] = {}
-        self.groups: dict[tuple[Form, int], Group] = {}
+        self.groups: dict[tuple[Wire, int], Group] = {}
         self._secret = secret
         self._feeds_made = 0
         self._topics_made = 0
@@ -151,14 +154,14 @@ class Interest:
             feed.sent = topic.live.number
         return feed
 
-    def destination(self, client: Client, add: list[Feed], remove: list[Feed]) -> tuple[Form, int]:
+    def destination(self, client: Client, add: list[Feed], remove: list[Feed]) -> tuple[Wire, int]:
         """The key of the group that the client would belong to after the change."""
         signature = client.group.signature if client.group else 0
         for feed in add:
             signature ^= feed.key
         for feed in remove:
             signature ^= feed.key
-        return client.form, signature
+        return client.wire, signature
 
     def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
         """Put the client into the group of its feeds plus ``add`` minus ``remove`` (each a real change)."""
@@ -215,9 +218,9 @@ class Interest:
         digest = blake2b(self._feeds_made.to_bytes(8, "big"), key=self._secret, digest_size=16).digest()
         return Feed(topic, interval, phase, int.from_bytes(digest, "big"))
 
-    def _reshape(self, group: Group, key: tuple[Form, int], add: list[Feed], remove: list[Feed]) -> None:
+    def _reshape(self, group: Group, key: tuple[Wire, int], add: list[Feed], remove: list[Feed]) -> None:
         """A group of one changes its feeds in place: subscribing one by one stays linear."""
-        del self.groups[group.form, group.signature]
+        del self.groups[group.wire, group.signature]
         for feed in add:
             group.feeds.add(feed)
             feed.groups[group] = None
@@ -233,6 +236,6 @@ class Interest:
             self.release(feed)
 
     def _dissolve(self, group: Group) -> None:
-        del self.groups[group.form, group.signature]
+        del self.groups[group.wire, group.signature]
         for feed in group.feeds:
             del feed.groups[group]

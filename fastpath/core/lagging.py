@@ -1,9 +1,10 @@
 """Clients that lag and agreed to conflation: what waits for them is a number a subscription, not bytes (FEATURES C6).
 
 A subscription made with ``slow="conflate"`` is **able** while its client keeps up. When the client's queue passes
-``Limits.lag_bytes`` all of them fall **behind**: they leave their feeds, and the topic's live state (core/conflation.py)
-keeps the number of the last publication that was queued for each. When the queue is empty they are pulled level: one
-message for all that came since, then live again. The client is told both times (protocol.md 4.13).
+``Limits.lag_bytes`` all of them fall **behind**: they leave their feeds, and the topic's live state
+(core/conflation.py) keeps the number of the last publication that was queued for each. When the queue is empty they
+are pulled level: one message for all that came since, then live again. The client is told both times (protocol.md
+4.13).
 
 The edge calls ``begin`` and ``catch_up`` between two handlers, never while the broker writes.
 """
@@ -70,7 +71,6 @@ def begin(broker: Broker, client: Client) -> None:
         return
     lag = client.lag
     assert lag is not None
-    broker.settle(client.group)  # what is pending belongs before the number
     joined: list[Feed] = []
     for topic in lag.able:
         feed = client.subscriptions[topic]
@@ -86,7 +86,7 @@ def begin(broker: Broker, client: Client) -> None:
     sids = [topic.sid for topic in lag.able]
     lag.behind.update(lag.able)
     lag.able.clear()
-    broker.move(client, [], joined)
+    broker.move(client, [], joined)  # what was pending comes before the numbers, and is written by this
     broker.counters.lags += 1
     broker.send(client, Lagging(sids=sids))
 
@@ -95,12 +95,12 @@ def catch_up(broker: Broker, client: Client) -> bool:
     """The client's queue is empty: pull its next subscriptions level; whether some are still behind.
 
     At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about half of ``Limits.lag_bytes``, so that however much there is to
-    tell, this alone does not make the client lag again. A conflated subscription gets its message when its interval ends.
+    tell, this alone does not make the client lag again. A conflated subscription gets its message when its interval
+    ends.
     """
     lag = client.lag
     if lag is None or client.closed or client.queue is not None or not lag.behind:
         return False
-    broker.settle(client.group)
     room = broker.limits.lag_bytes // 2
     sids: list[int] = []
     frames: list[bytes] = []

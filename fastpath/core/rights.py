@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from .deflate import OWN_BYTES_MAX, inflate
 from .errors import InvalidMessage, InvalidSubject, Refused
 from .frames import split_frames
 from .grants import NOT_READY, RuleGrants, Session, User
@@ -225,6 +226,8 @@ def _sid(frame: bytes, form: str) -> int | None:
     payload = frame[4 if length == 126 else 10 if length == 127 else 2 :]
     if frame[0] & 0x0F > 2:
         return None
+    if frame[0] & 0x40:
+        payload = inflate(payload, OWN_BYTES_MAX)
     raw = (msgspec.json if form == "json" else msgspec.msgpack).decode(payload)
     return raw[0] if isinstance(raw, list) else None
 

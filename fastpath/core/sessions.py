@@ -41,6 +41,7 @@ from .rights import Rights
 from .rules import SUBSCRIBE
 from .stored import Stored, collect
 from .subject import check_subject
+from .wire import Wire
 
 EXPIRY_NOTICE_MS = 60_000
 """How long before its token ends a client is told (protocol.md 4.10)."""
@@ -63,9 +64,9 @@ class Sessions:
         self._expiring: dict[Client, None] = {}
         self.rights = Rights(self)
 
-    def open(self, link: Link, fd: int, direct: bool, form: Form, token: str, address: str, now: int) -> Client:
+    def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
         """A WebSocket opened; raises Refused when the token that came with it is not good."""
-        client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, form)
+        client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, wire)
         self.clients[client] = None
         self._slots[fd % self.ping_seconds][client] = None
         self._watch_expiry(client, now)

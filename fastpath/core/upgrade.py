@@ -118,9 +118,9 @@ def parse_request(buffer: bytes) -> Request | None:
     return Request(method, target, path, query, version, headers, end + 4)
 
 
-def accept_response(request: Request, subprotocol: str | None = None) -> bytes:
+def accept_response(request: Request, subprotocol: str | None = None, extension: str = "") -> bytes:
     """The 101 answer to a valid opening handshake (RFC 6455 4.2). ``subprotocol`` is one of
-    ``request.subprotocols``.
+    ``request.subprotocols``, ``extension`` the extensions agreed on.
 
     Raises BadRequest otherwise: 405 for a method but GET, 426 for another version of WebSocket or for plain
     HTTP.
@@ -141,10 +141,12 @@ def accept_response(request: Request, subprotocol: str | None = None) -> bytes:
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
         raise BadRequest(400, "The opening handshake of a WebSocket has no body.")
     accept = b64encode(sha1(key.encode() + _GUID, usedforsecurity=False).digest())
-    if subprotocol is None:
-        return _ACCEPT_START + accept + b"\r\n\r\n"
-    chosen = subprotocol.encode("latin-1")
-    return b"%b%b\r\nSec-WebSocket-Protocol: %b\r\n\r\n" % (_ACCEPT_START, accept, chosen)
+    lines = _ACCEPT_START + accept
+    if subprotocol is not None:
+        lines += b"\r\nSec-WebSocket-Protocol: " + subprotocol.encode("latin-1")
+    if extension:
+        lines += b"\r\nSec-WebSocket-Extensions: " + extension.encode("latin-1")
+    return lines + b"\r\n\r\n"
 
 
 def error_response(status: int, body: str, headers: Headers = ()) -> bytes:

@@ -6,8 +6,10 @@ import logging
 from abc import ABC, abstractmethod
 from urllib.parse import parse_qs
 
+from ..core import lagging
 from ..core.client import Client, Queue
-from ..core.codec import SUBPROTOCOLS
+from ..core.codec import JSON, SUBPROTOCOLS
+from ..core.deflate import negotiate
 from ..core.errors import Close, Refused
 from ..core.frames import (
     BINARY,
@@ -17,12 +19,15 @@ from ..core.frames import (
     TEXT,
     FrameReader,
     close_payload,
+    encode_binary,
     encode_frame,
+    encode_text,
     parse_close,
-    split_frames,
 )
 from ..core.grants import Principal
 from ..core.upgrade import BadRequest, Request, accept_response, error_response, parse_request
+from ..core.wire import encoding, wire
+from ..settings import Listener
 from .hub import Hub, now
 
 ECHO_BYTES_MAX = 16 << 20
@@ -45,12 +50,25 @@ class ClientConnection(ABC):
     written out and whatever comes is discarded until the socket ends.
     """
 
-    __slots__ = ("_head", "address", "client", "closing", "echoing", "ended", "fd", "fresh", "hub", "reader")
+    __slots__ = (
+        "_head",
+        "address",
+        "client",
+        "closing",
+        "echoing",
+        "ended",
+        "fd",
+        "fresh",
+        "hub",
+        "listener",
+        "reader",
+    )
 
     direct = False
 
-    def __init__(self, hub: Hub, fd: int, address: str) -> None:
+    def __init__(self, hub: Hub, fd: int, address: str, listener: Listener) -> None:
         self.hub = hub
+        self.listener = listener
         self.fd = fd
         self.address = address
         self.client: Client | None = None
@@ -115,7 +133,7 @@ class ClientConnection(ABC):
                 self.write(encode_frame(PONG, payload))
             elif self.echoing:
                 if opcode != PONG:
-                    self.write(encode_frame(opcode, payload))
+                    self._echo(opcode, payload)
             elif opcode == (TEXT if client.form == "json" else BINARY):
                 hub.sessions.receive(client, payload, moment)
                 if self.fresh and client.greeted and not self.closing:
@@ -128,6 +146,13 @@ class ClientConnection(ABC):
             self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
             if client.queue is None:
                 self._sent_all()
+
+    def _echo(self, opcode: int, payload: bytes) -> None:
+        """Send back what came, compressed as a message would be."""
+        assert self.client is not None
+        encoded = self.client.wire.encoding
+        bits = encoded.window_bits if len(payload) >= encoded.deflate_bytes else 0
+        self.write(encode_text(payload, bits) if opcode == TEXT else encode_binary(payload, bits))
 
     def _peer_closed(self, payload: bytes) -> None:
         """The client closes, or answers our close (RFC 6455 5.5.1)."""
@@ -170,14 +195,20 @@ class ClientConnection(ABC):
             raise BadRequest(404, "This is the client port of Fastpath: open a WebSocket at /ws.")
         form = next((SUBPROTOCOLS[name] for name in request.subprotocols if name in SUBPROTOCOLS), None)
         subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
-        response = accept_response(request, subprotocol)
+        listener = self.listener
+        offers = request.headers.get("sec-websocket-extensions", "") if listener.deflate else ""
+        window_bits, extension = negotiate(offers) or (0, "") if offers else (0, "")
+        response = accept_response(request, subprotocol, extension)
         rest = self._head[request.head_bytes :]
         self._head = b""
         if self.address in self.hub.trusted and "x-forwarded-for" in request.headers:
             self.address = request.headers["x-forwarded-for"].rpartition(",")[2].strip()[:64]
-        self.reader = FrameReader(ECHO_BYTES_MAX if self.echoing else self.hub.command_bytes_max)
+        bytes_max = ECHO_BYTES_MAX if self.echoing else self.hub.command_bytes_max
+        self.reader = FrameReader(bytes_max, deflate=window_bits > 0)
+        encoded = encoding(form or JSON, window_bits, listener.deflate if window_bits else 0)
+        wired = wire(encoded, listener.batch_ms, listener.batch_bytes)
         if self.echoing:
-            self.client = Client(self, self.fd, False, Principal(None, False, ()))
+            self.client = Client(self, self.fd, False, Principal(None, False, ()), wire=wired)
             self.hub.spare(self)
             self._write_out(response)
         else:
@@ -185,7 +216,7 @@ class ClientConnection(ABC):
             refused: Refused | None = None
             try:
                 self.client = self.hub.sessions.open(
-                    self, self.fd, self.direct, form or "json", token, self.address, now()
+                    self, self.fd, self.direct, wired, token, self.address, now()
                 )
             except Refused as error:
                 # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
@@ -244,16 +275,31 @@ class ClientConnection(ABC):
         self._check_bound(client.queue)
 
     def _check_bound(self, queue: Queue) -> None:
-        if queue.size > self.hub.settings.outbox_bytes_max and not self.closing and not self.echoing:
+        if self.closing or self.echoing:
+            return
+        client, limits = self.client, self.hub.broker.limits
+        if queue.size > limits.outbox_bytes_max:
             self._overflow(queue)
+        elif client is not None and lagging.due(client, limits):
+            self.hub.loop.call_soon(self._fall_behind)
+
+    def _fall_behind(self) -> None:
+        """The queue is long: conflate what may be conflated."""
+        if self.client is not None and not self.closing:
+            lagging.begin(self.hub.broker, self.client)
+            self.hub.end()
+
+    def _catch_up(self) -> None:
+        """The queue is empty: follow again, a slice a turn of the loop."""
+        if self.client is not None and not self.closing:
+            behind = lagging.catch_up(self.hub.broker, self.client)
+            self.hub.end()
+            if behind and self.client.queue is None:
+                self.hub.loop.call_soon(self._catch_up)
 
     def _overflow(self, queue: Queue) -> None:
         """Drop what waits but for the frame begun, so that the close code can still be read."""
-        begun = _rest_of_begun(queue)
-        queue.chunks.clear()
-        queue.sent = queue.size = 0
-        if begun:
-            queue.push(begun)
+        queue.keep_begun()
         bound = self.hub.settings.outbox_bytes_max
         self.close(
             Close.SLOW_CONSUMER,
@@ -285,6 +331,8 @@ class ClientConnection(ABC):
             self.await_readable(True)
         if client.group is not None:
             client.group.refile(client)
+        if client.lag is not None and client.lag.behind:
+            self.hub.loop.call_soon(self._catch_up)
 
     # Ends
 
@@ -336,16 +384,6 @@ class ClientConnection(ABC):
         if self.client is not None:
             self.client.queue = None
             self.hub.sessions.close(self.client)
+            # The two hold each other: without this only the collector would free them.
+            self.client = None
         self.shut()
-
-
-def _rest_of_begun(queue: Queue) -> bytes:
-    """What is left of the frame of which a part has been sent."""
-    if not queue.sent:
-        return b""
-    at = 0
-    for frame in split_frames(queue.chunks[0]):
-        at += len(frame)
-        if at > queue.sent:
-            return frame[len(frame) - (at - queue.sent) :]
-    return b""

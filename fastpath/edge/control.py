@@ -8,12 +8,14 @@ import os
 from collections.abc import Callable
 from typing import Any, cast
 
-from ..core.broker import Outcome
+from ..core.admission import Outcome
 from ..core.errors import InvalidMessage, InvalidSubject, Refused
 from ..core.packets import Unpacker, pack
 from ..core.rules import PUBLISH, SUBSCRIBE
 from ..core.subject import check_subject
+from .figures import Statistics
 from .hub import Hub, now
+from .link_first import Links
 
 PACKET_BYTES_MAX = 16 << 20
 """A control frame (protocol.md 8.1)."""
@@ -27,9 +29,10 @@ log = logging.getLogger("fastpath.control")
 class ControlConnection(asyncio.Protocol):
     """One connection of Django; whoever can open the socket is trusted."""
 
-    def __init__(self, hub: Hub, figures: Callable[[], dict[str, float]]) -> None:
+    def __init__(self, hub: Hub, statistics: Statistics, links: Links | None = None) -> None:
         self._hub = hub
-        self._figures = figures
+        self._statistics = statistics
+        self._links = links
         self._unpacker = Unpacker(PACKET_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -51,8 +54,9 @@ class ControlConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Requests, or parts of them."""
         assert self._transport is not None
-        for packet in self._unpacker.feed(data):
-            self._transport.write(pack(self._answer(packet)))
+        answers = [pack(self._answer(packet)) for packet in self._unpacker.feed(data)]
+        self._hub.end()  # before the answers: what they acknowledge is in the log by then
+        self._transport.writelines(answers)
         if self._unpacker.error is not None:
             log.error("control connection closed: %s", self._unpacker.error)
             self._transport.write(pack([0, "error", {"code": "invalid", "reason": str(self._unpacker.error)}]))
@@ -150,7 +154,7 @@ class ControlConnection(asyncio.Protocol):
 
     def _stats(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments
-        return dict(self._figures())
+        return {**self._statistics.figures(), "by_worker": self._statistics.by_worker()}
 
     def _rules_begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments
@@ -168,20 +172,20 @@ class ControlConnection(asyncio.Protocol):
         generation = int(arguments["generation"])
         self._flush_first()
         self._hub.sessions.rights.commit(generation, now())
+        if self._links is not None:
+            self._links.rights_replaced()
         log.info("rights of generation %d are in force", generation)
         return {}
 
     def _rules_diff(self, arguments: dict[str, Any]) -> dict[str, Any]:
         self._flush_first()
-        self._hub.sessions.rights.change(
-            arguments["after"],
-            int(arguments["generation"]),
-            arguments.get("rules") or [],
-            arguments.get("removed") or [],
-            arguments.get("users") or [],
-            arguments.get("sessions") or [],
-            now(),
+        after, generation = arguments["after"], int(arguments["generation"])
+        rules, removed, users, sessions = (
+            arguments.get(name) or [] for name in ("rules", "removed", "users", "sessions")
         )
+        self._hub.sessions.rights.change(after, generation, rules, removed, users, sessions, now())
+        if self._links is not None:
+            self._links.rights_changed((after, generation, rules, removed, users, sessions))
         return {}
 
     def _flush_first(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures of the sidecar, and their publication on the meta-subject each second (FEATURES F1)."""
+"""Figures of the sidecar, over all its workers, and their publication on the meta-subject each second (FEATURES F1)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import time
+from collections.abc import Callable, Mapping
 
 from ..core.messages import STANDARD, Message
 from .hub import Hub, now
@@ -24,11 +25,42 @@ _RATES = {
 """Figures that are differences of counters, per second."""
 
 
-class Statistics:
-    """Samples the counters once a second."""
+_TOTALS = (
+    "recoveries",
+    "resynchronisations",
+    "publications_refused",
+    "conflated_away",
+    "slow_closed",
+    "slow_conflated",
+)
+"""Figures that count from the start on: they must not fall when a worker is restarted."""
 
-    def __init__(self, hub: Hub) -> None:
+_SUMMED = frozenset(
+    (
+        *_TOTALS,
+        *(set(_RATES) - {"messages_in_per_s"}),
+        "connections",
+        "publishers",
+        "subscriptions",
+        "waiting_subscriptions",
+        "cpu_percent",
+        "memory_bytes",
+    )
+)
+"""What is added up over all workers; of the rest (what is published and cached, since when) the first one's counts."""
+
+
+class Statistics:
+    """Samples the counters of this process once a second, and hands them to ``publish``, by default as a message."""
+
+    def __init__(self, hub: Hub, worker: int = 0, publish: Callable[[dict[str, float]], None] | None = None) -> None:
         self._hub = hub
+        self._worker = worker
+        self._publish = publish or self._to_subject
+        self.others: Callable[[], list[dict[str, float]]] = list
+        """What the other workers told last, for the first one."""
+        self.gone: Mapping[str, float] = {}
+        """What workers that are no more had counted."""
         self._started = self._sampled = time.monotonic()
         self._cpu = time.process_time()
         self._last = self._totals()
@@ -45,10 +77,28 @@ class Statistics:
             self._timer.cancel()
 
     def figures(self) -> dict[str, float]:
-        """Every figure by its name; rates are over the last second."""
+        """Every figure by its name, over all workers; rates are over the last second."""
+        figures = self.own()
+        others = self.others()
+        for name in _SUMMED:
+            figures[name] += sum(other.get(name, 0) for other in others)
+        for name in _TOTALS:
+            figures[name] += self.gone.get(name, 0)
+        figures["workers"] = 1 + len(others)
+        del figures["worker"], figures["pid"]
+        return figures
+
+    def by_worker(self) -> list[dict[str, float]]:
+        """The figures of each worker, the first one first."""
+        return [self.own(), *sorted(self.others(), key=lambda other: other["worker"])]
+
+    def own(self) -> dict[str, float]:
+        """Those of this process."""
         hub, broker = self._hub, self._hub.broker
         counters = broker.counters
         return {
+            "worker": self._worker,
+            "pid": os.getpid(),
             "connections": len(hub.sessions.clients),
             **self._rates,
             "publishers": len(hub.publisher_connections),
@@ -62,6 +112,7 @@ class Statistics:
             "publications_refused": counters.publications_refused,
             "conflated_away": counters.conflated_away,
             "slow_closed": counters.closes.get("slow_consumer", 0),
+            "slow_conflated": counters.lags,
             "memory_bytes": _resident_bytes(),
             "uptime_s": round(time.monotonic() - self._started, 1),
         }
@@ -77,6 +128,11 @@ class Statistics:
         self._rates = {name: round((total - self._last[name]) / seconds, 1) for name, total in totals.items()}
         self._rates["cpu_percent"] = round(100 * (cpu - self._cpu) / seconds, 1)
         self._sampled, self._cpu, self._last = moment, cpu, totals
+        self._publish(self.own())
+
+    def _to_subject(self, own: dict[str, float]) -> None:
+        """All figures as one message, each a field."""
+        del own
         fields: dict[str, str | bytes] = {
             name: f"{value:g}" if value < 1e6 else str(round(value)) for name, value in self.figures().items()
         }

@@ -62,6 +62,7 @@ class Hub:
         self._stepping = False
         self._deadlines: dict[Deadline, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._batch_timer: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle | None] = [None, None]
 
     def start(self) -> None:
@@ -76,7 +77,7 @@ class Hub:
 
     def stop(self) -> None:
         """Stop the clocks."""
-        for timer in self._timers:
+        for timer in (*self._timers, self._batch_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -124,7 +125,18 @@ class Hub:
 
     def _flush(self) -> None:
         self._flush_due = False
-        self.broker.flush()
+        self.broker.flush(now())
+        self._await_batch()
+
+    def _await_batch(self) -> None:
+        """Come back when what listeners collect is due."""
+        due = self.broker.batches.next_due()
+        if due is not None and self._batch_timer is None:
+            self._batch_timer = self.loop.call_later(max(0, due - now()) / 1000, self._on_batch)
+
+    def _on_batch(self) -> None:
+        self._batch_timer = None
+        self._flush()
 
     def _on_grid(self) -> None:
         self._timers[0] = self.loop.call_later(GRID_SECONDS - now() % 100 / 1000 + 0.0005, self._on_grid)

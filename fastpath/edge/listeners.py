@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from ..settings import Listener, Settings, SettingsError
+from ..settings import Listener, SettingsError
+from .addresses import bind
 from .hub import Hub
 from .publishers import PublisherConnection
 from .raw import RawConnection
@@ -27,97 +28,168 @@ FULL_PAUSE_SECONDS = 0.2
 FILES_RESERVED = 100
 """Files that are not for clients: listeners, publishers, control, logs."""
 
+DRAIN_MAX = 4096
+"""Connections that a full worker still takes from its listener before it closes it."""
+
+REOPEN_SECONDS = 0.2
+"""How often a full worker looks whether it has room again."""
+
 TLS_END_SECONDS = 5
 """How long a peer may take to answer the end of TLS before the connection is cut."""
-
-_FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
 log = logging.getLogger("fastpath")
 
 
 class Ports:
-    """All open listeners of one sidecar."""
+    """All open listeners of one process; ``shared`` when other workers listen on the same client ports.
 
-    def __init__(self, hub: Hub, control: Callable[[], asyncio.Protocol]) -> None:
+    A worker that is nearly full then closes its client listeners, so that the kernel sends newcomers to the others.
+    """
+
+    def __init__(self, hub: Hub, control: Callable[[], asyncio.Protocol], *, shared: bool = False) -> None:
         self._hub = hub
-        self._sockets: list[socket.socket] = []
+        self._shared = shared
+        self._sockets: dict[socket.socket, Listener] = {}  # of plain client ports
         self._servers: list[asyncio.Server] = []
-        self._control = control
+        self._client_servers: list[asyncio.Server] = []
+        self._client_listeners: list[Listener] = []
+        self.control = control
+        self._shut = False
+        self._closed = False
         self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": []}
         files_max = _files_max()
-        self._connections_max = hub.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
+        self.connections_max = hub.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
+        # Those who wait in the queue of a listener that is about to be closed still find room.
+        self._full_at = self.connections_max - min(ACCEPT_MAX, self.connections_max // 10)
 
     async def open(self, listener: Listener) -> None:
         """Listen on every address that the listener's host stands for; raises SettingsError."""
-        context = tls_context(listener) if listener.tls else None
-        for sock in _bind(listener, self._hub.settings):
+        sockets = bind(listener, self._hub.settings, shared=self._shared)
+        for sock in sockets:
             address = sock.getsockname()
             host = f"[{address[0]}]" if sock.family == socket.AF_INET6 else address[0]
             for purpose in listener.purposes:
                 self.opened[purpose].append(f"{host}:{address[1]}")
-            if "clients" in listener.purposes and context is None:
-                self._sockets.append(sock)
-                shared = "publishers" in listener.purposes
-                self._hub.loop.add_reader(sock.fileno(), self._accept, sock, shared)
-            else:
-                maker: Callable[[], asyncio.Protocol] = self._control
-                if "control" not in listener.purposes:
-                    maker = partial(_Gate, self._hub, listener.purposes, self._connections_max)
-                options = _tls_options(context, self._hub)
-                self._servers.append(await self._hub.loop.create_server(maker, sock=sock, **options))
+        if "clients" in listener.purposes:
+            self._client_listeners.append(listener)
+        await self._serve(listener, sockets)
 
     def close(self) -> None:
         """Accept nobody any more."""
-        for sock in self._sockets:
-            self._hub.loop.remove_reader(sock.fileno())
-            sock.close()
+        self._closed = True
+        self._close_clients()
         for server in self._servers:
             server.close()
-        self._sockets, self._servers = [], []
+        self._servers = []
 
-    def _accept(self, listening: socket.socket, shared: bool) -> None:
-        for _ in range(ACCEPT_MAX):
+    def full(self) -> bool:
+        """Whether there is no room for the connection that has just been counted."""
+        if self._shared and self._hub.connections >= self._full_at:
+            self._hub.loop.call_soon(self._close_full)
+        return self._hub.connections > self.connections_max
+
+    async def _serve(self, listener: Listener, sockets: list[socket.socket]) -> None:
+        context = tls_context(listener) if listener.tls else None
+        for sock in sockets:
+            if "clients" in listener.purposes and context is None:
+                self._sockets[sock] = listener
+                self._hub.loop.add_reader(sock.fileno(), self._accept, sock, listener)
+                continue
+            maker: Callable[[], asyncio.Protocol] = self.control
+            if "control" not in listener.purposes:
+                maker = partial(_Gate, self._hub, listener, self.full)
+            server = await self._hub.loop.create_server(maker, sock=sock, **_tls_options(context, self._hub))
+            (self._client_servers if "clients" in listener.purposes else self._servers).append(server)
+
+    def _accept(self, listening: socket.socket, listener: Listener, count_max: int = ACCEPT_MAX) -> None:
+        for _ in range(count_max):
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, ConnectionError, InterruptedError):
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._pause(listening, shared, error)
+                    self._pause(listening, listener, error)
                 return
             sock.setblocking(False)
-            if shared:
-                _Sniffer(self._hub, sock, address[0], self._connections_max)
-            else:
-                _client(self._hub, sock, address[0], self._connections_max)
+            begin = _Sniffer if "publishers" in listener.purposes else _client
+            begin(self._hub, sock, address[0], listener, self.full)
 
-    def _pause(self, listening: socket.socket, shared: bool, error: OSError) -> None:
-        """No more files: those who wait in the kernel are taken when some client has left."""
+    def _pause(self, listening: socket.socket, listener: Listener, error: OSError) -> None:
+        """No more files: others take them, or those who wait in the kernel are taken when some client has left."""
         log.warning("cannot accept: %s; trying again", error.strerror)
         loop = self._hub.loop
+        if self._shared:
+            self._full_at = min(self._full_at, self._hub.connections)
+            loop.call_soon(self._close_full)
+            return
         loop.remove_reader(listening.fileno())
 
         def resume() -> None:
             if listening.fileno() >= 0:
-                loop.add_reader(listening.fileno(), self._accept, listening, shared)
+                loop.add_reader(listening.fileno(), self._accept, listening, listener)
 
         loop.call_later(FULL_PAUSE_SECONDS, resume)
 
+    # A full worker
 
-def _client(hub: Hub, sock: socket.socket, address: str, connections_max: int) -> None:
-    connection = RawConnection(hub, sock, address)
-    if hub.connections > connections_max:
+    def _close_full(self) -> None:
+        if self._shut or self._closed or self._hub.connections < self._full_at:
+            return
+        self._shut = True
+        for sock, listener in self._sockets.items():
+            self._accept(sock, listener, DRAIN_MAX)  # what waits in the queue would be reset
+        self._close_clients()
+        log.info("full with %d connections: the other workers take the next", self._hub.connections)
+        self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
+
+    def _close_clients(self) -> None:
+        for sock in self._sockets:
+            self._hub.loop.remove_reader(sock.fileno())
+            sock.close()
+        for server in self._client_servers:
+            server.close()
+        self._sockets, self._client_servers = {}, []
+
+    def _reopen(self) -> None:
+        if self._closed:
+            return
+        room = max(1, self._full_at // 20)
+        if self._hub.connections > self._full_at - room:
+            self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
+            return
+        self._hub.keep(self._hub.loop.create_task(self._open_again()))
+
+    async def _open_again(self) -> None:
+        try:
+            for listener in self._client_listeners:
+                await self._serve(listener, bind(listener, self._hub.settings, shared=True))
+        except SettingsError as error:
+            log.error("%s; trying again", error)
+            self._close_clients()
+            self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
+            return
+        self._shut = False
+        log.info("there is room again: %d connections", self._hub.connections)
+
+
+def _client(hub: Hub, sock: socket.socket, address: str, listener: Listener, full: Callable[[], bool]) -> None:
+    connection = RawConnection(hub, sock, address, listener)
+    if full():
         connection.over_limit()
 
 
 class _Sniffer:
     """A plain port for both purposes: a publisher's first byte is the 0 of its length, a client's is a letter."""
 
-    def __init__(self, hub: Hub, sock: socket.socket, address: str, connections_max: int) -> None:
+    def __init__(
+        self, hub: Hub, sock: socket.socket, address: str, listener: Listener, full: Callable[[], bool]
+    ) -> None:
         self._hub = hub
         self._sock = sock
         self._address = address
-        self._connections_max = connections_max
+        self._listener = listener
+        self._full = full
         hub.expect(self, hub.settings.handshake_seconds)
         hub.loop.add_reader(sock.fileno(), self._peek)
 
@@ -143,7 +215,7 @@ class _Sniffer:
             task = hub.loop.create_task(hub.loop.connect_accepted_socket(lambda: PublisherConnection(hub), self._sock))
             hub.keep(task)
         elif first:
-            _client(self._hub, self._sock, self._address, self._connections_max)
+            _client(self._hub, self._sock, self._address, self._listener, self._full)
         else:
             self._sock.close()
 
@@ -151,10 +223,11 @@ class _Sniffer:
 class _Gate(asyncio.Protocol):
     """Stands before a transport until its first bytes tell which protocol it is to have."""
 
-    def __init__(self, hub: Hub, purposes: frozenset[str], connections_max: int) -> None:
+    def __init__(self, hub: Hub, listener: Listener, full: Callable[[], bool]) -> None:
         self._hub = hub
-        self._purposes = purposes
-        self._connections_max = connections_max
+        self._listener = listener
+        self._purposes = listener.purposes
+        self._full = full
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -174,9 +247,9 @@ class _Gate(asyncio.Protocol):
 
     def _to_client(self) -> TlsConnection:
         assert self._transport is not None
-        client = TlsConnection(self._hub, self._transport)
+        client = TlsConnection(self._hub, self._transport, self._listener)
         self._transport.set_protocol(client)
-        if self._hub.connections > self._connections_max:
+        if self._full():
             client.over_limit()
         return client
 
@@ -229,48 +302,6 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
             f"(certificate {listener.cert}, key {listener.key or 'in it'})"
         ) from None
     return context
-
-
-def _bind(listener: Listener, settings: Settings) -> list[socket.socket]:
-    # RFC 6761 6.3: localhost is loopback whatever a resolver says, also on a machine without /etc/hosts.
-    hosts = {"*": (None,), "localhost": ("127.0.0.1", "::1")}.get(listener.host, (listener.host,))
-    try:
-        found = [
-            one
-            for host in hosts
-            for one in socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        ]
-    except socket.gaierror as error:
-        raise SettingsError(f"cannot listen on {listener.host}: {error.strerror}") from None
-    sockets: list[socket.socket] = []
-    port = listener.port
-    for family, kind, proto, _, address in found:
-        if family not in _FAMILIES:
-            continue
-        sock: socket.socket | None = None
-        try:
-            sock = socket.socket(family, kind, proto)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Inherited by every connection that is accepted: no system call per client.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind((address[0], port, *address[2:]))
-            sock.listen(65535)
-        except OSError as error:
-            if sock is not None:
-                sock.close()
-            others = len(found) > 1  # as of * and of localhost
-            if family == socket.AF_INET6 and others and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                continue  # a machine without IPv6
-            for one in sockets:
-                one.close()
-            raise SettingsError(f"cannot listen on {listener.host}:{port}: {error.strerror}") from None
-        sock.setblocking(False)
-        port = sock.getsockname()[1]
-        sockets.append(sock)
-    return sockets
 
 
 def _files_max() -> int:

@@ -6,6 +6,7 @@ import os
 import socket
 from contextlib import suppress
 
+from ..settings import Listener
 from .clients import ClientConnection
 from .hub import Hub
 
@@ -20,8 +21,8 @@ class RawConnection(ClientConnection):
 
     direct = True
 
-    def __init__(self, hub: Hub, sock: socket.socket, address: str) -> None:
-        super().__init__(hub, sock.fileno(), address)
+    def __init__(self, hub: Hub, sock: socket.socket, address: str, listener: Listener) -> None:
+        super().__init__(hub, sock.fileno(), address, listener)
         self.sock = sock
         self._reading = self._writing = False
         self.await_readable(True)

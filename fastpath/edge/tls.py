@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ..settings import Listener
 from .clients import ClientConnection
 from .hub import Hub
 
@@ -16,9 +17,9 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
 
     __slots__ = ("_full", "transport")
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
+    def __init__(self, hub: Hub, transport: asyncio.Transport, listener: Listener) -> None:
         peer = transport.get_extra_info("peername") or ("",)
-        super().__init__(hub, transport.get_extra_info("socket").fileno(), str(peer[0]))
+        super().__init__(hub, transport.get_extra_info("socket").fileno(), str(peer[0]), listener)
         self.transport = transport
         self._full = False
         transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX, low=0)

@@ -27,3 +27,7 @@ class MemoryEngine:
                 subject = message.subject
                 message.epoch = self.epoch
                 message.seq = sequences[subject] = sequences.get(subject, 0) + 1
+
+    def resume(self, subject: str, seq: int) -> None:
+        """Number the subject's next message after ``seq``."""
+        self._sequences[subject] = seq

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
+from fastpath.client.control import Control
+from fastpath.client.publisher import Publisher
 from tests.browser.scripted import Scripted
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
@@ -282,6 +284,39 @@ def test_a_gap_is_noticed_and_filled(page: Page) -> None:
     assert result["heard"] == ["subscribed", "two", "gap", "subscribed", "3", "4", "5", "6", "7"]
 
 
+def test_a_new_epoch_on_a_standing_connection_is_told(page: Page) -> None:
+    """Numbers go on; what the new epoch holds beyond the last that was read is asked for (protocol.md 4.8)."""
+    result = page.evaluate(
+        """async () => {
+            const { ClientState } = await import("/realtime/static/realtime/protocol.js");
+            const state = new ClientState("json");
+            state.open("", "json");
+            state.subscribe("me", ["/a/b"], { history: 0, conflation: 0, slow: "close", since: {} });
+            const id = state.takeOut().map(JSON.parse)[1].id;
+            const heard = [];
+            const receive = (frame) => state.receive(JSON.stringify(frame)).forEach((event) => heard.push(
+                event.type === "message" ? [event.message.epoch, event.message.seq]
+                : [event.status.name, event.status.recovery ?? ""].join(" ").trim()));
+            receive({ op: "subscribed", id, results: [{ subject: "/a/b", sid: 7, epoch: 5, seq: 1 }] });
+            receive([7, 2, 0, "two"]);
+            receive({ op: "notice", code: "stale", text: "" });
+            receive({ op: "epoch", sid: 7, epoch: 6, seq: 2 });
+            receive([7, 3, 0, "three"]);
+            receive({ op: "epoch", sid: 7, epoch: 7, seq: 1 });
+            receive([7, 2, 0, "another two"]);
+            const before = state.takeOut().length;
+            receive({ op: "epoch", sid: 7, epoch: 8, seq: 4 });
+            const [again] = state.takeOut().map(JSON.parse);
+            return { heard, before, since: again.since };
+        }"""
+    )
+    assert result["heard"] == [
+        "subscribed", [5, 2], "notice", "subscribed resynchronised", [6, 3], "subscribed resynchronised", [7, 2],
+        "subscribed resynchronised", "gap",
+    ]  # fmt: skip
+    assert (result["before"], result["since"]) == (0, {"/a/b": [8, 2]})
+
+
 def test_ids_of_another_server_are_other_ids(page: Page) -> None:
     """After a restart the ids of subjects may have changed places; each still gets its own messages."""
     heard = page.evaluate(
@@ -307,3 +342,26 @@ def test_ids_of_another_server_are_other_ids(page: Page) -> None:
         }"""
     )
     assert heard == ["/a/b", "/a/c"] * 2
+
+
+def test_a_client_that_does_not_keep_up_is_conflated_and_told(page: Page) -> None:
+    """With `slow: "conflate"`: it skips what it could not take, says so, and is live again."""
+    with Sidecar(outbox_bytes_max=400_000) as sidecar, Proxy(sidecar.client_url) as proxy:
+        client = Scripted(page, f"ws://{proxy.address}/ws")
+        client.subscribe(SUBJECT, slow="conflate")
+        proxy.stall()
+        count = 0
+        with Control(sidecar.control) as control, Publisher(sidecar.publisher_url) as publisher:
+            while not control.stats()["slow_conflated"]:
+                publisher.send_batch([[SUBJECT, "x" * 4000]] * 10)
+                count += 10
+            publisher.send_batch([[SUBJECT, str(number)] for number in range(50)])
+            proxy.flow()
+            client.wait("caughtUp")
+            publisher.send_batch([[SUBJECT, "live"]])
+        until(lambda: client.contents[-1] == "live")
+        positions = [message["seq"] for message in client.messages]
+        assert positions[-2:] == [count + 50, count + 51]
+        assert positions[:-2] == list(range(1, len(positions) - 1))
+        assert [status["subject"] for status in client.statuses("lagging", "caughtUp")] == [SUBJECT, SUBJECT]
+        assert client.statuses("gap") == []

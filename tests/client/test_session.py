@@ -350,3 +350,33 @@ async def test_over_tls(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="certificate"):
             async with connect(url, timeout_seconds=1):
                 pass
+
+
+async def test_a_client_that_does_not_keep_up_is_conflated_and_told() -> None:
+    """With ``slow="conflate"``: it skips what it could not take, says so, and is live again."""
+    with Sidecar(outbox_bytes_max=400_000) as sidecar, Proxy(sidecar.client_url) as proxy:
+        async with connect(f"ws://{proxy.address}/ws") as client:
+            status = client.status
+            stream = client.subscribe([A, B], slow="conflate")
+            for _ in (A, B):
+                await told(status, "subscribed")
+            proxy.stall()
+            count = 0
+            with Control(sidecar.control) as control, Publisher(sidecar.publisher_url) as publisher:
+                while not control.stats()["slow_conflated"]:
+                    publisher.send_batch([[A, "x" * 4000]] * 10)
+                    count += 10
+                publisher.send_batch([[A, "x", {f"f{number}": "1"}] for number in range(50)])
+            publish(sidecar, B, "quiet", "quieter")
+            proxy.flow()
+            seen = [(message := (await read(stream, 1))[0])]
+            while message.subject == A:
+                message = (await read(stream, 1))[0]
+                seen.append(message)
+            assert (seen[-1].content, seen[-1].seq) == ("quieter", 2)
+            assert [message.seq for message in seen[:-2]] == list(range(1, len(seen) - 1))
+            assert (seen[-2].seq, len(seen[-2].fields)) == (count + 50, 50)
+            names = [(await anext(status)).name for _ in range(4)]
+            assert names == ["lagging", "lagging", "caught_up", "caught_up"]
+            publish(sidecar, A, "live")
+            assert [message.seq for message in await read(stream, 1)] == [count + 51]

@@ -116,6 +116,34 @@ def test_a_conflated_subscription_has_gaps_by_nature() -> None:
     assert [story.gets(seq) for seq in (3, 9, 9)] == [["3"], ["9"], []]
 
 
+def test_while_it_lags_a_subscription_has_gaps(story: Story) -> None:
+    """It is told when that begins and ends; then a gap is a fault again."""
+    story.answers(seq=5)
+    assert story.gets(6) == ["6"]
+    assert story.says({"op": "lagging", "sids": [1, 99]}) == [Status(name="lagging", subject=A)]
+    assert [story.gets(seq) for seq in (9, 9)] == [["9"], []]
+    assert story.says({"op": "caught_up", "sids": [1]}) == [Status(name="caught_up", subject=A)]
+    assert [story.gets(seq) for seq in (10, 12)] == [["10"], ["gap"]]
+
+
+def test_what_lagged_does_so_no_more_after_a_new_answer(story: Story) -> None:
+    """Asked for again, or on a new connection, which starts from the last that was read."""
+    story.answers(seq=5)
+    story.says({"op": "lagging", "sids": [1]})
+    story.state.subscribe("owner", [A], slow="conflate", since={A: (EPOCH, 5)})
+    story.answers(seq=5)
+    assert story.gets(7) == ["gap"]
+    story.says({"op": "lagging", "sids": [2]})
+    story.state.lose()
+    story.sent()
+    story.connects()
+    _, command = story.sent()
+    assert (command["slow"], command["since"]) == ("conflate", {A: [EPOCH, 5]})
+    story.says({"op": "subscribed", "id": command["id"],
+                "results": [{"subject": A, "sid": 1, "epoch": EPOCH, "seq": 5}]})  # fmt: skip
+    assert story.gets(7, sid=1) == ["gap"]
+
+
 def test_a_new_connection_asks_for_all_subjects_from_where_each_was(story: Story) -> None:
     story.answers(seq=5)
     story.state.subscribe("owner", [B], history=10)
@@ -155,13 +183,28 @@ def test_resynchronised_in_a_new_epoch_starts_with_the_snapshot(story: Story) ->
 
 def test_a_new_epoch_on_the_way(story: Story) -> None:
     story.answers(seq=5)
-    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 9, "seq": 5}) == []
+    told = [Status(name="resynchronised", subject=A, reason="a new epoch")]
+    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 9, "seq": 5}) == told
     [event] = story.says([1, 6, 0, "x"])
     assert isinstance(event, Arrived) and (event.message.epoch, event.message.seq) == (EPOCH + 9, 6)
-    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 10, "seq": 0}) == []
+    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 10, "seq": 0}) == told
     assert story.gets(1) == ["1"]
     assert story.position() == (EPOCH + 10, 1)
     assert story.says({"op": "epoch", "sid": 99, "epoch": 1, "seq": 0}) == []
+
+
+def test_a_new_epoch_that_is_ahead_is_a_gap(story: Story) -> None:
+    """Also when nothing follows it: what the subject holds in the new epoch is asked for."""
+    story.answers(seq=5)
+    story.state.take_out()
+    told = story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 9, "seq": 7})
+    assert told == [
+        Status(name="resynchronised", subject=A, reason="a new epoch"),
+        Status(name="gap", subject=A, reason="5 was followed by 8"),
+    ]
+    assert story.position() == (EPOCH + 9, 5)
+    [command] = story.sent()
+    assert command["since"] == {A: [EPOCH + 9, 5]}
 
 
 @pytest.mark.parametrize("error", ["denied", "not_ready"])

@@ -123,7 +123,8 @@ def test_the_client_reads_these_answers(vector: Vector, form: Form) -> None:
                 for name in value.keys() - {"op"}:
                     assert getattr(answer, name) == value[name]
             case Status():
-                assert event.name in (value["op"], "denied", "not_ready", "recovered", "resynchronised", "subscribed")
+                told = ("denied", "not_ready", "recovered", "resynchronised", "subscribed", "gap")
+                assert event.name in (value["op"], *told)
 
 
 @pytest.mark.parametrize("vector", vectors("publisher server"), ids=str)

@@ -6,12 +6,14 @@ from fastpath.core import lagging
 from fastpath.core.broker import Broker, Writer
 from fastpath.core.client import Client, Queue
 from fastpath.core.codec import JSON, decode_server, encode
+from fastpath.core.deflate import inflate
 from fastpath.core.frames import TEXT, split_frames
 from fastpath.core.grants import Grants
 from fastpath.core.interest import Group
 from fastpath.core.limits import Limits
 from fastpath.core.messages import AnyCommand, Data, Message
 from fastpath.core.sessions import Sessions
+from fastpath.core.wire import PLAIN, Wire
 from fastpath.engine.memory import MemoryEngine
 
 START = 1_700_000_000_000
@@ -21,7 +23,7 @@ START = 1_700_000_000_000
 class Actor:
     """A client of the stage: an in-memory core.client.Link that decodes what it is given."""
 
-    def __init__(self, stage: Stage, name: str, token: str, form: str) -> None:
+    def __init__(self, stage: Stage, name: str, token: str, wire: Wire) -> None:
         self.name = name
         self.closed: tuple[int, str] | None = None
         self.blocked = False
@@ -29,7 +31,7 @@ class Actor:
         self.subjects: dict[int, str] = {}
         self._stage = stage
         Actor.made += 1
-        self.client = stage.sessions.open(self, Actor.made, True, form, token, name, stage.now)
+        self.client = stage.sessions.open(self, Actor.made, True, wire, token, name, stage.now)
 
     made = 0
 
@@ -64,6 +66,8 @@ class Actor:
             if frame[0] & 0x0F > 2:
                 continue
             payload = frame[4 if frame[1] == 126 else 10 if frame[1] == 127 else 2 :]
+            if frame[0] & 0x40:
+                payload = inflate(payload, 1 << 20)
             value = decode_server(payload, self.client.form)
             for result in getattr(value, "results", ()):
                 if not result.error:
@@ -111,9 +115,9 @@ class Stage:
         self.sessions = Sessions(self.broker, 25)
         self.actors: dict[str, Actor] = {}
 
-    def enter(self, name: str, token: str = "", form: str = JSON) -> Actor:
+    def enter(self, name: str, token: str = "", form: str = JSON, wire: Wire | None = None) -> Actor:
         """A client connects."""
-        actor = self.actors[name] = Actor(self, name, token, form)
+        actor = self.actors[name] = Actor(self, name, token, wire or PLAIN[form])
         return actor
 
     def publish(self, subject: str, content: str, fields: dict[str, str] | None = None, **options: object) -> object:
@@ -145,7 +149,7 @@ class Stage:
         """The end of a tick."""
         while self.sessions.rights.busy:
             self.sessions.rights.step(self.now)
-        self.broker.flush()
+        self.broker.flush(self.now)
         self.turn()
         self.broker.flush_answers()
         for client in self.ended:

@@ -34,8 +34,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "since has one part": (
         {"op": "subscribe", "subjects": ["/a/b"], "since": {"/a/b": [1]}}, BAD,
         "- at `since[...]`"),
-    "slow is conflate": (
-        {"op": "subscribe", "subjects": ["/a/b"], "slow": "conflate"}, BAD, 'slow: only "close" is offered'),
+    "slow is drop": (
+        {"op": "subscribe", "subjects": ["/a/b"], "slow": "drop"}, BAD, 'slow is "close" or "conflate"'),
     "1001 subjects": (
         {"op": "subscribe", "subjects": ["/a/b"] * 1001}, "limit", "over 1000 subjects in one command"),
     "1001 subjects to leave": (

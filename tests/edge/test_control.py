@@ -140,6 +140,9 @@ def test_stats(rules: Sidecar, control: Control) -> None:
     with WireClient(rules) as client:
         client.ask("ping", "pong")
         figures = control.stats()
+    [alone] = figures.pop("by_worker")
+    assert alone.items() >= {"worker": 0, "pid": rules.pid, "connections": 1}.items()
+    assert figures["workers"] == 1
     assert {*RATES, *TOTALS} <= figures.keys()
     assert all(isinstance(value, int | float) for value in figures.values())
     assert figures["connections"] == 1

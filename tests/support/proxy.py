@@ -1,4 +1,4 @@
-"""A small TCP proxy, so that a test can cut connections and shut the door as a network does."""
+"""A small TCP proxy, so that a test can hold up and cut connections and shut the door as a network does."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._port = 0
 
     def __enter__(self) -> Self:
@@ -50,6 +52,14 @@ class Proxy:
         """Reset all connections and refuse new ones until ``open()``."""
         self._do(self._refuse)
 
+    def stall(self) -> None:
+        """Let nothing through, in either direction, until ``flow()``."""
+        self._loop.call_soon_threadsafe(self._flowing.clear)
+
+    def flow(self) -> None:
+        """Let through what came meanwhile, and all that comes."""
+        self._loop.call_soon_threadsafe(self._flowing.set)
+
     def _do(self, work: Callable[[], Any]) -> None:
         asyncio.run_coroutine_threadsafe(work(), self._loop).result(10)
 
@@ -76,7 +86,7 @@ class Proxy:
         try:
             out_reader, out_writer = await asyncio.open_connection(*self._target)
             self._writers.add(out_writer)
-            await asyncio.gather(_pump(reader, out_writer), _pump(out_reader, writer))
+            await asyncio.gather(self._pump(reader, out_writer), self._pump(out_reader, writer))
             self._writers.discard(out_writer)
         except OSError:
             writer.transport.abort()
@@ -84,10 +94,10 @@ class Proxy:
             self._writers.discard(writer)
             self._tasks.discard(task)
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -39,6 +39,7 @@ class Sidecar:
             "listen": "clients://127.0.0.1:0,publishers://127.0.0.1:0",
             "control": self.control,
             "mode": "none",
+            "workers": 1,
         } | settings
         self.process: subprocess.Popen[bytes] | None = None
 

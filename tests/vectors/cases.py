@@ -175,6 +175,9 @@ SERVER_ANSWERS: list[Case] = [
     ("notice", "4.11", {"op": "notice", "code": "drain", "text": "the server restarts"}),
     ("error", "4.12", {"op": "error", "id": 9, "code": "invalid", "reason": 'unknown op "subscribee"'}),
     ("error without id", "4.12", {"op": "error", "code": "limit", "reason": TEXT}),
+    ("lagging", "4.13", {"op": "lagging", "sids": [17, 18]}),
+    ("caught up", "4.13", {"op": "caught_up", "sids": [17, 18]}),
+    ("lagging in many", "4.13", {"op": "lagging", "sids": [0, 127, 128, 65536, 9007199254740991, *range(12)]}),
 ]
 
 MESSAGES: list[Case] = [

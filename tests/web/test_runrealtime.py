@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     """Of a project whose run-time files are in a folder of the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FASTPATH_", "REALTIME_"))}
-    return kept | {"REALTIME_VAR": str(folder), "FASTPATH_LISTEN": LISTEN}
+    return kept | {"REALTIME_VAR": str(folder), "FASTPATH_LISTEN": LISTEN, "FASTPATH_WORKERS": "2"}
 
 
 class Everything(Program):
@@ -60,11 +61,13 @@ class Everything(Program):
         return self.latest(r"WebSocket +(ws://\S+)")
 
     def pid(self, argument: str) -> int | None:
-        """The process below this one that runs something, if one does."""
+        """The child of this one that runs something, if one does; its own workers look the same."""
         for pid in descendants(self.process.pid):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            if argument in words:
-                return pid
+            with suppress(OSError):  # it has ended meanwhile
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                if argument in words and parent == str(self.process.pid):
+                    return pid
         return None
 
     def status(self, path: str) -> int:
@@ -91,7 +94,7 @@ def test_up_in_one_session_and_down_without_a_trace(everything: Everything) -> N
     assert everything.status("/static/admin/css/base.css") == 200
     pids = descendants(everything.process.pid)
     assert {os.getsid(pid) for pid in pids} == {os.getsid(everything.process.pid)}
-    assert len(pids) == 2
+    assert len(pids) == 4, "the web server, and the sidecar with its two workers"
     everything.process.terminate()
     assert everything.process.wait(15) == 0
     assert not running(pids)

@@ -25,7 +25,7 @@ export interface Message {
 
 export type StatusName =
   | "connecting" | "connected" | "disconnected" | "paused" | "closed"
-  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "gap" | "refused"
+  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "gap" | "lagging" | "caughtUp" | "refused"
   | "latency" | "expiring" | "notice" | "error";
 
 /** What happened; which keys are there depends on the name (docs/javascript.md lists them). */
@@ -67,6 +67,7 @@ export interface SubscribeOptions {
   conflation?: number;
   /** The last position seen: of all the subjects, or by subject. */
   since?: Position | Record<string, Position>;
+  /** While this client does not keep up: "conflate" merges messages, "close" (default) reconnects when too many wait. */
   slow?: "close" | "conflate";
 }
 

@@ -51,6 +51,8 @@ const SHAPES = {
   expiring: { expires: "int" },
   notice: { code: "text", text: "text" },
   error: { id: "int?", code: "text", reason: "text" },
+  lagging: { sids: "ints" },
+  caught_up: { sids: "ints" },
 };
 
 /** What is left out because it is the default (3, 4); positions have none: a missing seq differs from 0. */
@@ -72,6 +74,7 @@ const CHECKS = {
   bool: (value) => typeof value === "boolean",
   any: () => true,
   texts: (value) => Array.isArray(value) && value.every((item) => typeof item === "string"),
+  ints: (value) => Array.isArray(value) && value.every(Number.isSafeInteger),
   positions: (value) => isMap(value) && Object.values(value).every(
     (item) => Array.isArray(item) && item.length === 2 && item.every(Number.isSafeInteger)),
 };

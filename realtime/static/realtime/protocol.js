@@ -32,10 +32,10 @@ export function isFinal(code) {
 /** @typedef {import("./codec.js").Form} Form */
 /** @typedef {[epoch: number, seq: number]} Position */
 /**
- * One wanted subject. `position` is the last that was read; while `stored` messages are still to come it lags behind
+ * One wanted subject. While it is `lagging` gaps are no fault (5.3). `position` is the last that was read; while `stored` messages are still to come it lags behind
  * `target`, where live messages begin, so that a connection lost between them misses nothing.
  * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, position: Position | null,
- *   asked: number, live: boolean, sid: number, epoch: number, stored: number, target: Position | null}} Wanted
+ *   asked: number, live: boolean, lagging: boolean, sid: number, epoch: number, stored: number, target: Position | null}} Wanted
  */
 /** @typedef {{type: "message", owner: any, message: any} | {type: "answer", id: number, answer: any}
  *   | {type: "status", status: any} | {type: "retry", subject: string, ms: number}
@@ -78,7 +78,7 @@ export class ClientState {
     this.#open = false;
     this.#sids.clear();
     this.#asked.clear();
-    for (const wanted of this.subscriptions.values()) Object.assign(wanted, { live: false, sid: -1 });
+    for (const wanted of this.subscriptions.values()) Object.assign(wanted, { live: false, lagging: false, sid: -1 });
   }
 
   /** @returns {(string | Uint8Array)[]} what is to be sent now */
@@ -104,7 +104,7 @@ export class ClientState {
       const wanted = {
         subject, owner, history: options.history, conflation: options.conflation, slow: options.slow,
         position: Object.hasOwn(options.since, subject) ? options.since[subject] : null,
-        asked: 0, live: false, sid: -1, epoch: 0, stored: 0, target: null,
+        asked: 0, live: false, lagging: false, sid: -1, epoch: 0, stored: 0, target: null,
       };
       this.subscriptions.set(subject, wanted);
       added.push(wanted);
@@ -156,10 +156,12 @@ export class ClientState {
         if (frame.id !== undefined) this.#asked.delete(frame.id);
         return frame.results.flatMap((/** @type {any} */ result) => this.#result(frame.id, result));
       case "epoch":
-        this.#newEpoch(frame);
-        return [];
+        return this.#newEpoch(frame);
       case "revoked":
         return frame.subjects.flatMap((/** @type {string} */ subject) => this.#revoked(subject, frame.reason));
+      case "lagging":
+      case "caught_up":
+        return this.#lagging(frame.sids, frame.op === "lagging");
       case "expiring": return [status("expiring", { expires: frame.expires })];
       case "notice": return [status("notice", { code: frame.code, reason: frame.text })];
       case "error": return this.#error(frame);
@@ -181,7 +183,8 @@ export class ClientState {
       if (wanted.stored) storedOver(wanted);
       if (seen(wanted, frame.seq)) return [];
       const last = wanted.position;
-      if (!wanted.conflation && last && frame.seq > last[1] + 1) return this.#gap(wanted, last, frame.seq);
+      const whole = !wanted.conflation && !wanted.lagging;
+      if (whole && last && frame.seq > last[1] + 1) return this.#gap(wanted, last, frame.seq);
       wanted.position = [wanted.epoch, frame.seq];
     }
     return [{ type: "message", owner: wanted.owner, message: this.#read(frame, wanted, kind) }];
@@ -223,6 +226,7 @@ export class ClientState {
     wanted.sid = result.sid;
     this.#sids.set(result.sid, wanted);
     wanted.live = true;
+    wanted.lagging = false;
     wanted.epoch = result.epoch ?? 0;
     if (wanted.conflation) wanted.conflation = result.conflation ?? 0;
     wanted.target = result.seq === undefined ? null : [wanted.epoch, result.seq];
@@ -233,14 +237,27 @@ export class ClientState {
       : [status("subscribed", details)];
   }
 
-  /** The subject goes on in a new epoch (4.8). @param {any} frame */
+  /** The subject goes on in a new epoch (4.8). @param {any} frame @returns {Event[]} */
   #newEpoch(frame) {
     const wanted = this.#sids.get(frame.sid);
-    if (!wanted) return;
+    if (!wanted) return [];
     wanted.epoch = frame.epoch;
     // The number goes on over epochs; it falls back only where the new epoch begins lower.
     if (wanted.position) wanted.position = [frame.epoch, Math.min(wanted.position[1], frame.seq)];
     if (wanted.target) wanted.target = [frame.epoch, Math.min(wanted.target[1], frame.seq)];
+    const told = status("subscribed", { subject: wanted.subject, recovery: "resynchronised" });
+    const last = wanted.target ?? wanted.position;
+    return last && last[1] < frame.seq ? [told, ...this.#gap(wanted, last, frame.seq + 1)] : [told];
+  }
+
+  /** Subscriptions are conflated from here on, or no more (4.13). @param {number[]} sids @param {boolean} lagging @returns {Event[]} */
+  #lagging(sids, lagging) {
+    return sids.flatMap((sid) => {
+      const wanted = this.#sids.get(sid);
+      if (!wanted) return [];
+      wanted.lagging = lagging;
+      return [status(lagging ? "lagging" : "caughtUp", { subject: wanted.subject })];
+    });
   }
 
   /** @param {string} subject @param {string} reason @returns {Event[]} */
@@ -248,7 +265,7 @@ export class ClientState {
     const wanted = this.subscriptions.get(subject);
     if (!wanted) return [];
     this.#unmap(wanted);
-    Object.assign(wanted, { live: false, position: null, target: null, stored: 0 });
+    Object.assign(wanted, { live: false, lagging: false, position: null, target: null, stored: 0 });
     return [status("revoked", { subject, reason })];
   }
 

@@ -1,0 +1,205 @@
+"""One end of the link between two workers: packets in order over a unix socket, and a copy that is given in slices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..core.copies import Copy, rights_in_chunks
+from ..core.grants import RuleGrants
+from ..core.packets import Unpacker, pack
+from .hub import Hub
+
+LINK_BYTES_MAX = 64 << 20
+"""What may wait unsent for a worker that does not read; above it the link is cut."""
+
+PACKET_BYTES_MAX = 1 << 30
+"""No packet comes near it: it is there to notice a stream that is not one of packets."""
+
+SLICE_BYTES = 128 << 10
+"""How much of a copy is sent in one turn of the loop, about a millisecond's work."""
+
+READ_BYTES_MAX = 256 << 10
+BUFFER_BYTES = 1 << 20
+"""What the kernel may hold of a link, as far as it lets us."""
+
+
+class LinkSocket:
+    """A connected unix socket; ``lost`` is called once, in a later turn of the loop, when it is over."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        received: Callable[[list[Any]], None],
+        lost: Callable[[str], None],
+        drained: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._received = received
+        self._lost = lost
+        self._drained = drained
+        self._unpacker = Unpacker(PACKET_BYTES_MAX)
+        self._out: deque[bytes] = deque()
+        self._sent = 0  # of the first in ``_out``
+        self._blocked = self._broken = False
+        self.waiting = 0
+        self.closed = False
+        sock.setblocking(False)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+        loop.add_reader(sock.fileno(), self._readable)
+
+    def send(self, packet: list[Any]) -> None:
+        """Queue a packet for the next ``flush``."""
+        self.push(pack(packet))
+
+    def push(self, data: bytes) -> None:
+        """Queue whole packets, whose bytes may be shared with other links."""
+        if not self.closed and not self._broken:
+            self._out.append(data)
+            self.waiting += len(data)
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the socket takes it; the rest follows by itself. Over the bound it is cut."""
+        if not self._blocked:
+            self._write()
+        if self.waiting > LINK_BYTES_MAX:
+            self.close(f"over {LINK_BYTES_MAX} bytes wait for it")
+
+    def close(self, why: str) -> None:
+        """Cut the link."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._sock.fileno())
+        if self._blocked:
+            self._loop.remove_writer(self._sock.fileno())
+        self._sock.close()
+        self._out.clear()
+        self._loop.call_soon(self._lost, why)
+
+    def _write(self) -> None:
+        out = self._out
+        try:
+            while out:
+                if len(out) > 1 and not self._sent and len(out[0]) < SLICE_BYTES:
+                    joined = b"".join(out)
+                    out.clear()
+                    out.append(joined)
+                head = out[0]
+                count = self._sock.send(memoryview(head)[self._sent :] if self._sent else head)
+                self.waiting -= count
+                self._sent += count
+                if self._sent < len(head):
+                    continue
+                out.popleft()
+                self._sent = 0
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The other side is gone. What it wrote before is still to be read: reading finds the end.
+            self._broken = True
+            out.clear()
+            self._sent = self.waiting = 0
+        if bool(out) != self._blocked:
+            self._blocked = bool(out)
+            if self._blocked:
+                self._loop.add_writer(self._sock.fileno(), self._writable)
+            else:
+                self._loop.remove_writer(self._sock.fileno())
+
+    def _writable(self) -> None:
+        self._write()
+        if not self.closed and not self._out:
+            self._drained()
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(READ_BYTES_MAX)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(str(error.strerror))
+            return
+        if not data:
+            self.close("the other side is gone")
+            return
+        for packet in self._unpacker.feed(data):
+            if self.closed:
+                return
+            self._received(packet)
+        if self._unpacker.error is not None:
+            self.close(str(self._unpacker.error))
+
+
+class Giver:
+    """Gives what one link still has to get: the rights, then the subjects, a slice a turn, while the log runs."""
+
+    def __init__(self, hub: Hub, link: LinkSocket, before: Callable[[], None], complete: Callable[[], None]) -> None:
+        self._hub = hub
+        self._link = link
+        self._before = before
+        self._complete = complete
+        self._rights: Iterator[Any] | None = None
+        self._scheduled = False
+        self.copy: Copy | None = Copy(hub.broker)
+        self.renew_rights()
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether all rights that are in force have been given, so that a difference may follow them."""
+        return self._rights is None
+
+    def renew_rights(self) -> None:
+        """Give the whole set, from the beginning."""
+        grants = self._hub.broker.grants
+        self._rights = None
+        if isinstance(grants, RuleGrants) and grants.ready:
+            self._rights = rights_in_chunks(grants)
+            self._link.send(["rules_begin"])
+        self.wake()
+
+    def wake(self) -> None:
+        """Go on in the next turn of the loop, or when the link takes more."""
+        if not self._scheduled and (self._rights is not None or self.copy is not None):
+            self._scheduled = True
+            self._hub.loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._scheduled = False
+        link = self._link
+        link.flush()
+        if link.closed or link.waiting:
+            return  # the link wakes us when it has taken what it was given
+        if self._rights is not None:
+            chunk = next(self._rights, None)
+            if chunk is not None:
+                link.send(["rules", *chunk])
+            else:
+                self._rights = None
+                link.send(["rules_commit", self._hub.broker.grants.generation])
+        elif self.copy is not None:
+            self._before()  # what was published is in the log or in the copy, not in both
+            parts = self.copy.slice(SLICE_BYTES)
+            if parts:
+                link.send(["parts", parts])
+            if not self.copy.pending:
+                self.copy = None
+                self._complete()
+        link.flush()
+        self.wake()
+
+
+def is_own(sock: socket.socket) -> bool:
+    """Whether the other end of a unix socket is a process of the same user."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # the folder's mode alone keeps others away
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return bool(uid == os.getuid())

@@ -1,0 +1,269 @@
+"""The first worker's side of the links: writes the log to the others, gives copies, publishes what they hand in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.admission import Outcome
+from ..core.copies import Takeover
+from ..core.messages import Message
+from ..core.packets import pack
+from ..engine.follower import LoggedEngine
+from .hub import Hub, now
+from .link import Giver, LinkSocket, is_own
+
+HELLO_SECONDS = 1.0
+"""How long a new first worker waits for those who still hold the state of the one before it."""
+
+SEED_SECONDS = 30.0
+"""How long it waits for the state of one of them."""
+
+COPY_SECONDS = 10.0
+"""How long it then waits for the others to have all of that, before it takes publications."""
+
+LOG_BYTES = 256 << 10
+"""The log is written before the end of the tick when so much has come."""
+
+log = logging.getLogger("fastpath.links")
+
+
+class Link:
+    """One of the other workers."""
+
+    def __init__(self, links: Links, sock: socket.socket) -> None:
+        self._links = links
+        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._drained)
+        self.worker = -1
+        self.held: tuple[int, int] = (0, 0)  # epoch and position in the log of the state that it has complete
+        self.seen = 0  # the last epoch that it has told of
+        self.given = False  # all of that has come here
+        self.giver: Giver | None = None
+        self.takeover: Takeover | None = None
+        self.figures: dict[str, float] = {}
+
+    @property
+    def current(self) -> bool:
+        """Whether it has the whole copy and follows the log."""
+        return self.giver is not None and self.giver.copy is None
+
+    def welcome(self) -> None:
+        """Begin: the copy, while the log runs."""
+        broker = self._links.hub.broker
+        self.socket.send(["welcome", broker.server, broker.engine.epoch])
+        self.giver = Giver(self._links.hub, self.socket, self._links.flush, self._complete)
+        self.socket.flush()
+
+    def _received(self, packet: list[Any]) -> None:
+        links = self._links
+        match packet:
+            case ["publish", list(rows)]:
+                links.hub.publish_rows(None, rows, self._answer)
+                links.hub.end()
+            case ["stats", dict(figures)]:
+                self.figures = figures
+            case ["hello", int(worker), int(epoch), int(position), int(seen)]:
+                self.worker, self.held, self.seen = worker, (epoch, position), seen
+                links.hello(self)
+            case ["parts" | "rules_begin" | "rules" | "rules_commit" | "copied", *_] if self.takeover is not None:
+                links.take(self, packet)
+            case _:
+                self.socket.close(f"not a packet of a link: {str(packet[:1])[:40]}")
+
+    def _answer(self, outcomes: list[Outcome]) -> None:
+        """After the log that holds what the outcomes tell of."""
+        self._links.flush()
+        self.socket.send(["published", self._links.hub.broker.engine.epoch, outcomes])
+        self.socket.flush()
+
+    def _complete(self) -> None:
+        log.info("worker %d has the whole copy", self.worker)
+        self.socket.send(["copied", self._links.position])
+        self._links.changed()
+
+    def _drained(self) -> None:
+        if self.giver is not None:
+            self.giver.wake()
+
+    def _lost(self, why: str) -> None:
+        self._links.lost(self, why)
+
+
+class Links:
+    """All the other workers, as the first one sees them."""
+
+    def __init__(self, hub: Hub, engine: LoggedEngine, listening: socket.socket) -> None:
+        self.hub = hub
+        self.position = 0  # messages in the log so far
+        self._engine = engine
+        self._listening = listening
+        self._links: list[Link] = []
+        self._log: list[Message] = []
+        self._log_bytes = 0
+        self._gone: dict[str, float] = {}
+        self._open = False
+        self._changed = asyncio.Event()
+        listening.setblocking(False)
+        hub.loop.add_reader(listening.fileno(), self._accept)
+        engine.log = self._note
+        hub.before_answers = self.flush
+
+    async def resume(self, survivors: int) -> None:
+        """Take over what the others still hold of a first worker that died: the state of the one who got furthest."""
+        deadline = self.hub.loop.time() + HELLO_SECONDS
+        while survivors and sum(link.worker > 0 for link in self._links) < survivors:
+            if not await self._wait(deadline):
+                break
+        self._engine.epoch = max(self._engine.epoch, *(link.seen + 1 for link in self._links), 0)
+        for link in sorted(self._links, key=lambda link: link.held, reverse=True):
+            if not link.held[0] or link.socket.closed:
+                continue
+            link.takeover = Takeover(self.hub.broker, self._engine.epoch)
+            link.socket.send(["give"])
+            link.socket.flush()
+            deadline = self.hub.loop.time() + SEED_SECONDS
+            while not link.given and not link.socket.closed:
+                if not await self._wait(deadline):
+                    break
+            if link.given:
+                log.info("took over %d subjects from worker %d", len(self.hub.broker.interest.topics), link.worker)
+                break
+            link.takeover = None
+        self._open = True
+        for link in self._links:
+            if link.worker > 0 and link.giver is None:
+                link.welcome()
+        # What is acknowledged from here on is in the others, should this one die as well.
+        deadline = self.hub.loop.time() + COPY_SECONDS
+        while survivors and not all(link.current for link in self._links if link.worker > 0):
+            if not await self._wait(deadline):
+                log.warning("the others do not have the whole copy yet; going on")
+                break
+
+    def changed(self) -> None:
+        """Something happened that ``resume`` may wait for."""
+        self._changed.set()
+
+    def hello(self, link: Link) -> None:
+        """A worker said who it is."""
+        self._changed.set()
+        if self._open:
+            link.welcome()
+
+    def take(self, link: Link, packet: list[Any]) -> None:
+        """A piece of the state that a worker still holds."""
+        takeover, rights = link.takeover, self.hub.sessions.rights
+        assert takeover is not None
+        match packet:
+            case ["parts", list(parts)]:
+                for part in parts:
+                    takeover.add(part)
+                    if len(part) > 2:
+                        self._engine.resume(part[0], part[2])
+            case ["rules_begin"]:
+                rights.begin()
+            case ["rules", rules, users, sessions]:
+                rights.add(rules, users, sessions)
+            case ["rules_commit", int(generation)]:
+                rights.commit(generation, now())
+            case _:
+                link.takeover = None
+                link.given = True
+                self._changed.set()
+
+    def rights_replaced(self) -> None:
+        """A whole set has taken force."""
+        self.flush()
+        for link in self._links:
+            if link.giver is not None:
+                link.giver.renew_rights()
+
+    def rights_changed(self, change: Sequence[Any]) -> None:
+        """A difference has taken force: ``after, generation, rules, removed, users, sessions``."""
+        self.flush()
+        data = pack(["rules_diff", *change])
+        for link in self._links:
+            if link.giver is None:
+                continue
+            if link.giver.has_rights:
+                link.socket.push(data)
+                link.socket.flush()
+            else:
+                link.giver.renew_rights()
+
+    def flush(self) -> None:
+        """Write what has been numbered to everybody who follows."""
+        if not self._log:
+            return
+        messages, self._log, self._log_bytes = self._log, [], 0
+        self.position += len(messages)
+        data = b""
+        for link in self._links:
+            giver = link.giver
+            if giver is None:
+                continue
+            if giver.copy is None:
+                data = data or pack(["log", self.position, messages])
+                link.socket.push(data)
+            else:
+                pending = giver.copy.pending
+                link.socket.send(["log", self.position, [one for one in messages if one.subject not in pending]])
+            link.socket.flush()
+
+    def figures(self) -> list[dict[str, float]]:
+        """What each of the others told last."""
+        return [link.figures for link in self._links if link.figures]
+
+    @property
+    def gone(self) -> dict[str, float]:
+        """What those who are gone had counted."""
+        return self._gone
+
+    def lost(self, link: Link, why: str) -> None:
+        """A worker is gone, or was cut."""
+        log.warning("the link to worker %d is over: %s", link.worker, why)
+        if link in self._links:
+            self._links.remove(link)
+        for name, value in link.figures.items():
+            self._gone[name] = self._gone.get(name, 0) + value
+        self._changed.set()
+
+    def close(self) -> None:
+        """The sidecar stops."""
+        self.hub.before_answers = None
+        self._engine.log = None
+        self.hub.loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+
+    def _note(self, messages: Sequence[Message]) -> None:
+        if not self._links:
+            self.position += len(messages)
+            return
+        self._log += messages
+        self._log_bytes += sum([message.size for message in messages])
+        if self._log_bytes > LOG_BYTES:
+            self.flush()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listening.accept()
+        except OSError:
+            return
+        if not is_own(sock):
+            log.error("refused a link from another user's process")
+            sock.close()
+            return
+        self._links.append(Link(self, sock))
+
+    async def _wait(self, deadline: float) -> bool:
+        """Until something has changed; False when the time is over."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,243 @@
+"""The side of every other worker: follows the first worker's log, and hands it what its clients publish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.admission import Done, Outcome
+from ..core.copies import Takeover, read_entry
+from ..core.errors import InvalidMessage
+from ..core.messages import Message, Notice
+from ..engine.follower import FollowerEngine
+from .hub import Hub, now
+from .link import Giver, LinkSocket, is_own
+
+RETRY_SECONDS = 0.1
+"""Between attempts to reach the first worker. Its socket outlives it, so that one attempt is the rule."""
+
+UPSTREAM_BYTES_MAX = 16 << 20
+"""Publications that may wait for a first worker that does not take them; above it they are refused."""
+
+STALE = Notice(code="stale", text="the first worker is away: nothing new arrives, publications fail; it is restarted")
+FRESH = Notice(code="fresh", text="the first worker is back: messages arrive again")
+
+_AWAY = ("failed", "the server cannot publish at this moment: its first worker is being restarted; publish again")
+_UNKNOWN = ("failed", "the server's first worker ended before it answered: the message may have been published or not")
+_BUSY = ("failed", "the server's first worker does not keep up; publish again later")
+
+log = logging.getLogger("fastpath.links")
+
+
+class Follower:
+    """Keeps the broker of this worker as the first worker's is."""
+
+    def __init__(self, hub: Hub, engine: FollowerEngine, worker: int, path: str, cut: Callable[[], None]) -> None:
+        self._hub = hub
+        self._engine = engine
+        self._worker = worker
+        self._path = path
+        self._cut = cut
+        self._link: LinkSocket | None = None
+        self._stopped = False
+        self._first = ""  # the first worker that was followed last
+        self._welcomed = False
+        self._held: tuple[int, int] = (0, 0)
+        self._takeover: Takeover | None = None
+        self._giver: Giver | None = None
+        self._rows: list[list[Any]] = []
+        self._asked: deque[tuple[Sequence[Message], Done | None]] = deque()
+        self.copied = asyncio.Event()
+        hub.broker.upstream = self.upstream
+
+    def start(self) -> None:
+        """Link to the first worker, now or as soon as it is there."""
+        if self._stopped:
+            return
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(self._path)
+            if not is_own(sock):
+                raise PermissionError("the link's socket is another user's")
+        except OSError as error:
+            sock.close()
+            log.warning("cannot reach the first worker: %s; trying again", error)
+            self._hub.loop.call_later(RETRY_SECONDS, self.start)
+            return
+        self._link = LinkSocket(self._hub.loop, sock, self._received, self._lost, self._drained)
+        self._link.send(["hello", self._worker, *self._held, self._engine.epoch])
+        self._link.flush()
+
+    def stop(self) -> None:
+        """This worker stops: what happens to the link does not matter any more."""
+        self._stopped = True
+
+    def upstream(self, messages: Sequence[Message], done: Done | None) -> None:
+        """Hand accepted publications to the first worker, with all others of this tick (Broker.upstream)."""
+        refused = self._refused()
+        if refused is not None:
+            if done is not None:
+                done([refused] * len(messages))
+            return
+        if not messages and not self._asked:
+            if done is not None:
+                done([])
+            return
+        if not self._rows:
+            self._hub.loop.call_soon(self._hand_in)
+        self._rows += [_row(message) for message in messages]
+        self._asked.append((messages, done))
+
+    def report(self, figures: dict[str, float]) -> None:
+        """Tell the first worker what this one counted."""
+        if self._link is not None and self._welcomed:
+            self._link.send(["stats", figures])
+            self._link.flush()
+
+    def _refused(self) -> tuple[str, str] | None:
+        if self._link is None or not self._welcomed or self._hub.stale:
+            return _AWAY
+        return _BUSY if self._link.waiting > UPSTREAM_BYTES_MAX else None
+
+    def _hand_in(self) -> None:
+        rows, self._rows = self._rows, []
+        if self._link is not None and self._welcomed and rows:
+            self._link.send(["publish", rows])
+            self._link.flush()
+
+    def _received(self, packet: list[Any]) -> None:
+        try:
+            self._handle(packet)
+        except InvalidMessage as error:
+            log.error("the first worker's rights do not follow ours: %s", error)
+            if self._link is not None:
+                self._link.close("out of step")
+        self._hub.end()
+        self._hub.follow_rights()
+
+    def _handle(self, packet: list[Any]) -> None:
+        broker, rights = self._hub.broker, self._hub.sessions.rights
+        match packet:
+            case ["log", int(position), list(rows)]:
+                messages = [read_entry(row) for row in rows]
+                if self._takeover is not None:
+                    self._takeover.before(messages)
+                else:
+                    self._held = (self._engine.epoch, position)
+                broker.deliver(messages)
+            case ["published", int(epoch), list(outcomes)]:
+                self._published(epoch, outcomes)
+            case ["parts", list(parts)] if self._takeover is not None:
+                for part in parts:
+                    self._takeover.add(part)
+            case ["copied", int(position)] if self._takeover is not None:
+                self._has_copied(position)
+            case ["rules_begin"]:
+                rights.begin()
+            case ["rules", rules, users, sessions]:
+                rights.add(rules, users, sessions)
+            case ["rules_commit", int(generation)]:
+                broker.flush()
+                rights.commit(generation, now())
+            case ["rules_diff", after, int(generation), rules, removed, users, sessions]:
+                broker.flush()  # what was published before goes out under the rights of then
+                rights.change(after, generation, rules, removed, users, sessions, now())
+            case ["welcome", str(server), int(epoch)]:
+                self._welcome(server, epoch)
+            case ["give"]:
+                assert self._link is not None
+                self._giver = Giver(self._hub, self._link, lambda: None, self._given)
+            case _:
+                assert self._link is not None
+                self._link.close(f"not a packet of a link: {str(packet[:1])[:40]}")
+
+    def _welcome(self, server: str, epoch: int) -> None:
+        if server == self._first:
+            log.error("this worker did not keep up and was cut: it ends, its clients resume elsewhere")
+            self._cut()
+            return
+        self._first = server
+        self._welcomed = True
+        self._giver = None
+        self._engine.epoch = epoch
+        self._takeover = Takeover(self._hub.broker, epoch)
+
+    def _has_copied(self, position: int) -> None:
+        assert self._takeover is not None
+        self._takeover.finish()
+        self._takeover = None
+        self._held = (self._engine.epoch, position)
+        if self._hub.stale:
+            self._hub.broker.flush()  # the new epochs are told before
+            self._hub.stale, self._hub.sessions.notice = False, None
+            self._tell(FRESH)
+            log.info("following the first worker %s again", self._first)
+        self.copied.set()
+
+    def _given(self) -> None:
+        assert self._link is not None
+        self._link.send(["copied", self._held[1]])
+
+    def _published(self, epoch: int, outcomes: list[Any]) -> None:
+        """Outcomes come in the order in which publications were handed in, for one or several of them."""
+        at = 0
+        while at < len(outcomes) or (self._asked and not self._asked[0][0]):
+            messages, done = self._asked.popleft()
+            own: list[Outcome] = []
+            for message, outcome in zip(messages, outcomes[at : at + len(messages)], strict=True):
+                if isinstance(outcome, int):
+                    message.epoch, message.seq = (epoch if outcome else 0), outcome
+                    own.append(outcome)
+                else:
+                    own.append((outcome[0], outcome[1]))
+            at += len(messages)
+            if done is not None:
+                done(own)
+
+    def _lost(self, why: str) -> None:
+        if self._stopped:
+            return
+        log.warning("the link to the first worker is over: %s", why)
+        self._link = self._giver = self._takeover = None
+        self._welcomed = False
+        self._rows = []
+        if self.copied.is_set() and not self._hub.stale:
+            self._hub.stale, self._hub.sessions.notice = True, STALE
+            self._tell(STALE)
+        for publisher in list(self._hub.publisher_connections):
+            publisher.drain()  # it sends again what was not acknowledged
+        asked, self._asked = self._asked, deque()
+        for messages, done in asked:
+            if done is not None:
+                done([_UNKNOWN] * len(messages))
+        self._hub.end()
+        self.start()
+
+    def _tell(self, notice: Notice) -> None:
+        for client in self._hub.sessions.clients:
+            if client.greeted:
+                self._hub.broker.send(client, notice)
+
+    def _drained(self) -> None:
+        if self._giver is not None:
+            self._giver.wake()
+
+
+def _row(message: Message) -> list[Any]:
+    """The message as a publisher would send it (protocol.md 6.2)."""
+    meta: dict[str, Any] = {"qos": message.qos}
+    if not message.retained:
+        meta["retained"] = False
+    for name, value in (
+        ("reply_to", message.reply_to),
+        ("closure", message.closure),
+        ("id", message.publication),
+        ("as_of", message.as_of),
+    ):
+        if value is not None:
+            meta[name] = value
+    return [message.subject, message.content, message.fields, meta]

@@ -1,0 +1,235 @@
+"""A worker that dies is replaced: its clients resume, and nobody misses an acknowledged message without being told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fastpath.client import connect
+from fastpath.client.message import Message, Status
+from fastpath.client.publisher import Publisher
+from fastpath.client.session import Client
+from tests.edge.wire import WireClient
+from tests.support.sidecar import ROOT, Sidecar
+from tests.support.waiting import auntil, run, until
+from tests.workers.spread import kill_worker, publisher, spread
+
+WORKERS = 3
+CLIENTS = 24
+MESSAGES = 2000
+SUBJECT = "/deaths/one"
+
+
+class Reader:
+    """One client and all that it was told, in order."""
+
+    def __init__(self, sidecar: Sidecar) -> None:
+        self.heard: list[Message | Status] = []
+        self.client: Client = connect(sidecar.client_url, on_status=self.heard.append)
+
+    async def read(self) -> None:
+        async for message in self.client.subscribe(SUBJECT):
+            self.heard.append(message)
+
+    @property
+    def messages(self) -> list[Message]:
+        """What came live or was recovered."""
+        return [one for one in self.heard if isinstance(one, Message) and one.kind != "snapshot"]
+
+    def was_told(self, name: str, times: int = 1) -> bool:
+        """Whether there was such a status, so often."""
+        return sum(isinstance(one, Status) and one.name == name for one in self.heard) >= times
+
+
+def publish_all(sidecar: Sidecar, acknowledged: list[int]) -> None:
+    """Publish the numbers from 0 on, one by one; those that were acknowledged are known at any moment."""
+    with Publisher(sidecar.publisher_url) as port:
+        for number in range(MESSAGES):
+            port.publish(SUBJECT, str(number))
+            acknowledged.append(number)
+
+
+async def story(sidecar: Sidecar, victim: int) -> list[Reader]:
+    """Clients on all workers, messages all the time, and one worker killed in the middle."""
+    readers = [Reader(sidecar) for _ in range(CLIENTS)]
+    async with asyncio.TaskGroup() as group:
+        tasks = []
+        for reader in readers:
+            await reader.client.__aenter__()
+            tasks.append(group.create_task(reader.read()))
+        await auntil(lambda: all(reader.was_told("subscribed") for reader in readers))
+        acknowledged: list[int] = []
+        publishing = asyncio.create_task(asyncio.to_thread(publish_all, sidecar, acknowledged))
+        await auntil(lambda: len(acknowledged) > MESSAGES // 3)
+        await asyncio.to_thread(kill_worker, sidecar, victim, WORKERS)
+        await publishing
+        last = str(MESSAGES - 1)
+
+        def have_all() -> bool:
+            return all(any(isinstance(m, Message) and m.content == last for m in reader.heard) for reader in readers)
+
+        await auntil(have_all, 20)
+        for reader in readers:
+            await reader.client.aclose()
+    return readers
+
+
+def numbers(reader: Reader) -> list[int]:
+    return [int(str(message.content)) for message in reader.messages]
+
+
+def test_a_worker_dies_and_its_clients_resume() -> None:
+    """Everybody has every message, once and in order."""
+    with Sidecar(workers=WORKERS) as sidecar:
+        readers = run(story(sidecar, 1), 60)
+    hit = [reader for reader in readers if reader.was_told("connected", 2)]
+    assert 0 < len(hit) < CLIENTS
+    for reader in readers:
+        assert numbers(reader) == list(range(MESSAGES))
+    assert all(reader.was_told("recovered") for reader in hit)
+    assert not any(reader.was_told("resynchronised") for reader in readers)
+
+
+def test_the_first_worker_dies_and_nothing_acknowledged_is_lost_untold() -> None:
+    """Clients of the others miss nothing; those of the dead one are told that they were resynchronised."""
+    with Sidecar(workers=WORKERS) as sidecar:
+        readers = run(story(sidecar, 0), 60)
+    hit = [reader for reader in readers if reader.was_told("connected", 2)]
+    assert 0 < len(hit) < CLIENTS
+    for reader in readers:
+        positions = [(message.epoch, message.seq) for message in reader.messages]
+        assert len(set(positions)) == len(positions), "no position twice"
+        assert positions == sorted(positions)
+        assert reader.was_told("resynchronised")
+        got = numbers(reader)
+        # What was on its way, not acknowledged, when the worker died is sent again and may come twice.
+        again = [number for number, following in pairwise(got) if following <= number]
+        assert len(again) <= 1, got
+        if reader not in hit:
+            assert sorted(set(got)) == list(range(MESSAGES)), "all of it"
+            assert reader.was_told("notice")
+
+
+def test_clients_are_told_stale_then_the_epoch_then_fresh() -> None:
+    with Sidecar(workers=2) as sidecar, spread(sidecar, 2) as clients:
+        other = clients.others[0]
+        for client in clients.all:
+            client.subscribe("/told/one", "/told/never")
+        with publisher(sidecar) as port:
+            port.publish(["/told/one", "1"], ["/told/one", "2"])
+        assert other.texts(2) == ["1", "2"]
+        kill_worker(sidecar, 0, 2)
+        told = [other.next() for _ in range(4)]
+        assert (told[0]["op"], told[0]["code"]) == ("notice", "stale")
+        assert {(one["op"], other.subjects[one["sid"]], one["seq"]) for one in told[1:3]} == {
+            ("epoch", "/told/one", 2), ("epoch", "/told/never", 0)}  # fmt: skip
+        assert (told[3]["op"], told[3]["code"]) == ("notice", "fresh")
+        with publisher(sidecar) as port:
+            assert port.publish(["/told/one", "3"], ["/told/never", "1"]) == [3, 1]
+        assert other.texts(2) == ["3", "1"]
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """A process that does not run for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_while_the_first_worker_is_away_publications_fail_and_reads_are_served() -> None:
+    with Sidecar(workers=2) as sidecar, spread(sidecar, 2) as clients:
+        other = clients.others[0]
+        with publisher(sidecar) as port:
+            port.publish(["/away/one", "1", {"a": "1"}])
+        until(lambda: other.subscribe("/away/one")[0].get("messages"))
+        # The parent is held, so that no new first worker comes before the test is done with its absence.
+        with paused(sidecar.pid):
+            os.kill(sidecar.ready["workers"][0], signal.SIGKILL)
+            assert other.answer("notice")["code"] == "stale"
+            answer = other.ask("publish", "published", subject="/away/one", content="x", closure="c")
+            assert (answer["status"], "restarted" in answer["reason"]) == ("failed", True)
+            with WireClient(sidecar) as late:
+                late.ask("connect", "connected")
+                assert late.next()["code"] == "stale"
+                [result] = late.subscribe("/away/one", history=5)
+                assert (result["seq"], result["messages"]) == (1, 1)
+                assert late.message()[3:5] == ["1", {"a": "1"}]
+        assert other.answer("notice")["code"] == "fresh"
+        answer = other.ask("publish", "published", subject="/away/one", content="x", closure="c")
+        assert (answer["status"], answer["seq"]) == ("ok", 2)
+
+
+def test_a_worker_that_dies_again_and_again_is_restarted_after_a_pause() -> None:
+    with Sidecar(workers=2) as sidecar:
+        for _ in range(4):
+            kill_worker(sidecar, 1, 2)
+        pauses = [line.rpartition("restarting it ")[2] for line in sidecar.log.splitlines() if "restarting" in line]
+        assert pauses == ["at once", "in 0.1 s", "in 0.2 s", "in 0.4 s"]
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_end_of_the_parent_leaves_nothing_behind(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = Sidecar(workers=2)
+    monkeypatch.setenv("TMPDIR", str(stopped.folder))
+    with stopped as sidecar:
+        workers = sidecar.ready["workers"]
+        [links] = sidecar.folder.glob("fastpath-*")
+        assert links.stat().st_mode & 0o777 == 0o700
+        with ExitStack() as stack:
+            clients = [stack.enter_context(WireClient(sidecar)) for _ in range(8)]
+            for client in clients:
+                client.ask("ping", "pong")
+            assert sidecar.process is not None
+            sidecar.process.send_signal(number)
+            for client in clients:
+                assert client.closed() == (4000, "drain")
+        sidecar.process.wait(10)
+        until(lambda: not any(map(alive, workers)))
+        until(lambda: not links.exists())
+        until(lambda: not Path(sidecar.control).exists())
+        assert sidecar.process.poll() == (-9 if number == signal.SIGKILL else 0)
+        assert sidecar.process.stdout is not None
+        sidecar.process.stdout.close()
+        sidecar.process = None
+        sidecar.start()
+
+
+def test_a_second_sidecar_on_the_same_port_is_refused() -> None:
+    with Sidecar(workers=2) as sidecar:
+        for workers in ("1", "2"):
+            settings = {
+                "FASTPATH_MODE": "none",
+                "FASTPATH_WORKERS": workers,
+                "FASTPATH_LISTEN": f"clients://{sidecar.ready['clients'][0]}",
+            }
+            second = subprocess.run(
+                [sys.executable, "-m", "fastpath"],
+                cwd=ROOT,
+                env=os.environ | settings,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
+            )
+            assert second.returncode == 2
+            assert second.stderr.splitlines()[-1].endswith("Address already in use")
