@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Meta as Bounds
@@ -54,15 +54,18 @@ class Message(Struct, array_like=True, gc=False, eq=False):
 
     def weigh(self) -> int:
         """Set ``size`` and ``plain``; the size."""
-        content, fields = self.content, cast(dict[str, str], self.fields)
+        content: Any = self.content
+        fields: Any = self.fields
         try:
             text = "".join((content, *fields, *fields.values())) if fields else "" + content
-            self.size = len(text) if text.isascii() else len(text.encode(errors="replace"))
-            self.plain = self.retained and self.reply_to is None and self.closure is None and self.as_of is None
         except TypeError:  # a value is bytes
             values = (content, *fields, *fields.values()) if fields else (content,)
-            self.size = sum(len(v) if isinstance(v, bytes) else len(v.encode(errors="replace")) for v in values)
-        return self.size
+            size = sum(len(v) if isinstance(v, bytes) else len(v.encode(errors="replace")) for v in values)
+        else:
+            size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+            self.plain = self.retained and self.reply_to is None and self.closure is None and self.as_of is None
+        self.size = size
+        return size
 
     def __repr__(self) -> str:
         return f"<Message {self.subject} {self.epoch}/{self.seq} {self.content!r} {self.fields or ''}>"
