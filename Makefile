@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check format clean
+.PHONY: help setup setup-tests run test test-slow check bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -31,6 +31,9 @@ check: setup-tests ## style, types, who imports whom, sizes
 	.venv/bin/lint-imports --no-logo || status=1; \
 	$(PYTHON) tools/check_sizes.py || status=1; \
 	exit $$status
+
+bench: setup ## measure, and rewrite the tables and charts of docs/benchmarks.md; ARGS="F1 --repeat 1" narrows
+	@tools/bench.sh $(ARGS)
 
 format: setup-tests ## bring the code into the one format, sort imports
 	@.venv/bin/ruff check --select I --fix --quiet .

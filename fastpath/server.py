@@ -255,6 +255,7 @@ async def _drain(hub: Hub) -> None:
     log.info("stopping: %d clients", len(hub.sessions.clients))
     for publisher in list(hub.publisher_connections):
         publisher.drain()
+    hub.broker.flush()  # what is pending, or collected, still counts
     for client in list(hub.sessions.clients):
         client.link.close(Close.DRAIN, "drain: the server is stopping; reconnect")
     deadline = hub.loop.time() + STOP_SECONDS

@@ -68,7 +68,7 @@ class Listener:
                 f"{url!r}: the scheme is made of {' and '.join(PURPOSES)}, joined by +, "
                 "with +tls for TLS: clients://127.0.0.1:8800"
             )
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        options = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         unknown = set(options) - set(_OPTIONS)
         if unknown:
             raise SettingsError(f"{url!r}: unknown option {', '.join(sorted(unknown))} ({', '.join(_OPTIONS)})")
@@ -107,7 +107,7 @@ def _numbers(url: str, purposes: frozenset[str], options: dict[str, str]) -> dic
         if name not in options:
             continue
         text = options[name]
-        if not text.isdecimal() or not least <= int(text) <= most:
+        if not text.isdecimal() or len(text) > 10 or not least <= int(text) <= most:
             raise SettingsError(f"{url!r}: {name}={text} is no whole number from {least} to {most}")
         if "clients" not in purposes:
             raise SettingsError(f"{url!r}: {name} is for a listener of clients")
@@ -187,6 +187,12 @@ class Settings:
                 raise SettingsError(f"{PREFIX}{one.name.upper()}: {value} is less than {least}")
         if self.unsent_bytes_max > _INT32_MAX:
             raise SettingsError(f"{PREFIX}UNSENT_BYTES_MAX: {self.unsent_bytes_max} is more than {_INT32_MAX}")
+        for listener in self.listeners:
+            if listener.batch_ms and listener.batch_bytes > self.outbox_bytes_max // 2:
+                raise SettingsError(
+                    f"{PREFIX}LISTEN: batch_bytes={listener.batch_bytes} is more than half of "
+                    f"{PREFIX}OUTBOX_BYTES_MAX: a batch must fit into a client's queue"
+                )
         if not self.listeners:
             raise SettingsError(f"{PREFIX}LISTEN: no address to listen on, such as clients://127.0.0.1:8800")
 

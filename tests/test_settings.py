@@ -146,6 +146,10 @@ def test_addresses(url: str, parts: tuple[set[str], str, int, bool]) -> None:
 def test_the_options_of_an_address() -> None:
     listener = Listener.parse("clients+tls://*:1?cert=/a%20b/c.pem&key=/k.pem&ciphers=ECDHE%2BAESGCM")
     assert (listener.cert, listener.key, listener.ciphers) == ("/a b/c.pem", "/k.pem", "ECDHE+AESGCM")
+    assert (listener.deflate, listener.batch_ms) == (0, 0)
+    listener = Listener.parse("clients+publishers://*:1?deflate=200&batch_ms=20&batch_bytes=8192")
+    assert (listener.deflate, listener.batch_ms, listener.batch_bytes) == (200, 20, 8192)
+    assert Listener.parse("clients://*:1?batch_ms=20").batch_bytes == 16 << 10
 
 
 NO_ADDRESSES = {
@@ -165,16 +169,38 @@ NO_ADDRESSES = {
     "clients://h:1?cert=/c.pem": "+tls and ?cert=",
     "clients+tls://h:1": "+tls and ?cert=",
     "clients+tls://h:1?cert=/c&colour=red": "unknown option colour",
+    "clients://h:1?deflate": "deflate= is no whole number from 1",
+    "clients://h:1?deflate=on": "deflate=on is no whole number from 1",
+    "clients://h:1?deflate=0": "no whole number from 1",
+    "clients://h:1?deflate=-1": "no whole number from 1",
+    "clients://h:1?batch_ms=20.5": "no whole number from 1 to 10000",
+    "clients://h:1?batch_ms=10001": "no whole number from 1 to 10000",
+    f"clients://h:1?batch_ms={'9' * 5000}": "no whole number from 1 to 10000",
+    "clients://h:1?batch_ms=20&batch_bytes=2000000": "no whole number from 1 to 1048576",
+    "clients://h:1?batch_bytes=8192": "batch_bytes goes with batch_ms",
+    "publishers://h:1?deflate=100": "for a listener of clients",
+    "control+tls://h:1?cert=/c.pem&ca=/a.pem&batch_ms=20": "for a listener of clients",
     "control+tls://h:1?cert=/c.pem": "?ca=FILE",
     "control+clients+tls://h:1?cert=/c.pem&ca=/a": "an address of its own",
 }
 
 
-@pytest.mark.parametrize(("url", "words"), NO_ADDRESSES.items(), ids=NO_ADDRESSES)
+@pytest.mark.parametrize(("url", "words"), NO_ADDRESSES.items(), ids=[url[:60] for url in NO_ADDRESSES])
 def test_what_is_no_address(url: str, words: str) -> None:
     with pytest.raises(SettingsError) as error:
         load(NONE | {"FASTPATH_LISTEN": f"publishers://127.0.0.1:0,{url}"})
     assert words in str(error.value)
+
+
+def test_a_batch_fits_into_the_outgoing_queue() -> None:
+    with pytest.raises(SettingsError, match="batch_bytes=60000 is more than half of FASTPATH_OUTBOX_BYTES_MAX"):
+        load(
+            NONE
+            | {
+                "FASTPATH_LISTEN": "clients://a:1?batch_ms=20&batch_bytes=60000",
+                "FASTPATH_OUTBOX_BYTES_MAX": "100000",
+            }
+        )
 
 
 def test_several_addresses() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from .conflation import Live
 from .errors import InvalidSubject
 from .grants import NOT_READY, Grants, Principal
 from .interest import Interest, Topic
-from .lagging import give_up
+from .lagging import give_up, needed_from
 from .limits import SNAPSHOT_FIELDS_MAX, Limits
 from .messages import Fields, Message
 from .packets import Refusal
@@ -87,10 +86,10 @@ class Admission:
             return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
         live = topic.live
         if live is not None and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
-            live.forget(_needed_from(topic, live, live.lagging.values()))
+            live.forget(needed_from(topic, live, live.lagging.values()))
             if live.lagging and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
                 give_up(live)
-                live.forget(_needed_from(topic, live))
+                live.forget(needed_from(topic, live))
             if live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
                 return "too_large", f"over {SNAPSHOT_FIELDS_MAX} fields within a conflation interval"
         return None
@@ -104,9 +103,3 @@ def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
         done([refused[index] if index in refused else next(rest) for index in range(len(outcomes) + len(refused))])
 
     return merged
-
-
-def _needed_from(topic: Topic, live: Live, lagging: Iterable[int] = ()) -> int:
-    """The oldest number from which some feed, or somebody who lags, still needs the changes."""
-    feeds = (topic.conflated or {}).values()
-    return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)

@@ -1,4 +1,4 @@
-"""What listeners with a batching time collect: which groups wait, until when (FEATURES A8)."""
+"""What groups of listeners with a batching time hold, and until when (FEATURES A8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Frames that a group holds over ticks."""
+    """Frames that a group holds over ticks; ``due`` is when its first has waited long enough, in ms."""
 
     __slots__ = ("due", "frames", "size")
 
@@ -37,31 +37,40 @@ class Batches:
             held = group.held
             if held is None:
                 held = group.held = Held(now + wire.batch_ms)
-                waiting = self._waiting.setdefault(wire, {})
-                waiting.pop(group, None)  # written before its time: its old place is not its new one's
-                waiting[group] = held
+                self._waiting.setdefault(wire, {})[group] = held
             held.frames += group.pending
             held.size += sum(map(len, group.pending))
-            group.pending = []
+            group.pending.clear()
             if held.size >= wire.batch_bytes:
+                self.release(group)
                 ready.append(group)
         return ready
 
     def due(self, now: int | None) -> list[Group]:
-        """The groups whose time is over; all that hold something when ``now`` is None."""
-        ready = []
+        """Release the groups whose time is over; all that hold something when ``now`` is None."""
+        ready: list[Group] = []
         for wire, waiting in self._waiting.items():
-            while waiting:
-                group, held = next(iter(waiting.items()))
-                if group.held is held:  # else it was written since, and may hold something newer
-                    # Further away than the whole time: the clock was set back.
-                    if now is not None and now < held.due <= now + wire.batch_ms:
-                        break
-                    ready.append(group)
-                del waiting[group]
+            for group, held in waiting.items():
+                # What is further away than the whole time was noted before the clock was set back.
+                if now is not None and now < held.due <= now + wire.batch_ms:
+                    break
+                ready.append(group)
+        for group in ready:
+            self.release(group)
         return ready
 
-    def next_due(self) -> int | None:
-        """When the first group is due, in ms; None when nobody holds anything."""
-        firsts = [next(iter(waiting.values())).due for waiting in self._waiting.values() if waiting]
-        return min(firsts, default=None)
+    def release(self, group: Group) -> None:
+        """What the group holds is written next: it goes before what is pending."""
+        held, group.held = group.held, None
+        if held is not None:
+            group.pending[:0] = held.frames
+            del self._waiting[group.wire][group]
+
+    def wait_ms(self, now: int) -> int | None:
+        """How long until the first group is due; None when nobody holds anything."""
+        waits = [
+            min(max(next(iter(waiting.values())).due - now, 0), wire.batch_ms)
+            for wire, waiting in self._waiting.items()
+            if waiting
+        ]
+        return min(waits, default=None)

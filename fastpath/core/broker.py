@@ -6,8 +6,9 @@ The laws, which every change here must keep:
 2. Order. A subject's messages are offered in the order of their numbers. What a group has pending is settled (written)
    before any of its members changes, so a member gets exactly what came while it was one.
 3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before every
-   settlement.
-4. Encoded once. The bytes of a message are made once per wire form and shared by every group, client and queue.
+   settlement that writes.
+4. Encoded once. The bytes of a message are made once per encoding (form and compression) and shared by every group,
+   client and queue.
 5. No I/O. ``Writer`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
 """
 
@@ -20,8 +21,7 @@ from . import lagging
 from .admission import Admission, Done, with_refusals
 from .batches import Batches
 from .client import Client
-from .codec import JSON, Form, encode, encode_message
-from .frames import encode_binary, encode_text
+from .codec import Form, encode, encode_message
 from .grants import Grants, Principal
 from .history import History
 from .interest import Feed, Group, Interest, Topic
@@ -29,7 +29,7 @@ from .limits import CONFLATION_GRID_MS, Limits
 from .messages import AnyAnswer, Base, Message
 from .snapshot import Snapshot
 from .stats import Counters
-from .wire import Encoding
+from .wire import Encoding, framed
 
 BASE_MS_MAX = 60_000
 """How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
@@ -83,6 +83,8 @@ class Broker:
         self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
         self.batches = Batches()
+        self.before_answers: Callable[[], None] | None = None
+        """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
         self.dirty: list[Group] = []
         self._touched: list[Client] = []
         self._base_frames: dict[Form, bytes] = {}
@@ -141,20 +143,29 @@ class Broker:
                     topic.snapshot = Snapshot(message)
                 else:
                     topic.snapshot.merge(message)
-            if topic.live is not None:
-                topic.live.note(message)
+            if topic.live is not None and topic.live.note(message):
+                lagging.relieve(self, topic, topic.live)
             if topic.feed is not None:
                 self.offer(topic.feed, message)
 
     def offer(self, feed: Feed, message: Message) -> None:
         """Encode the message once per encoding in use and put it before every group of the feed."""
+        groups = feed.groups
+        if len(groups) == 1:
+            (group,) = groups
+            pending = group.pending
+            if not pending:
+                self.dirty.append(group)
+            frame = encode_message(message, feed.topic.sid, self.base, group.encoding.form)
+            pending.append(group.encoding.frame(frame))
+            return
         frames: dict[Encoding, bytes] = {}
         payloads: dict[Form, bytes] = {}
         dirty = self.dirty
         encoding, frame = None, b""
-        for group in feed.groups:
-            if group.wire.encoding is not encoding:
-                encoding = group.wire.encoding
+        for group in groups:
+            if group.encoding is not encoding:
+                encoding = group.encoding
                 if encoding not in frames:
                     form = encoding.form
                     if form not in payloads:
@@ -168,10 +179,9 @@ class Broker:
 
     # What goes to clients
 
-    def frame(self, message: Message, topic: Topic, form: Form, kind: str = "") -> bytes:
-        """The message as a WebSocket frame for one client: not compressed, because nobody would share the work."""
-        payload = encode_message(message, topic.sid, self.base, form, kind)
-        return encode_text(payload) if form == JSON else encode_binary(payload)
+    def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
+        """The message as a WebSocket frame for one client; others may get the same one after it."""
+        return encoding.frame_again(encode_message(message, topic.sid, self.base, encoding.form, kind))
 
     def tell(self, topic: Topic, event: AnyAnswer) -> None:
         """Tell everybody who is subscribed to the topic, in its place among the messages."""
@@ -180,11 +190,12 @@ class Broker:
             if feed is None:
                 continue
             for group in feed.groups:
-                if group.form not in frames:
-                    frames[group.form] = _framed(encode(event, group.form), group.form)
+                form = group.encoding.form
+                if form not in frames:
+                    frames[form] = framed(encode(event, form), form)
                 if not group.pending:
                     self.dirty.append(group)
-                group.pending.append(frames[group.form])
+                group.pending.append(frames[form])
             for client in feed.joining:
                 self.send(client, event)
         lagging.tell(self, topic, event)
@@ -197,26 +208,28 @@ class Broker:
             client.out = []
             self._touched.append(client)
         client.out += [
-            answer if isinstance(answer, bytes) else _framed(encode(answer, client.form), client.form)
+            answer if isinstance(answer, bytes) else framed(encode(answer, client.form), client.form)
             for answer in answers
         ]
 
     def flush(self, now: int | None = None) -> None:
         """The end of a tick: every answer, then every group's pending bytes in one write a client.
 
-        Without ``now`` also what listeners collect and what is not due yet.
+        With ``now`` the groups of listeners that collect keep what is not due yet.
         """
         if self._touched:
             self.flush_answers()
-        if self.dirty:
-            dirty, self.dirty = self.dirty, []
-            self._write(dirty if now is None else self.batches.collect(dirty, now))
-        due = self.batches.due(now)
-        if due:
-            self._write(due)
+        dirty, self.dirty = self.dirty, []
+        if now is not None:
+            dirty = self.batches.collect(dirty, now)
+        dirty += self.batches.due(now)
+        if dirty:
+            self._write(dirty)
 
     def flush_answers(self) -> None:
         """Write the answers that wait."""
+        if self.before_answers is not None:
+            self.before_answers()
         touched, self._touched = self._touched, []
         for client in touched:
             frames, client.out = client.out, None
@@ -227,10 +240,13 @@ class Broker:
 
     def settle(self, group: Group | None) -> None:
         """Write what the group has pending, because its members are about to change (law 2)."""
-        if self._touched:
-            self.flush_answers()
-        if group is not None and (group.pending or group.held):
-            self._write([group])
+        if group is not None:
+            if group.held is not None:
+                self.batches.release(group)
+            if group.pending:
+                if self._touched:
+                    self.flush_answers()
+                self._write([group])
 
     def _write(self, groups: list[Group]) -> None:
         """Write what the groups have pending. Those of one client go together: there a group costs what a client
@@ -242,13 +258,10 @@ class Broker:
         frames: list[bytes] = []
         for group in groups:
             pending = group.pending
-            if group.held is not None:
-                pending[:0] = group.held.frames
-                group.held = None
             if not pending:
                 continue  # settled since
             if group.base != base:
-                pending.insert(0, self._base_frame(group.form))
+                pending.insert(0, self._base_frame(group.encoding.form))
                 group.base = base
             data = pending[0] if len(pending) == 1 else b"".join(pending)
             if len(group.fds) == 1 and not group.singles:
@@ -288,7 +301,7 @@ class Broker:
     def _base_frame(self, form: Form) -> bytes:
         frame = self._base_frames.get(form)
         if frame is None:
-            frame = self._base_frames[form] = _framed(encode(Base(base=self.base), form), form)
+            frame = self._base_frames[form] = framed(encode(Base(base=self.base), form), form)
         return frame
 
     # Membership
@@ -354,10 +367,10 @@ class Broker:
                 due = [slot % count for slot in range(self._grid + 1, grid + 1)]
             for phase in due:
                 for feed in list(phases.get(phase, ())):
-                    self._fire(feed)
+                    self.fire(feed)
         self._grid = grid
 
-    def _fire(self, feed: Feed) -> None:
+    def fire(self, feed: Feed) -> None:
         """An interval of the feed ended: one message, if anything came."""
         live = feed.topic.live
         if live is None:
@@ -373,7 +386,7 @@ class Broker:
             if own is not None:
                 self.counters.messages_out += 1
                 self.tell_base(client)
-                self.send(client, self.frame(own, feed.topic, client.form))
+                self.send(client, self.frame(own, feed.topic, client.wire.encoding))
             self.move(client, [feed], [])
 
     def _forget_slot(self, feed: Feed) -> None:
@@ -385,7 +398,3 @@ class Broker:
                 del phases[feed.phase]
             if not phases:
                 self._slots.pop(feed.interval, None)
-
-
-def _framed(payload: bytes, form: Form) -> bytes:
-    return encode_text(payload) if form == JSON else encode_binary(payload)

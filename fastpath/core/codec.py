@@ -127,14 +127,14 @@ def check_value(raw: Any, form: Form) -> Value:
     raise InvalidMessage("invalid", "content and field values are text or binary")
 
 
-def check_fields(raw: Any, form: Form) -> Fields:
+def check_fields(raw: Any, form: Form, fields_max: int = FIELDS_MAX) -> Fields:
     """The fields of a publication (FEATURES A2); raises InvalidMessage."""
     if not raw:
         return {}
     if not isinstance(raw, dict):
         raise InvalidMessage("invalid", "fields is a map of names to values")
-    if len(raw) > FIELDS_MAX:
-        raise InvalidMessage("too_large", f"more than {FIELDS_MAX} fields")
+    if len(raw) > fields_max:
+        raise InvalidMessage("too_large", f"more than {fields_max} fields")
     for name, value in raw.items():
         if not isinstance(name, str) or not 0 < len(name) <= FIELD_NAME_BYTES_MAX:
             raise InvalidMessage("invalid", f"a field's name is a text of 1 to {FIELD_NAME_BYTES_MAX} characters")
@@ -167,7 +167,8 @@ def _data(raw: list[Any], form: Form) -> Data:
     if not 4 <= len(raw) <= 6 or not all(type(number) is int for number in raw[:3]):
         raise BadFrame("a message is [sid, seq, t, content, fields, meta]")
     meta = msgspec.convert(raw[5], Meta) if len(raw) == 6 else Meta()
-    fields = check_fields(raw[4], form) if len(raw) >= 5 else {}
+    # A snapshot, or what came within an interval, has the fields of many publications.
+    fields = check_fields(raw[4], form, fields_max=sys.maxsize) if len(raw) >= 5 else {}
     return Data(sid=raw[0], seq=raw[1], t=raw[2], content=check_value(raw[3], form), fields=fields, meta=meta)
 
 

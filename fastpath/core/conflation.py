@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX
+from .limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SNAPSHOT_FIELDS_MAX
 from .messages import Fields, Message, Value
 
 if TYPE_CHECKING:
@@ -42,8 +42,11 @@ class Live:
         self._numbered: tuple[int, int, int] = (0, 0, 0)
         self._fields: dict[str, tuple[int, Value]] = {}
 
-    def note(self, message: Message) -> None:
-        """Number a publication; a message with retained=false counts like any other."""
+    def note(self, message: Message) -> bool:
+        """Number a publication; whether more fields are gathered now than may be (lagging.relieve).
+
+        A message with retained=false counts like any other.
+        """
         self.number += 1
         self._last = message
         number = self.number
@@ -52,6 +55,12 @@ class Live:
         if message.fields:
             for name, value in message.fields.items():
                 self._fields[name] = (number, value)
+        return len(self._fields) > SNAPSHOT_FIELDS_MAX
+
+    @property
+    def full(self) -> bool:
+        """Whether more fields are gathered than may be."""
+        return len(self._fields) > SNAPSHOT_FIELDS_MAX
 
     def since(self, number: int) -> Message | None:
         """One message for all that came after ``number``; None when nothing did.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from codecs import utf_8_decode
 
+from .closing import check_close
 from .deflate import compress, inflate
 from .errors import Close, FrameError
 from .masking import unmask
@@ -29,9 +30,6 @@ MESSAGE_BYTES_MAX = 1 << 20
 
 FRAGMENTS_MAX = 1 << 17
 """Frames of one message: its bytes bound the memory, so this only ends a flood of empty fragments."""
-
-NO_STATUS = 1005
-"""RFC 6455 7.1.5: what a close frame without a code stands for; it is never on the wire."""
 
 _OPCODES = {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}
 
@@ -69,7 +67,8 @@ class FrameReader:
     """Reads the frames of one client.
 
     ``message_bytes_max`` bounds a message, inflated too (1009), ``fragments_max`` its frames (1009). With ``deflate``
-    the client may compress messages (RFC 7692). ``error`` is None until the client breaks a rule; then it is the FrameError to close with, and nothing more is read.
+    the client may compress messages (RFC 7692). ``error`` is None until the client breaks a rule; then it is the
+    FrameError to close with, and nothing more is read.
     """
 
     __slots__ = ("_partial", "deflate", "error", "fragments_max", "message_bytes_max")
@@ -91,12 +90,16 @@ class FrameReader:
     def feed(self, data: bytes) -> list[Event]:
         """What became whole with ``data``, in order: messages, and control frames between them.
 
-        Text is valid UTF-8, a close payload is legal (parse_close reads it). Look at ``error`` after handling
+        Text is valid UTF-8, a close payload is legal (closing.parse_close reads it). Look at ``error`` after handling
         the events: what came before a violation in the same read counts. You must answer a PING with a PONG
         of the same payload, and a CLOSE with a CLOSE; after it every answer is empty. Raises nothing.
         """
-        events: list[Event] = []
         partial = self._partial
+        if partial is None:
+            only = _only_message(data, self.message_bytes_max)
+            if only is not None:
+                return [only]
+        events: list[Event] = []
         if partial is None:
             position = _whole_messages(data, self.message_bytes_max, events)
             if position == len(data):
@@ -141,7 +144,7 @@ class FrameReader:
                 if opcode == TEXT and not payload.isascii() and not _is_utf8(payload):
                     raise FrameError(Close.INVALID_DATA, "the text is not UTF-8")
                 if opcode == CLOSE:
-                    _check_close(payload)
+                    check_close(payload)
                 events.append((opcode, payload))
                 if opcode == CLOSE:
                     return True
@@ -163,8 +166,8 @@ class FrameReader:
         available = len(data) - position
         first = data[position]
         opcode = first & 0x0F
-        deflated = first & 0x70 == 0x40 and self.deflate
-        if first & 0x70 and not (deflated and (opcode == TEXT or opcode == BINARY)):
+        deflated = self.deflate and first & 0x70 == 0x40 and opcode in (TEXT, BINARY)
+        if first & 0x70 and not deflated:
             raise FrameError(Close.PROTOCOL_ERROR, "a reserved bit is set that no extension was agreed on for")
         if opcode not in _OPCODES:
             raise FrameError(Close.PROTOCOL_ERROR, f"opcode {opcode} is reserved")
@@ -229,6 +232,20 @@ class FrameReader:
             partial.fragments = 0
             partial.body = bytearray()
         return position + len(chunk)
+
+
+def _only_message(data: bytes, bytes_max: int) -> Event | None:
+    """The one short ASCII text that ``data`` is, as most reads of a client's are; None leaves it to the walks below."""
+    size = len(data)
+    if size < 132:
+        if size < 6 or data[0] != 0x81 or data[1] != size + 0x7A:
+            return None
+        payload = unmask(data[6:], data[2:6])
+    else:
+        if size < 134 or data[0] != 0x81 or data[1] != 0xFE or data[2] << 8 | data[3] != size - 8:
+            return None
+        payload = unmask(data[8:], data[4:8])
+    return (TEXT, payload) if size - 6 <= bytes_max and payload.isascii() else None
 
 
 def _whole_messages(data: bytes, bytes_max: int, events: list[Event]) -> int:
@@ -335,32 +352,6 @@ def split_frames(buffer: bytes) -> list[bytes]:
     return frames
 
 
-def is_close_code(code: int) -> bool:
-    """Whether ``code`` may be in a close frame (RFC 6455 7.4; 1012 to 1014 are in the IANA registry)."""
-    return 3000 <= code <= 4999 or 1000 <= code <= 1003 or 1007 <= code <= 1014
-
-
-def close_payload(code: int, reason: str = "") -> bytes:
-    """The payload of a close frame; the reason is cut to 123 bytes, never inside a character (RFC 6455
-    5.5.1).
-
-    Raises ValueError for a code that may not be sent.
-    """
-    if not is_close_code(code):
-        raise ValueError(f"{code} may not be in a close frame: use 1000 or one of protocol.md 7")
-    text = reason.encode("utf-8", "replace")
-    if len(text) > CONTROL_BYTES_MAX - 2:
-        text = text[: CONTROL_BYTES_MAX - 2].decode("utf-8", "ignore").encode()
-    return code.to_bytes(2) + text
-
-
-def parse_close(payload: bytes) -> tuple[int, str]:
-    """The code and the reason of a CLOSE event; the code is 1005 if the frame had none (RFC 6455 7.1.5)."""
-    if not payload:
-        return NO_STATUS, ""
-    return int.from_bytes(payload[:2]), payload[2:].decode()
-
-
 def _extended(raw: bytes) -> int:
     """An extended payload length, in network byte order (RFC 6455 5.2). Raises FrameError."""
     length = int.from_bytes(raw)
@@ -369,19 +360,6 @@ def _extended(raw: bytes) -> int:
     if length <= (CONTROL_BYTES_MAX if len(raw) == 2 else 0xFFFF):
         raise FrameError(Close.PROTOCOL_ERROR, "a length is written in the shortest form")
     return length
-
-
-def _check_close(payload: bytes) -> None:
-    """RFC 6455 5.5.1, 7.4: nothing, or a code that may be sent and a reason in UTF-8. Raises FrameError."""
-    if not payload:
-        return
-    if len(payload) == 1:
-        raise FrameError(Close.PROTOCOL_ERROR, "a close code has two bytes")
-    code = int.from_bytes(payload[:2])
-    if not is_close_code(code):
-        raise FrameError(Close.PROTOCOL_ERROR, f"{code} may not be in a close frame")
-    if not _is_utf8(payload[2:]):
-        raise FrameError(Close.INVALID_DATA, "the reason of the close frame is not UTF-8")
 
 
 def _is_utf8(data: bytes) -> bool:

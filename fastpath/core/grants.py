@@ -137,6 +137,7 @@ class RuleGrants(Grants):
         self._rules = RuleSet()
         self._users: dict[str, User] = {}
         self._sessions: set[str] = set()
+        self._holders: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._version = 0
         self._checked_at = 0
         self._next_change: int | None = None
@@ -159,10 +160,18 @@ class RuleGrants(Grants):
             groups, superuser, name = user.groups, user.superuser, user.user
             if not user.active:
                 raise Refused(Close.REVOKED, "the user is not active")
-        holders = (f"user:{claims.uid}", *(f"group:{group}" for group in groups), "everyone")
-        principal = Principal(claims, superuser, holders, name)
+        principal = Principal(claims, superuser, (f"user:{claims.uid}", *self._shared_holders(tuple(groups))), name)
         principal.version = self._version
         return principal
+
+    def _shared_holders(self, groups: tuple[str, ...]) -> tuple[str, ...]:
+        """What all users of these groups hold, as the same texts for all of them."""
+        holders = self._holders.get(groups)
+        if holders is None:
+            if len(self._holders) >= _CACHE_MAX:
+                self._holders.clear()
+            holders = self._holders[groups] = (*(f"group:{group}" for group in groups), "everyone")
+        return holders
 
     def current(self, principal: Principal) -> Principal:
         """Made anew when a rule, user or session has changed since it was made; raises Refused."""
@@ -186,6 +195,9 @@ class RuleGrants(Grants):
 
     def publishable(self, principal: Principal) -> set[str] | None:
         """Nothing is known before the rights have arrived, nor after a change."""
+        known = principal.publishable
+        if known and principal.version == self._version and len(known) < _CACHE_MAX and self.ready:
+            return known
         if principal.superuser and self.ready:
             return None
         if principal.version != self._version or not self.ready:

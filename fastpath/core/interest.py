@@ -69,11 +69,11 @@ class Group:
     ``singles`` are all others (blocked, or behind a transport of their own), written one by one.
     """
 
-    __slots__ = ("base", "fds", "feeds", "form", "held", "pending", "ready", "signature", "singles", "wire")
+    __slots__ = ("base", "encoding", "fds", "feeds", "held", "pending", "ready", "signature", "singles", "wire")
 
     def __init__(self, wire: Wire, signature: int, feeds: set[Feed]) -> None:
         self.wire = wire
-        self.form = wire.encoding.form
+        self.encoding = wire.encoding
         self.held: Held | None = None
         self.signature = signature
         self.feeds = feeds

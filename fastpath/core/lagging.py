@@ -6,17 +6,22 @@ A subscription made with ``slow="conflate"`` is **able** while its client keeps 
 are pulled level: one message for all that came since, then live again. The client is told both times (protocol.md
 4.13).
 
-The edge calls ``begin`` and ``catch_up`` between two handlers, never while the broker writes.
+Where one tick brings more than the queue's bound, what may be conflated is taken out of the queue again (``shed``):
+of these subscriptions something is **lost**, and they start anew when the queue is empty.
+
+The edge calls ``begin`` and ``catch_up`` between two handlers, never while the broker writes; ``shed`` at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from .codec import encode
 from .conflation import Live
 from .errors import Close
-from .messages import AnyAnswer, CaughtUp, Lagging
+from .messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -30,17 +35,19 @@ POLICIES = (CLOSE, CONFLATE)
 """What a subscription may say of ``slow`` (protocol.md 3.2)."""
 
 CATCH_UP_SUBJECTS_MAX = 500
-"""Subjects pulled level in one call: about a ms, after which everybody else has a turn."""
+"""Subjects pulled level in one call: about 2 ms, after which everybody else has a turn."""
 
 
 class Lag:
-    """A client's subscriptions that may be conflated while it lags: ``able`` follow, ``behind`` do not at present."""
+    """A client's subscriptions that may be conflated while it lags: ``able`` follow, ``behind`` do not at present;
+    ``lost`` are those of either of which messages were taken out of the queue."""
 
-    __slots__ = ("able", "behind")
+    __slots__ = ("able", "behind", "lost")
 
     def __init__(self) -> None:
         self.able: dict[Topic, None] = {}
         self.behind: dict[Topic, None] = {}
+        self.lost: set[Topic] = set()
 
 
 def policy(client: Client, topic: Topic) -> str:
@@ -51,18 +58,40 @@ def policy(client: Client, topic: Topic) -> str:
 
 def allow(client: Client, topic: Topic, slow: str) -> None:
     """Note the ``slow`` of a subscription that begins or is repeated; it is not behind."""
+    if client.lag is not None:
+        client.lag.able.pop(topic, None)
+        client.lag.lost.discard(topic)
     if slow == CONFLATE:
         if client.lag is None:
             client.lag = Lag()
         client.lag.able[topic] = None
-    elif client.lag is not None:
-        client.lag.able.pop(topic, None)
 
 
 def due(client: Client, limits: Limits) -> bool:
-    """Whether the client's queue is so long that ``begin`` has something to do."""
+    """Whether the client's queue is so long, or was until ``shed``, that ``begin`` has something to do."""
     lag, queue = client.lag, client.queue
-    return bool(lag is not None and lag.able and queue is not None and queue.size > limits.lag_bytes)
+    if lag is None or not lag.able:
+        return False
+    return (queue is not None and queue.size > limits.lag_bytes) or any(topic in lag.able for topic in lag.lost)
+
+
+def shed(broker: Broker, client: Client) -> bool:
+    """The client's queue passed its bound: take out what may be conflated; whether the rest fits (FEATURES C6).
+
+    The client is told here, so that it finds no gap unannounced; ``begin`` follows. Called while the broker writes:
+    nothing but the client's own queue is touched.
+    """
+    lag, queue = client.lag, client.queue
+    if lag is None or queue is None:
+        return False
+    topics = {topic.sid: topic for topic in (*lag.able, *lag.behind)}
+    purged = queue.purge(topics, client.form)
+    told = [sid for sid in purged if topics[sid] in lag.able and topics[sid] not in lag.lost]
+    lag.lost.update(topics[sid] for sid in purged)
+    if told:
+        queue.push(client.wire.encoding.frame(encode(Lagging(sids=told), client.form)))
+    broker.counters.conflated_away += sum(purged.values())
+    return queue.size <= broker.limits.outbox_bytes_max
 
 
 def begin(broker: Broker, client: Client) -> None:
@@ -83,53 +112,69 @@ def begin(broker: Broker, client: Client) -> None:
         else:
             topic.live.lagging[client] = feed.sent if feed.interval else topic.live.number
             joined.append(feed)
-    sids = [topic.sid for topic in lag.able]
+    sids = [topic.sid for topic in lag.able if topic not in lag.lost]  # those have been told
     lag.behind.update(lag.able)
     lag.able.clear()
     broker.move(client, [], joined)  # what was pending comes before the numbers, and is written by this
+    if lag.lost and client.queue is not None:
+        again = client.queue.purge({topic.sid for topic in lag.lost}, client.form)
+        broker.counters.conflated_away += sum(again.values())
     broker.counters.lags += 1
-    broker.send(client, Lagging(sids=sids))
+    if sids:
+        broker.send(client, Lagging(sids=sids))
 
 
 def catch_up(broker: Broker, client: Client) -> bool:
     """The client's queue is empty: pull its next subscriptions level; whether some are still behind.
 
     At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about half of ``Limits.lag_bytes``, so that however much there is to
-    tell, this alone does not make the client lag again. A conflated subscription gets its message when its interval
-    ends.
+    tell, this alone does not make the client lag again.
     """
     lag = client.lag
     if lag is None or client.closed or client.queue is not None or not lag.behind:
         return False
     room = broker.limits.lag_bytes // 2
     sids: list[int] = []
+    results: list[Result] = []
+    stored: list[bytes] = []
     frames: list[bytes] = []
     join: list[Feed] = []
     for topic in list(islice(lag.behind, CATCH_UP_SUBJECTS_MAX)):
         if room <= 0:
             break
-        del lag.behind[topic]
-        lag.able[topic] = None
-        sids.append(topic.sid)
-        live, feed = topic.live, client.subscriptions[topic]
+        feed, number = _feed_again(broker, client, topic)
+        live = topic.live
         assert live is not None
-        number = live.lagging[client]
-        if feed.interval:
-            client.subscriptions[topic] = feed = broker.conflated(topic, feed.interval, feed.phase)
+        frame: list[bytes] = []
+        if topic in lag.lost:
+            frame = _anew(broker, client, topic, feed, results)
+            stored += frame
+            number = live.number
+        else:
+            if not feed.interval or number < feed.sent:  # it missed the end of an interval
+                frame = _missed(broker, client, topic, number)
+                frames += frame
+                number = live.number
+            sids.append(topic.sid)
+        room -= sum(map(len, frame))
+        if feed.interval and number > feed.sent:
             feed.joining[client] = number
         else:
-            frame = _missed(broker, client, topic, number)
-            frames += frame
-            room -= sum(map(len, frame))
-            client.subscriptions[topic] = feed = broker.interest.live_feed(topic)
             join.append(feed)
+        del lag.behind[topic]
+        lag.able[topic] = None
+        lag.lost.discard(topic)
         del live.lagging[client]
         broker.interest.tidy(topic)
-    if frames:
+    if frames or stored:
         broker.tell_base(client)
-    broker.send(client, *frames, CaughtUp(sids=sids))
-    broker.counters.messages_out += len(frames)
+    if results:
+        broker.send(client, Subscribed(results=results), *stored)
+    if sids:
+        broker.send(client, *frames, CaughtUp(sids=sids))
+    broker.counters.messages_out += len(frames) + len(stored)
     broker.move(client, join, [])
+    broker.flush_answers()  # the caller looks whether the client took them
     return bool(lag.behind)
 
 
@@ -139,6 +184,7 @@ def leave(broker: Broker, client: Client, topic: Topic) -> bool:
     if lag is None:
         return False
     lag.able.pop(topic, None)
+    lag.lost.discard(topic)
     if topic not in lag.behind:
         return False
     del lag.behind[topic]
@@ -167,6 +213,27 @@ def tell(broker: Broker, topic: Topic, event: AnyAnswer) -> None:
         broker.send(client, *frame, event)
 
 
+def relieve(broker: Broker, topic: Topic, live: Live) -> None:
+    """More fields are gathered than may be, by a batch or by what other workers accepted: forget what nobody needs.
+
+    If that is not enough, those who lag go as in ``give_up``; then the intervals end early, which loses nothing.
+    """
+    live.forget(needed_from(topic, live, live.lagging.values()))
+    if live.full and live.lagging:
+        give_up(live)
+        live.forget(needed_from(topic, live))
+    if live.full:
+        for feed in list((topic.conflated or {}).values()):
+            broker.fire(feed)
+        live.forget(needed_from(topic, live))
+
+
+def needed_from(topic: Topic, live: Live, lagging: Iterable[int] = ()) -> int:
+    """The oldest number from which some feed, or somebody who lags, still needs the changes."""
+    feeds = (topic.conflated or {}).values()
+    return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)
+
+
 def give_up(live: Live) -> None:
     """So many fields wait for those who lag that a publication would have to be refused: they go, and resume later."""
     for client in live.lagging:
@@ -175,14 +242,44 @@ def give_up(live: Live) -> None:
     live.lagging.clear()
 
 
+def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[Feed, int]:
+    """The feed that the client follows next, and the number it stands at."""
+    old, live = client.subscriptions[topic], topic.live
+    assert live is not None
+    feed = broker.conflated(topic, old.interval, old.phase) if old.interval else broker.interest.live_feed(topic)
+    client.subscriptions[topic] = feed
+    return feed, live.lagging[client]
+
+
+def _anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: list[Result]) -> list[bytes]:
+    """Start the subscription anew: the frames that come first, its newest cached message where it has no snapshot."""
+    snapshot = topic.snapshot
+    messages, kind = broker.history.newest(topic.ring, 1), "historical"
+    if snapshot is not None:
+        messages, kind = [snapshot.as_message(topic.subject, topic.epoch, topic.seq)], "snapshot"
+    broker.counters.resynchronisations += 1
+    results.append(
+        Result(
+            subject=topic.subject,
+            sid=topic.sid,
+            epoch=topic.epoch,
+            seq=topic.seq,
+            recovery="resynchronised",
+            messages=len(messages),
+            conflation=feed.interval,
+        )
+    )
+    return [broker.frame(message, topic, client.wire.encoding, kind) for message in messages]
+
+
 def _missed(broker: Broker, client: Client, topic: Topic, number: int) -> list[bytes]:
     """One message for all that came of the topic after ``number``, as a frame; none when nothing did."""
-    live = topic.live
+    live, lag = topic.live, client.lag
     message = live.since(number) if live is not None else None
-    if live is None or message is None:
+    if live is None or message is None or (lag is not None and topic in lag.lost):
         return []
     broker.counters.conflated_away += live.number - number - 1
-    return [broker.frame(message, topic, client.form)]
+    return [broker.frame(message, topic, client.wire.encoding)]
 
 
 def _let_go(broker: Broker, client: Client, topic: Topic) -> None:

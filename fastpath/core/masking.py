@@ -1,18 +1,17 @@
-"""The masking of a client's frames (RFC 6455 5.3)."""
+"""The masking of a client's frames (RFC 6455 5.3): ``unmask``, in C where that is installed."""
 
 from __future__ import annotations
+
+__all__ = ["unmask", "unmask_slowly"]
 
 _UNMASK_BY_LANES_MIN = 4096
 """From here on four translations are faster than one wide XOR (measured: 0.95 against 1.8 ns a byte)."""
 
 _XOR = [bytes(key ^ byte for byte in range(256)) for key in range(256)]
-_NO_MASK = bytes(4)
 
 
-def unmask(data: bytes, key: bytes) -> bytes:
-    """``data`` XOR the repeated four bytes of ``key`` (RFC 6455 5.3); masking is the same."""
-    if key == _NO_MASK:
-        return data
+def unmask_slowly(data: bytes, key: bytes) -> bytes:
+    """``data`` XOR the repeated four bytes of ``key``; masking is the same."""
     size = len(data)
     if size < _UNMASK_BY_LANES_MIN:
         mask = (key * (size // 4 + 1))[:size]
@@ -21,3 +20,9 @@ def unmask(data: bytes, key: bytes) -> bytes:
     for lane in range(4):
         plain[lane::4] = data[lane::4].translate(_XOR[key[lane]])
     return bytes(plain)
+
+
+try:
+    from websockets.speedups import apply_mask as unmask
+except ImportError:  # where its part in C was not built
+    unmask = unmask_slowly  # type: ignore[assignment]

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from .deflate import OWN_BYTES_MAX, inflate
 from .errors import InvalidMessage, InvalidSubject, Refused
-from .frames import split_frames
 from .grants import NOT_READY, RuleGrants, Session, User
 from .lagging import policy
 from .messages import Revoked, Subscribe, Subscribed
@@ -137,6 +135,7 @@ class Rights:
         if not subjects:
             return
         broker = self._broker
+        broker.flush_answers()  # stored messages among them: they are purged with the queue
         topics = [broker.interest.topics[subject] for subject in subjects]
         requests = {
             topic.subject: Subscribe(
@@ -145,7 +144,8 @@ class Rights:
             for topic in topics
         }
         self._sessions.leave_all(client, topics)
-        _purge(client, {topic.sid for topic in topics})
+        if client.queue is not None:
+            client.queue.purge({topic.sid for topic in topics}, client.form)
         for subject in subjects:
             self._sessions.wait(client, subject, requests[subject], reason)
         broker.send(client, Revoked(subjects=subjects, reason=reason))
@@ -195,41 +195,6 @@ class Rights:
         if not isinstance(self._broker.grants, RuleGrants):
             raise InvalidMessage("invalid", f"the sidecar runs in mode {self._broker.grants.mode}, not rules")
         return self._broker.grants
-
-
-def _purge(client: Client, sids: set[int]) -> None:
-    """Take the messages of these subjects out of the client's queue; a frame begun is finished."""
-    queue = client.queue
-    if queue is None or not queue.chunks:
-        return
-    head, kept = queue.chunks[0], []
-    begun = b""
-    at = 0
-    for chunk in queue.chunks:
-        for frame in split_frames(chunk):
-            if chunk is head and at < queue.sent:
-                at += len(frame)
-                if at > queue.sent:
-                    begun = frame[len(frame) - (at - queue.sent) :]
-                continue
-            if _sid(frame, client.form) not in sids:
-                kept.append(frame)
-    queue.chunks.clear()
-    queue.chunks.extend([begun, *kept] if begun else kept)
-    queue.sent = 0
-    queue.size = sum(map(len, queue.chunks))
-
-
-def _sid(frame: bytes, form: str) -> int | None:
-    """The subject id of a message's frame; None for anything else."""
-    length = frame[1]
-    payload = frame[4 if length == 126 else 10 if length == 127 else 2 :]
-    if frame[0] & 0x0F > 2:
-        return None
-    if frame[0] & 0x40:
-        payload = inflate(payload, OWN_BYTES_MAX)
-    raw = (msgspec.json if form == "json" else msgspec.msgpack).decode(payload)
-    return raw[0] if isinstance(raw, list) else None
 
 
 def _rules(raw: list[Any]) -> list[Rule]:

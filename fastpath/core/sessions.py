@@ -88,7 +88,10 @@ class Sessions:
             command = decode_command(data, client.form)
             if not client.greeted:
                 self._greet(client, command)
-            self._do(client, command, now)
+            if type(command) is Publish:
+                self._publish(client, command, now)
+            else:
+                self._do(client, command, now)
         except InvalidMessage as error:
             self._refuse(client, command_id(data, client.form), error.code, error.reason)
         except BadFrame as error:
@@ -199,8 +202,6 @@ class Sessions:
 
     def _do(self, client: Client, command: AnyCommand, now: int) -> None:
         match command:
-            case Publish():
-                self._publish(client, command, now)
             case Subscribe():
                 self._subscribe(client, command, now)
             case Unsubscribe():
@@ -342,6 +343,13 @@ class Sessions:
         self.broker.send(client, Unsubscribed(id=command.id, subjects=ended))
 
     def _publish(self, client: Client, command: Publish, now: int) -> None:
+        if not command.closure and not command.reply_to and not command.fields:
+            content = command.content
+            if type(content) is str and command.qos == GUARANTEED:  # the usual: nothing to check, nobody to answer
+                message = Message(command.subject, content)
+                message.retained = command.retained
+                self.broker.publish(client.principal, (message,), now)
+                return
         if len(command.closure) > CLOSURE_BYTES_MAX:
             raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         try:

@@ -52,7 +52,7 @@ def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) ->
 
 
 def _frames(broker: Broker, client: Client, topic: Topic, messages: Iterable[Message], kind: str) -> list[bytes]:
-    return [broker.frame(message, topic, client.form, kind) for message in messages]
+    return [broker.frame(message, topic, client.wire.encoding, kind) for message in messages]
 
 
 def _size(messages: list[Message]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass, field
 from typing import Any
 
 import jwt
@@ -21,8 +20,11 @@ _HEADERS = frozenset(
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+_NONE: tuple[str, ...] = ()
+_NO_PERMISSIONS: dict[str, tuple[str, ...]] = dict.fromkeys(("sub", "pub", "all"), _NONE)
+
+
+class Claims(msgspec.Struct, frozen=True, gc=False):
     """What a token says of its bearer; ``expires`` is in ms."""
 
     user: str
@@ -32,7 +34,7 @@ class Claims:
     superuser: bool = False
     generation: int = 0
     session: str = ""
-    permissions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    permissions: dict[str, tuple[str, ...]] = {}
 
 
 def verify(token: str, secret: str, now: int, audience: str | None = AUDIENCE) -> Claims:
@@ -100,18 +102,19 @@ def _any(token: str, secret: str, audience: str | None) -> dict[str, Any]:
 
 
 def _read(raw: dict[str, Any]) -> Claims:
-    permissions = raw.get("permissions") or {}
-    if not isinstance(permissions, dict):
-        raise TypeError("permissions is a map of sub, pub and all to patterns")
+    permissions = _NO_PERMISSIONS
+    if raw.get("permissions"):
+        given = raw["permissions"]
+        if not isinstance(given, dict):
+            raise TypeError("permissions is a map of sub, pub and all to patterns")
+        permissions = {kind: tuple(map(str, given.get(kind, ()))) for kind in _NO_PERMISSIONS}
     return Claims(
         user=str(raw["sub"]),
         expires=int(float(raw["exp"]) * 1000),
         uid=str(raw.get("uid", "")),
-        groups=tuple(str(group) for group in raw.get("groups", ())),
+        groups=tuple(map(str, raw.get("groups", ()))),
         superuser=raw.get("su") is True,
         generation=int(raw.get("gen", 0)),
         session=str(raw.get("sid", "")),
-        permissions={
-            kind: tuple(str(pattern) for pattern in permissions.get(kind, ())) for kind in ("sub", "pub", "all")
-        },
+        permissions=permissions,
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from .codec import JSON, Form
-from .frames import encode_binary, encode_text
+from .frames import BINARY, TEXT, encode_binary, encode_text
+
+RECENT_BYTES_MAX = 4 << 20
+"""Stored messages and their compressed frames that an encoding remembers."""
 
 
 class Encoding:
@@ -14,17 +17,34 @@ class Encoding:
     ``window_bits`` 0 is without compression; else messages of ``deflate_bytes`` or more are compressed (FEATURES A9).
     """
 
-    __slots__ = ("deflate_bytes", "form", "window_bits")
+    __slots__ = ("_recent", "_recent_bytes", "deflate_bytes", "form", "opcode", "window_bits")
 
     def __init__(self, form: Form, window_bits: int, deflate_bytes: int) -> None:
         self.form = form
+        self.opcode = TEXT if form == JSON else BINARY
         self.window_bits = window_bits
         self.deflate_bytes = deflate_bytes
+        self._recent: dict[bytes, bytes] = {}
+        self._recent_bytes = 0
 
-    def frame(self, payload: bytes) -> bytes:
-        """The payload as a WebSocket message."""
+    def frame(self, payload: bytes, opcode: int = 0) -> bytes:
+        """The payload as a WebSocket message, of another kind than the form's with an ``opcode``."""
         bits = self.window_bits if len(payload) >= self.deflate_bytes else 0
-        return encode_text(payload, bits) if self.form == JSON else encode_binary(payload, bits)
+        return encode_text(payload, bits) if (opcode or self.opcode) == TEXT else encode_binary(payload, bits)
+
+    def frame_again(self, payload: bytes) -> bytes:
+        """As ``frame``, for stored messages: many clients get the same ones, one after another, and what was compressed
+        of late is not compressed again."""
+        if not self.window_bits or len(payload) < self.deflate_bytes:
+            return self.frame(payload)
+        frame = self._recent.get(payload)
+        if frame is None:
+            frame = self._recent[payload] = self.frame(payload)
+            self._recent_bytes += len(payload) + len(frame)
+            while self._recent_bytes > RECENT_BYTES_MAX and self._recent:
+                oldest = next(iter(self._recent))
+                self._recent_bytes -= len(oldest) + len(self._recent.pop(oldest))
+        return frame
 
 
 class Wire:
@@ -53,3 +73,8 @@ def wire(encoded: Encoding, batch_ms: int = 0, batch_bytes: int = 0) -> Wire:
 
 PLAIN: dict[Form, Wire] = {form: wire(encoding(form)) for form in ("json", "msgpack")}
 """Neither compressed nor batched."""
+
+
+def framed(payload: bytes, form: Form) -> bytes:
+    """An answer or event as a WebSocket message, never compressed: it is one client's, or short."""
+    return encode_text(payload) if form == JSON else encode_binary(payload)

@@ -8,8 +8,9 @@ from urllib.parse import parse_qs
 
 from ..core import lagging
 from ..core.client import Client, Queue
+from ..core.closing import close_payload, parse_close
 from ..core.codec import JSON, SUBPROTOCOLS
-from ..core.deflate import negotiate
+from ..core.deflate import TURN_BYTES_MAX, negotiate
 from ..core.errors import Close, Refused
 from ..core.frames import (
     BINARY,
@@ -18,11 +19,7 @@ from ..core.frames import (
     PONG,
     TEXT,
     FrameReader,
-    close_payload,
-    encode_binary,
     encode_frame,
-    encode_text,
-    parse_close,
 )
 from ..core.grants import Principal
 from ..core.upgrade import BadRequest, Request, accept_response, error_response, parse_request
@@ -106,7 +103,7 @@ class ClientConnection(ABC):
     # Bytes in
 
     def received(self, data: bytes) -> None:
-        """Bytes came; a fault of ours in handling them closes this client only."""
+        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the turn (Hub.end)."""
         self.hub.broker.counters.bytes_in += len(data)
         try:
             if self.reader is not None:
@@ -116,13 +113,14 @@ class ClientConnection(ABC):
         except Exception:
             log.exception("fault while handling %s", self.address)
             self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
-        self.hub.end()
 
     def _frames(self, data: bytes) -> None:
         reader, client, hub = self.reader, self.client, self.hub
         assert reader is not None and client is not None
         client.alive = True
         moment = now()
+        if reader.deflate and not self.echoing:
+            data = self._part(data)
         for opcode, payload in reader.feed(data):
             if opcode == CLOSE:
                 self._peer_closed(payload)
@@ -133,7 +131,7 @@ class ClientConnection(ABC):
                 self.write(encode_frame(PONG, payload))
             elif self.echoing:
                 if opcode != PONG:
-                    self._echo(opcode, payload)
+                    self.write(client.wire.encoding.frame(payload, opcode))
             elif opcode == (TEXT if client.form == "json" else BINARY):
                 hub.sessions.receive(client, payload, moment)
                 if self.fresh and client.greeted and not self.closing:
@@ -147,12 +145,22 @@ class ClientConnection(ABC):
             if client.queue is None:
                 self._sent_all()
 
-    def _echo(self, opcode: int, payload: bytes) -> None:
-        """Send back what came, compressed as a message would be."""
-        assert self.client is not None
-        encoded = self.client.wire.encoding
-        bits = encoded.window_bits if len(payload) >= encoded.deflate_bytes else 0
-        self.write(encode_text(payload, bits) if opcode == TEXT else encode_binary(payload, bits))
+    def _part(self, data: bytes) -> bytes:
+        """As many compressed bytes as one turn may inflate; the rest waits for the next one, and nothing is read."""
+        waited = self._head
+        data = waited + data
+        self._head = data[TURN_BYTES_MAX:]
+        if self._head:
+            self.await_readable(False)
+            self.hub.loop.call_soon(self._rest)
+        elif waited:
+            self.await_readable(True)
+        return data[:TURN_BYTES_MAX]
+
+    def _rest(self) -> None:
+        if not self.ended:
+            self.received(b"")
+            self.hub.end()
 
     def _peer_closed(self, payload: bytes) -> None:
         """The client closes, or answers our close (RFC 6455 5.5.1)."""
@@ -215,9 +223,7 @@ class ClientConnection(ABC):
             token = parse_qs(request.query).get("token", [""])[-1] if "token=" in request.query else ""
             refused: Refused | None = None
             try:
-                self.client = self.hub.sessions.open(
-                    self, self.fd, self.direct, wired, token, self.address, now()
-                )
+                self.client = self.hub.sessions.open(self, self.fd, self.direct, wired, token, self.address, now())
             except Refused as error:
                 # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
                 self.client = Client(self, self.fd, False, Principal(None, False, ()))
@@ -278,9 +284,10 @@ class ClientConnection(ABC):
         if self.closing or self.echoing:
             return
         client, limits = self.client, self.hub.broker.limits
-        if queue.size > limits.outbox_bytes_max:
+        assert client is not None
+        if queue.size > limits.outbox_bytes_max and not lagging.shed(self.hub.broker, client):
             self._overflow(queue)
-        elif client is not None and lagging.due(client, limits):
+        elif lagging.due(client, limits):
             self.hub.loop.call_soon(self._fall_behind)
 
     def _fall_behind(self) -> None:
@@ -288,6 +295,8 @@ class ClientConnection(ABC):
         if self.client is not None and not self.closing:
             lagging.begin(self.hub.broker, self.client)
             self.hub.end()
+            if self.client.queue is None:
+                self._catch_up()
 
     def _catch_up(self) -> None:
         """The queue is empty: follow again, a slice a turn of the loop."""

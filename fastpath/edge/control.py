@@ -154,7 +154,8 @@ class ControlConnection(asyncio.Protocol):
 
     def _stats(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments
-        return {**self._statistics.figures(), "by_worker": self._statistics.by_worker()}
+        each = self._statistics.by_worker()
+        return {**self._statistics.figures(each), "by_worker": each}
 
     def _rules_begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments

@@ -76,10 +76,10 @@ class Statistics:
         if self._timer is not None:
             self._timer.cancel()
 
-    def figures(self) -> dict[str, float]:
-        """Every figure by its name, over all workers; rates are over the last second."""
-        figures = self.own()
-        others = self.others()
+    def figures(self, each: list[dict[str, float]] | None = None) -> dict[str, float]:
+        """Every figure by its name, over all workers (``by_worker``); rates are over the last second."""
+        own, *others = each or self.by_worker()
+        figures = dict(own)
         for name in _SUMMED:
             figures[name] += sum(other.get(name, 0) for other in others)
         for name in _TOTALS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable
 from time import time_ns
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from ..core.grants import Principal
 from ..core.packets import read_publications
 from ..core.sessions import Sessions
 from ..settings import Settings
+from .watch import Watch
 
 GRID_SECONDS = 0.1
 """The grid of conflation (FEATURES A7)."""
@@ -53,15 +53,15 @@ class Hub:
         self.trusted = frozenset(settings.trusted_proxies.replace(" ", "").split(","))
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
+        self.watch = Watch(loop, self.end)
         self.publisher_connections: set[Drains] = set()
-        self.before_answers: Callable[[], None] | None = None
-        """The first worker writes its log here, so that nothing is acknowledged that the others could miss."""
         self.stale = False
         """The first worker is away: nothing new comes, nothing can be published."""
         self._flush_due = False
         self._stepping = False
         self._deadlines: dict[Deadline, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._batching = any(listener.batch_ms for listener in settings.listeners)
         self._batch_timer: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle | None] = [None, None]
 
@@ -77,14 +77,13 @@ class Hub:
 
     def stop(self) -> None:
         """Stop the clocks."""
+        self.watch.stop()
         for timer in (*self._timers, self._batch_timer):
             if timer is not None:
                 timer.cancel()
 
     def end(self) -> None:
         """A handler is done: answers leave now, messages at the end of the tick."""
-        if self.before_answers is not None:
-            self.before_answers()
         self.broker.flush_answers()
         if self.broker.dirty and not self._flush_due:
             self._flush_due = True
@@ -125,14 +124,17 @@ class Hub:
 
     def _flush(self) -> None:
         self._flush_due = False
-        self.broker.flush(now())
-        self._await_batch()
-
-    def _await_batch(self) -> None:
-        """Come back when what listeners collect is due."""
-        due = self.broker.batches.next_due()
-        if due is not None and self._batch_timer is None:
-            self._batch_timer = self.loop.call_later(max(0, due - now()) / 1000, self._on_batch)
+        if not self._batching:
+            self.broker.flush()
+            return
+        time = now()
+        self.broker.flush(time)
+        wait = self.broker.batches.wait_ms(time)
+        timer = self._batch_timer
+        if wait is not None and (timer is None or timer.when() > self.loop.time() + wait / 1000 + 0.001):
+            if timer is not None:
+                timer.cancel()
+            self._batch_timer = self.loop.call_later(wait / 1000, self._on_batch)
 
     def _on_batch(self) -> None:
         self._batch_timer = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -27,6 +28,8 @@ SLICE_BYTES = 128 << 10
 READ_BYTES_MAX = 256 << 10
 BUFFER_BYTES = 1 << 20
 """What the kernel may hold of a link, as far as it lets us."""
+
+log = logging.getLogger("fastpath.links")
 
 
 class LinkSocket:
@@ -134,7 +137,12 @@ class LinkSocket:
         for packet in self._unpacker.feed(data):
             if self.closed:
                 return
-            self._received(packet)
+            try:
+                self._received(packet)
+            except Exception:  # what follows would be taken for an answer to something else
+                log.exception("fault while handling a packet of a link")
+                self.close("a fault of ours")
+                return
         if self._unpacker.error is not None:
             self.close(str(self._unpacker.error))
 

@@ -109,7 +109,7 @@ class Links:
         listening.setblocking(False)
         hub.loop.add_reader(listening.fileno(), self._accept)
         engine.log = self._note
-        hub.before_answers = self.flush
+        hub.broker.before_answers = self.flush
 
     async def resume(self, survivors: int) -> None:
         """Take over what the others still hold of a first worker that died: the state of the one who got furthest."""
@@ -233,7 +233,7 @@ class Links:
 
     def close(self) -> None:
         """The sidecar stops."""
-        self.hub.before_answers = None
+        self.hub.broker.before_answers = None
         self._engine.log = None
         self.hub.loop.remove_reader(self._listening.fileno())
         self._listening.close()

@@ -34,6 +34,9 @@ DRAIN_MAX = 4096
 REOPEN_SECONDS = 0.2
 """How often a full worker looks whether it has room again."""
 
+LACK_SECONDS = 5
+"""How long a worker that could open no more files, before it was full, takes that for its bound."""
+
 TLS_END_SECONDS = 5
 """How long a peer may take to answer the end of TLS before the connection is cut."""
 
@@ -60,7 +63,8 @@ class Ports:
         files_max = _files_max()
         self.connections_max = hub.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
         # Those who wait in the queue of a listener that is about to be closed still find room.
-        self._full_at = self.connections_max - min(ACCEPT_MAX, self.connections_max // 10)
+        self._full_at = self._full_usually = self.connections_max - min(ACCEPT_MAX, self.connections_max // 10)
+        self._lack_until = 0.0
 
     async def open(self, listener: Listener) -> None:
         """Listen on every address that the listener's host stands for; raises SettingsError."""
@@ -121,6 +125,7 @@ class Ports:
         loop = self._hub.loop
         if self._shared:
             self._full_at = min(self._full_at, self._hub.connections)
+            self._lack_until = loop.time() + LACK_SECONDS
             loop.call_soon(self._close_full)
             return
         loop.remove_reader(listening.fileno())
@@ -154,8 +159,10 @@ class Ports:
     def _reopen(self) -> None:
         if self._closed:
             return
+        if self._hub.loop.time() >= self._lack_until:
+            self._full_at = self._full_usually
         room = max(1, self._full_at // 20)
-        if self._hub.connections > self._full_at - room:
+        if self._hub.connections > max(0, self._full_at - room):
             self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
             return
         self._hub.keep(self._hub.loop.create_task(self._open_again()))
@@ -174,7 +181,7 @@ class Ports:
 
 
 def _client(hub: Hub, sock: socket.socket, address: str, listener: Listener, full: Callable[[], bool]) -> None:
-    connection = RawConnection(hub, sock, address, listener)
+    connection = RawConnection(hub, sock.detach(), address, listener)
     if full():
         connection.over_limit()
 

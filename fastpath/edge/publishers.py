@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any, cast
 
+from ..core.admission import Outcome
 from ..core.errors import Close, Refused
 from ..core.grants import Principal
 from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Batch, Unpacker, pack, unpack_published
@@ -33,6 +35,7 @@ class PublisherConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._batch = 0
+        self._answers: list[bytes] | None = None  # gathered while a handler runs
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -48,6 +51,7 @@ class PublisherConnection(asyncio.Protocol):
         if self._closing:
             return
         self._hub.broker.counters.bytes_in += len(data)
+        self._answers = []
         try:
             for packet in self._unpacker.feed(data):
                 if not self._handle(packet):
@@ -57,7 +61,7 @@ class PublisherConnection(asyncio.Protocol):
         except Exception:
             log.exception("fault while handling publisher %s", self.address)
             self._close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
-        self._hub.end()
+        self._answer()
 
     def pause_writing(self) -> None:
         """It does not read its acknowledgements: take nothing more from it."""
@@ -141,11 +145,12 @@ class PublisherConnection(asyncio.Protocol):
         if len(rows) > BATCH_MESSAGES_MAX:
             raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
         self._batch = number
-        self._hub.publish_rows(
-            self._current(now()),
-            rows,
-            lambda outcomes: self._send(["ack", number, self._hub.broker.engine.epoch, outcomes]),
-        )
+        self._hub.publish_rows(self._current(now()), rows, partial(self._acknowledge, number))
+
+    def _acknowledge(self, number: int, outcomes: list[Outcome]) -> None:
+        """Tell what became of a batch. With another worker that numbers, this may be after the publisher has gone."""
+        if not self._closing:
+            self._send(["ack", number, self._hub.broker.engine.epoch, outcomes])
 
     def _current(self, moment: int) -> Principal:
         """The principal under the present rights; raises Refused when the token has ended or was revoked."""
@@ -160,7 +165,17 @@ class PublisherConnection(asyncio.Protocol):
         if self._transport is not None:
             data = pack(packet)
             self._hub.broker.counters.bytes_out += len(data)
-            self._transport.write(data)
+            if self._answers is not None:
+                self._answers.append(data)
+            else:
+                self._transport.write(data)
+
+    def _answer(self) -> None:
+        """Write what the handler has to say in one go, after everything that must leave before (``Hub.end``)."""
+        self._hub.end()
+        answers, self._answers = self._answers, None
+        if answers and self._transport is not None:
+            self._transport.write(b"".join(answers))
 
     def _close(self, code: Close, reason: str) -> None:
         """Say why, then end the connection when it has been sent."""
@@ -170,6 +185,7 @@ class PublisherConnection(asyncio.Protocol):
         log.info("close publisher %s code=%d %s: %s", self.address, code, code.label, reason)
         self._hub.broker.counters.closed(code.label)
         self._send(["close", int(code), f"{code.label}: {reason}"])
+        self._answer()
         if self._transport.can_write_eof():
             # What it still sends is read and dropped: a socket closed with that unread would be reset, and the
             # acknowledgements before the close lost.

@@ -15,24 +15,22 @@ READ_BYTES_MAX = 64 << 10
 
 
 class RawConnection(ClientConnection):
-    """Reads and writes the descriptor itself: under 1 KiB a connection."""
+    """Reads and writes the descriptor itself; it owns it."""
 
-    __slots__ = ("_reading", "_writing", "sock")
+    __slots__ = ("_reading", "_writing")
 
     direct = True
 
-    def __init__(self, hub: Hub, sock: socket.socket, address: str, listener: Listener) -> None:
-        super().__init__(hub, sock.fileno(), address, listener)
-        self.sock = sock
-        self._reading = self._writing = False
-        self.await_readable(True)
+    def __init__(self, hub: Hub, fd: int, address: str, listener: Listener) -> None:
+        super().__init__(hub, fd, address, listener)
+        self._reading = True
+        self._writing = False
+        hub.watch.add(fd, self)
 
     def readable(self) -> None:
-        """The loop says that there is something to read."""
-        if self.ended:
-            return
+        """There is something to read, or the end."""
         try:
-            data = self.sock.recv(READ_BYTES_MAX)
+            data = os.read(self.fd, READ_BYTES_MAX)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -57,29 +55,24 @@ class RawConnection(ClientConnection):
         """Watch for room in the socket."""
         if wanted != self._writing and not self.ended:
             self._writing = wanted
-            if wanted:
-                self.hub.loop.add_writer(self.fd, self.writable)
-            else:
-                self.hub.loop.remove_writer(self.fd)
+            self.hub.watch.change(self.fd, self._reading, wanted)
 
     def await_readable(self, wanted: bool) -> None:
         """Watch for bytes to read."""
-        if wanted != self._reading:
+        if wanted != self._reading and not self.ended:
             self._reading = wanted
-            if wanted:
-                self.hub.loop.add_reader(self.fd, self.readable)
-            else:
-                self.hub.loop.remove_reader(self.fd)
+            self.hub.watch.change(self.fd, wanted, self._writing)
 
     def finish(self) -> None:
         """Half-close: the peer sees the end, and we still see its."""
         with suppress(OSError):
-            self.sock.shutdown(socket.SHUT_WR)
+            sock = socket.socket(fileno=self.fd)
+            try:
+                sock.shutdown(socket.SHUT_WR)
+            finally:
+                sock.detach()
 
     def shut(self) -> None:
         """Close the socket: first nobody may hear of its descriptor any more."""
-        if self._writing:
-            self.hub.loop.remove_writer(self.fd)
-        if self._reading:
-            self.hub.loop.remove_reader(self.fd)
-        self.sock.close()
+        self.hub.watch.forget(self.fd)
+        os.close(self.fd)

@@ -28,6 +28,7 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
         """Decrypted bytes."""
         if not self.ended:
             self.received(data)
+            self.hub.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""

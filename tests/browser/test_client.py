@@ -61,6 +61,25 @@ def test_publish_and_subscribe(page: Page, sidecar: Sidecar, form: str) -> None:
     assert second["fields"] == {"raw": {"bytes": [1]}}
 
 
+@pytest.mark.parametrize("form", ["msgpack", "json"])
+def test_a_listener_that_compresses_and_collects(page: Page, form: str) -> None:
+    """The browser offers compression by itself; small, large and stored messages are what they were."""
+    contents = ["short", "é" * 50_000, "", "x" * 300]
+    with Sidecar(listen="clients://127.0.0.1:0?deflate=100&batch_ms=20,publishers://127.0.0.1:0") as sidecar:
+        ask = "(url) => new Promise((tell) => { const it = new WebSocket(url); it.onopen = () => tell(it.extensions) })"
+        assert page.evaluate(ask, sidecar.client_url).startswith("permessage-deflate")
+        client = Scripted(page, sidecar.client_url, form=form)
+        client.subscribe(SUBJECT)
+        for content in contents:
+            client.publish(SUBJECT, content)
+        until(lambda: len(client.messages) == len(contents))
+        assert client.contents == contents
+        client.do("void messages.splice(0)")
+        client.subscribe(SUBJECT, history=4)
+        until(lambda: len(client.messages) == len(contents))
+        assert client.contents == contents
+
+
 def test_snapshot_history_and_standard_quality(page: Page, sidecar: Sidecar) -> None:
     """A plain subscription begins with the snapshot, one with history with the newest messages."""
     client = Scripted(page, sidecar.client_url)

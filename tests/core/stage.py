@@ -41,6 +41,7 @@ class Actor:
             return
         if self.client.queue is not None:
             self.client.queue.push(data)
+            self.check_bound()
         elif self.blocked:
             self.lag(data, 0)
         else:
@@ -51,6 +52,13 @@ class Actor:
         self.client.queue = Queue(data, sent)
         if self.client.group is not None:
             self.client.group.refile(self.client)
+        self.check_bound()
+
+    def check_bound(self) -> None:
+        """Take out of a queue over its bound what may be conflated; what may not is let be: nobody is closed here."""
+        queue = self.client.queue
+        if queue is not None and queue.size > self._stage.broker.limits.outbox_bytes_max:
+            lagging.shed(self._stage.broker, self.client)
 
     def unblock(self) -> None:
         """Take what waits."""
@@ -128,12 +136,18 @@ class Stage:
         return outcomes[0]
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, ticking the grid every 100 ms as the edge does."""
+        """Let time pass, ticking the grid every 100 ms and coming back for what is collected, as the edge does."""
         until = self.now + milliseconds
-        while self.now // 100 < until // 100:
-            self.now = (self.now // 100 + 1) * 100
-            self.broker.on_grid(self.now)
-            self.sessions.rights.tick(self.now)
+        while True:
+            grid = (self.now // 100 + 1) * 100
+            wait = self.broker.batches.wait_ms(self.now)
+            moment = grid if wait is None else min(grid, self.now + wait)
+            if moment > until:
+                break
+            self.now = moment
+            if moment == grid:
+                self.broker.on_grid(self.now)
+                self.sessions.rights.tick(self.now)
             self.end()
         self.now = until
         self.broker.history.expire(self.now)

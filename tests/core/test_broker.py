@@ -1,5 +1,6 @@
 """The broker against a plain model: whoever comes, stalls, leaves or publishes, each gets exactly its own, in order."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,6 +8,7 @@ from fastpath.core.admission import Outcome
 from fastpath.core.grants import Principal
 from fastpath.core.limits import Limits
 from fastpath.core.messages import Data, Message, Subscribe, Unsubscribe
+from fastpath.core.wire import encoding, wire
 from tests.core.stage import Stage
 
 NAMES = st.sampled_from(["ann", "bob", "carl"])
@@ -22,9 +24,18 @@ STEP = st.one_of(
 )
 
 
+SLOWLY = wire(encoding("json", 15, 1), 20, 100)
+WIRES = {
+    "all alike": {},
+    "all batched": dict.fromkeys(("ann", "bob", "carl"), SLOWLY),
+    "mixed": {"ann": SLOWLY, "bob": SLOWLY, "carl": wire(encoding("msgpack"), 50, 1000)},
+}
+
+
+@pytest.mark.parametrize("kind", WIRES)
 @settings(max_examples=300, deadline=None)
-@given(st.lists(STEP, max_size=40))
-def test_everyone_gets_exactly_its_own_in_order(steps: list) -> None:
+@given(steps=st.lists(STEP, max_size=40))
+def test_everyone_gets_exactly_its_own_in_order(kind: str, steps: list) -> None:
     """Publications and membership interleave within ticks (no ``end`` between) and across them."""
     stage = Stage()
     wanted: dict[str, list] = {}
@@ -42,10 +53,11 @@ def test_everyone_gets_exactly_its_own_in_order(steps: list) -> None:
                     wanted[name].append((who, sequences[who], ""))
             continue
         if what == "end":
+            stage.now += 9
             stage.end()
             continue
         if who not in stage.actors:
-            stage.enter(who)
+            stage.enter(who, wire=WIRES[kind].get(who))
             wanted[who], subscribed[who] = [], set()
         actor = stage.actors[who]
         if what == "subscribe":
@@ -65,6 +77,7 @@ def test_everyone_gets_exactly_its_own_in_order(steps: list) -> None:
             stage.sessions.close(actor.client)
             del stage.actors[who], wanted[who], subscribed[who]
     stage.end()
+    stage.advance(50)
     for name, actor in stage.actors.items():
         actor.unblock()
         got = [(actor.subjects[one.sid], one.seq, one.meta.kind) for one in actor.taken() if isinstance(one, Data)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from itertools import pairwise
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -19,13 +19,11 @@ from fastpath.core.frames import (
     TEXT,
     Event,
     FrameReader,
-    close_payload,
     encode_frame,
-    is_close_code,
-    parse_close,
     split_frames,
     unmask,
 )
+from fastpath.core.masking import unmask_slowly
 
 KEY = bytes.fromhex("37fa213d")
 EURO = "€".encode()
@@ -228,13 +226,31 @@ def test_an_error_holds_no_stack() -> None:
     assert reader.error.__context__ is None
 
 
+@pytest.mark.parametrize("xor", [unmask, unmask_slowly])
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 125, 126, 4095, 4096, 4097, 4099, 70_001])
-def test_unmask_is_its_own_inverse(size: int) -> None:
+def test_unmask_is_its_own_inverse(size: int, xor: Callable[[bytes, bytes], bytes]) -> None:
     plain = bytes(place * 7 & 0xFF for place in range(size))
-    coded = unmask(plain, KEY)
+    coded = xor(plain, KEY)
 
     assert coded == bytes(byte ^ KEY[place & 3] for place, byte in enumerate(plain))
-    assert unmask(coded, KEY) == plain
+    assert xor(coded, KEY) == plain
+
+
+@pytest.mark.parametrize("size", [*range(6), 123, 124, 125, 126, 127, 128, 65_535])
+def test_a_message_that_is_all_of_a_read(size: int) -> None:
+    """The way that most reads take, and where its two headers meet."""
+    text = b"a" * size
+    assert FrameReader().feed(final(TEXT, text)) == [(TEXT, text)]
+    too_big = FrameReader(size - 1)
+    assert too_big.feed(final(TEXT, text)) == []
+    assert too_big.error is not None
+
+
+@pytest.mark.parametrize("length", [0, 117, 124, 125])
+def test_a_length_in_a_longer_form_is_refused_also_alone(length: int) -> None:
+    reader = FrameReader()
+    assert reader.feed(b"\x81\xfe" + length.to_bytes(2) + KEY + unmask(b"a" * length, KEY)) == []
+    assert reader.error is not None
 
 
 @pytest.mark.parametrize(
@@ -279,39 +295,6 @@ def test_split_frames_wants_whole_unmasked_frames(data: bytes) -> None:
     assert split_frames(b"") == []
     with pytest.raises(ValueError, match="no whole unmasked frame"):
         split_frames(data)
-
-
-def test_close_codes() -> None:
-    """RFC 6455 7.4 and the IANA registry, by the places where the answer changes."""
-    changes = [code for last, code in pairwise(range(1 << 16)) if is_close_code(last) != is_close_code(code)]
-
-    assert changes == [1000, 1004, 1007, 1015, 3000, 5000]
-
-
-@pytest.mark.parametrize(
-    ("reason", "kept"),
-    [
-        ("", ""),
-        ("slow_consumer: too slow", "slow_consumer: too slow"),
-        ("x" * 123, "x" * 123),
-        ("x" * 124, "x" * 123),
-        ("€" * 41, "€" * 41),
-        ("x" + "€" * 41, "x" + "€" * 40),
-        ("x" * 122 + "\U0001f600", "x" * 122),
-        ("\ud800", "?"),
-    ],
-)
-def test_close_payload(reason: str, kept: str) -> None:
-    payload = close_payload(4001, reason)
-
-    assert parse_close(payload) == (4001, kept)
-    assert run([final(CLOSE, payload)]) == ([(CLOSE, payload)], None)
-
-
-def test_close_payload_without_a_code() -> None:
-    assert parse_close(b"") == (1005, "")
-    with pytest.raises(ValueError, match="1005 may not be in a close frame"):
-        close_payload(1005)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -380,12 +363,3 @@ def test_split_frames_of_anything(data: bytes) -> None:
     except ValueError:
         return
     assert b"".join(frames) == data
-
-
-@given(st.integers(), st.text(max_size=200))
-def test_close_payload_of_anything(code: int, reason: str) -> None:
-    if is_close_code(code):
-        assert len(close_payload(code, reason)) <= 125
-    else:
-        with pytest.raises(ValueError, match="may not be in a close frame"):
-            close_payload(code, reason)

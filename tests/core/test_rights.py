@@ -7,6 +7,7 @@ from fastpath.core.errors import InvalidMessage, Refused
 from fastpath.core.grants import NOT_READY, JwtGrants, RuleGrants
 from fastpath.core.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
 from fastpath.core.messages import Publish as PublishCommand
+from fastpath.core.wire import encoding, wire
 from tests.core.stage import START, Actor, Stage
 
 SECRET = "a secret of more than thirty-two bytes"
@@ -92,20 +93,24 @@ def test_a_rule_cuts_and_starts_a_running_subscription() -> None:
     assert ann.messages() == [("/s/1", 2, "live")]
 
 
-def test_nothing_revoked_leaves_the_queue_of_a_stalled_client() -> None:
-    """What waits for the client is filtered; what is not revoked comes, in order."""
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+@pytest.mark.parametrize("window_bits", [0, 15])
+def test_nothing_revoked_leaves_the_queue_of_a_stalled_client(form: str, window_bits: int) -> None:
+    """What waits for the client is filtered, compressed or not; what is not revoked comes, in order."""
     stage = Stage(RuleGrants(SECRET))
     fill(stage, rule(1))
-    ann = enter(stage, "/s/1", "/s/2")
+    ann = stage.enter("ann", mint(), wire=wire(encoding(form, window_bits, 1)))
+    ann.say(Subscribe(id=1, subjects=["/s/1", "/s/2"]))
     ann.taken()
     ann.blocked = True
     for number in range(4):
-        stage.publish("/s/1", f"secret {number}")
-        stage.publish("/s/2", f"open {number}")
+        stage.publish("/s/1", f"secret {number}" * 50)
+        stage.publish("/s/2", f"open {number}" * 50)
+    assert all(bool(chunk[0] & 0x40) == bool(window_bits) for chunk in ann.client.queue.chunks)
     change(stage, 1, rules=[rule(2, pattern="/s/1", allow=False)])
     ann.unblock()
     got = ann.taken()
-    assert [one.content for one in got if isinstance(one, Data)] == [f"open {number}" for number in range(4)]
+    assert [one.content for one in got if isinstance(one, Data)] == [f"open {number}" * 50 for number in range(4)]
     assert isinstance(got[-1], Revoked)
 
 

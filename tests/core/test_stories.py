@@ -10,6 +10,7 @@ import pytest
 
 from fastpath.core.limits import Limits
 from fastpath.core.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
+from fastpath.core.wire import encoding, wire
 from tests.core.stage import Stage
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
@@ -59,8 +60,12 @@ class Teller:
         assert isinstance(outcome, int), outcome
 
     def do_enters(self, words: list[str]) -> None:
-        """ann enters."""
-        self.stage.enter(words[0])
+        """ann enters [batch_ms=MS] [batch_bytes=BYTES] [deflate=BYTES]."""
+        options = {name: int(value) for name, value in (word.split("=") for word in words[2:])}
+        deflate = options.get("deflate", 0)
+        encoded = encoding("json", 15 if deflate else 0, deflate)
+        wired = wire(encoded, options.get("batch_ms", 0), options.get("batch_bytes", 1 << 14))
+        self.stage.enter(words[0], wire=wired if options else None)
 
     def do_leaves(self, words: list[str]) -> None:
         """ann leaves: the connection is gone, the position is kept as a client library keeps it."""

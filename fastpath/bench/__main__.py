@@ -1,0 +1,52 @@
+"""python -m fastpath.bench: the benchmark kit's command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+from fastpath.core.errors import FastpathError
+
+from . import capacity, compare, report, run, wire
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand: its module has ``add_arguments(parser)`` and ``run(arguments)``."""
+
+    name: str
+    module: ModuleType
+    summary: str
+
+
+COMMANDS = (
+    Command("run", run, "measure the scenarios F1 to F11"),
+    Command("compare", compare, "the same scenarios beside other servers, which are started for it"),
+    Command("capacity", capacity, "find the greatest load that holds, and the machines that N users need"),
+    Command("report", report, "make a page, or the documentation's tables and charts, of results"),
+    Command("wire", wire, "bytes a message, ours and others'"),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m fastpath.bench", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        sub = commands.add_parser(command.name, help=command.summary, description=command.summary)
+        command.module.add_arguments(sub)
+        handler: Callable[[argparse.Namespace], int] = command.module.run
+        sub.set_defaults(handler=handler)
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.handler(options))
+    except FastpathError as error:
+        print(f"fastpath.bench: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

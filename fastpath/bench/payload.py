@@ -1,0 +1,58 @@
+"""What is published and how it is counted: when it was sent, its subject and number in front, a marker at the end."""
+
+from __future__ import annotations
+
+MARKER = b"~" * 24
+"""Once in each payload. `bytes.count` looks for so long a needle without looking at every byte, so that deliveries are
+counted at memory speed whatever frames are around them."""
+
+_TILDE = b"~"
+_HEAD = b"@#"
+_END = MARKER + b"."
+"""The last byte is no tilde: a read that ends with one has cut a marker."""
+
+BYTES_MIN = 80
+"""Room for the numbers and the marker."""
+
+
+class PayloadError(ValueError):
+    """A size that the numbers and the marker do not fit into."""
+
+
+class Payloads:
+    """Payloads of one size, numbered by subject from 1."""
+
+    def __init__(self, size: int, subjects: int) -> None:
+        if size < BYTES_MIN:
+            raise PayloadError(f"a payload of {size} bytes: the send time and the marker take {BYTES_MIN}")
+        self._width = size - len(_END)
+        self.numbers = [0] * subjects
+
+    def make(self, subject: int, sent_ns: int) -> bytes:
+        """The next payload of a subject; ``sent_ns`` is of the monotonic clock."""
+        self.numbers[subject] += 1
+        return (b"@#%d %d %d " % (sent_ns, subject, self.numbers[subject])).ljust(self._width, b"x") + _END
+
+
+def read(payload: bytes) -> tuple[int, bytes, int]:
+    """When it was sent (ns), its subject's index in digits, and its number; raises ValueError if it is not a payload of this kind."""
+    at = payload.find(_HEAD)
+    if at < 0:
+        raise ValueError("no payload of the benchmark")
+    sent, subject, number, _ = payload[at + 2 :].split(b" ", 3)
+    return int(sent), subject, int(number)
+
+
+def cut(data: bytes) -> int:
+    """How many bytes of a marker ``data`` ends with; 0 when it ends with a whole one or none."""
+    tail = len(data) - len(data.rstrip(_TILDE))
+    return 0 if tail >= len(MARKER) else tail
+
+
+def count_after(carried: int, data: bytes) -> tuple[int, int]:
+    """Payloads ended in ``data``, when ``carried`` bytes of a marker came before it; and how many it carries on."""
+    rest = data.lstrip(_TILDE)
+    led = carried + len(data) - len(rest)
+    if not rest:
+        return (1, 0) if led >= len(MARKER) else (0, led)
+    return (1 if led >= len(MARKER) else 0) + rest.count(MARKER), cut(rest)

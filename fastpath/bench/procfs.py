@@ -1,0 +1,57 @@
+"""What processes have used, as Linux tells it in /proc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def cpu_ns(pids: Iterable[int]) -> int:
+    """CPU time of all threads of these processes, user and kernel, in ns; what has ended counts as nothing."""
+    total = 0
+    for pid in pids:
+        for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            try:
+                total += int(path.read_text().split()[0])
+            except (OSError, ValueError, IndexError):
+                continue
+    return total
+
+
+def memory_bytes(pids: Iterable[int]) -> int:
+    """Their proportional memory: what several share counts once."""
+    return sum(_rollup(pid).get("Pss", 0) for pid in pids)
+
+
+def private_bytes(pids: Iterable[int]) -> int:
+    """Their anonymous memory: the heap, without the program's files."""
+    return sum(_rollup(pid).get("Anonymous", 0) for pid in pids)
+
+
+def kernel_bytes() -> int:
+    """Memory of the whole machine that the kernel holds for sockets and the like."""
+    figures = _figures(Path("/proc/meminfo"))
+    return figures.get("Slab", 0) + figures.get("KernelStack", 0)
+
+
+def available_bytes() -> int:
+    """What the machine could still give."""
+    return _figures(Path("/proc/meminfo")).get("MemAvailable", 0)
+
+
+def _rollup(pid: int) -> dict[str, int]:
+    return _figures(Path(f"/proc/{pid}/smaps_rollup"))
+
+
+def _figures(path: Path) -> dict[str, int]:
+    """Lines ``Name: 12 kB`` as bytes."""
+    result = {}
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return {}
+    for line in lines:
+        parts = line.split()
+        if len(parts) == 3 and parts[2] == "kB":
+            result[parts[0].rstrip(":")] = int(parts[1]) * 1024
+    return result

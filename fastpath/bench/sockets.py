@@ -1,0 +1,123 @@
+"""Non-blocking sockets by their file descriptors, plain or TLS, from as many local addresses as are needed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import ssl
+import time
+
+from fastpath.core.errors import FastpathError
+
+CONNECTIONS_PER_SOURCE = 25_000
+"""One local address has 28,000 ephemeral ports to one destination."""
+
+IP_BIND_ADDRESS_NO_PORT = 24
+"""Linux: the port is chosen when connecting, so that many destinations share it; Python 3.11 has no name for it."""
+
+WRITE_SECONDS_MAX = 20
+
+
+class BenchError(FastpathError):
+    """A measurement cannot be made; the text says why and what to do."""
+
+
+class Sockets:
+    """Plain TCP. A descriptor is all that a connection costs: 19,000 of them live in one small process."""
+
+    read = staticmethod(os.read)
+    write = staticmethod(os.write)
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = (host, port)
+        self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._loopback = host.startswith("127.")
+
+    def open(self, number: int) -> int:
+        """Begin to connect the connection of this number; raises BenchError."""
+        try:
+            sock = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError as error:
+            raise BenchError(f"no socket for connection {number}: {error.strerror}; use more --processes") from None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._loopback:
+            sock.setsockopt(socket.SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+            source = number // CONNECTIONS_PER_SOURCE
+            sock.bind((f"127.0.{1 + source // 250}.{1 + source % 250}", 0))
+        result = sock.connect_ex(self.address)
+        if result not in (0, errno.EINPROGRESS):
+            sock.close()
+            raise BenchError(f"{self.address[0]}:{self.address[1]}: {os.strerror(result)}")
+        return self._adopt(sock)
+
+    def fault(self, fd: int) -> str:
+        """Why connecting failed; empty if it did not."""
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return os.strerror(number) if number else ""
+
+    def shaken(self, fd: int) -> bool:
+        """Whether the connection can carry data; with TLS the next step of the handshake is made."""
+        del fd
+        return True
+
+    def close(self, fd: int) -> None:
+        """Close it."""
+        os.close(fd)
+
+    def write_all(self, fd: int, data: bytes) -> None:
+        """Write all, waiting where the socket is full; raises BenchError when the server does not read."""
+        end = time.monotonic() + WRITE_SECONDS_MAX
+        while data:
+            try:
+                data = data[self.write(fd, data) :]
+            except BlockingIOError:
+                if not select.select([], [fd], [], max(0, end - time.monotonic()))[1]:
+                    raise BenchError(f"the server did not read for {WRITE_SECONDS_MAX} s") from None
+
+    def _adopt(self, sock: socket.socket) -> int:
+        return sock.detach()
+
+
+class TlsSockets(Sockets):
+    """TLS: a Python object a connection, and OpenSSL's state."""
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext, name: str) -> None:
+        super().__init__(host, port)
+        self._context = context
+        self._name = name
+        self._sockets: dict[int, ssl.SSLSocket] = {}
+        self.read = self._read  # type: ignore[assignment]
+        self.write = self._write
+
+    def shaken(self, fd: int) -> bool:
+        """One step of the handshake; raises BenchError when it fails."""
+        try:
+            self._sockets[fd].do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError as error:
+            raise BenchError(f"TLS with {self.address[0]}:{self.address[1]}: {error}") from None
+        return True
+
+    def close(self, fd: int) -> None:
+        self._sockets.pop(fd).close()
+
+    def _read(self, fd: int, size: int) -> bytes:
+        try:
+            return self._sockets[fd].recv(size)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def _write(self, fd: int, data: bytes) -> int:
+        try:
+            return self._sockets[fd].send(data)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def _adopt(self, sock: socket.socket) -> int:
+        wrapped = self._context.wrap_socket(sock, server_hostname=self._name, do_handshake_on_connect=False)
+        self._sockets[wrapped.fileno()] = wrapped
+        return wrapped.fileno()

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Measures, and makes the page and the documentation of it: `tools/bench.sh [SCENARIO...] [OPTION...]`. With scenarios named,
+# only these are measured and only the page is written: the documentation's tables come from one whole run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+mkdir -p var
+
+scenarios=()
+options=()
+for argument in "$@"; do
+    if [[ $argument =~ ^F[0-9]+[a-z]?$ ]]; then scenarios+=("$argument"); else options+=("$argument"); fi
+done
+comparable=()
+for scenario in F1 F2 F3 F5; do
+    [[ ${#scenarios[@]} -gt 0 && " ${scenarios[*]} " != *" $scenario "* ]] || comparable+=("$scenario")
+done
+
+"$python" -m fastpath.bench run "${scenarios[@]:-all}" --repeat 3 --floor auto --output var/bench.json "${options[@]}"
+files=(var/bench.json)
+if [[ ${#comparable[@]} -gt 0 ]]; then
+    "$python" -m fastpath.bench compare "${comparable[@]}" --floor auto --output var/compare.json
+    files+=(var/compare.json)
+fi
+documentation=()
+[[ ${#scenarios[@]} -gt 0 ]] || documentation=(--docs docs/benchmarks.md)
+"$python" -m fastpath.bench report "${files[@]}" --html var/bench.html "${documentation[@]}"
