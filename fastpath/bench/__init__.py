@@ -1,1 +1,1 @@
-"""The benchmark kit: simulated subscribers and publishers, the scenarios, the comparison with other servers, and reports."""
+"""The benchmark kit: simulated subscribers and publishers, scenarios, the comparison with other servers, reports."""

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from fastpath.core.errors import FastpathError
 
-from . import capacity, compare, report, run, wire
+from . import capacity, compare, publish, report, run, subscribe, wire
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Command:
 
 COMMANDS = (
     Command("run", run, "measure the scenarios F1 to F11"),
+    Command("subscribe", subscribe, "simulate clients of a running server"),
+    Command("publish", publish, "simulate publishers for a running server"),
     Command("compare", compare, "the same scenarios beside other servers, which are started for it"),
     Command("capacity", capacity, "find the greatest load that holds, and the machines that N users need"),
     Command("report", report, "make a page, or the documentation's tables and charts, of results"),

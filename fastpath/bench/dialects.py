@@ -1,4 +1,4 @@
-"""How a server is spoken to: what opens a connection, subscribes and publishes, and how its deliveries are read in full."""
+"""How a server is spoken to: what opens a connection, subscribes and publishes, and reads its deliveries in full."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def anonymous(number: int) -> str:
 class Dialect:
     """One server's. A delivery is told by its payload alone, whatever stands around it.
 
-    ``settled`` are bytes whose arrival says that every subscription is in force, empty if the answer to the upgrade
-    says it; ``refused`` those that say, before it, that one was refused; ``upgrades`` whether a connection begins with a
+    ``settled`` are bytes whose arrival says that every subscription is in force, empty if the answer to the
+    upgrade says it; ``refused`` those that say, before it, that one was refused; ``upgrades`` whether a connection begins with a
     WebSocket upgrade.
     """
 
@@ -140,9 +140,7 @@ class Fastpath(Dialect):
     def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
         return upgrade(self._path, f"fastpath.v1.{self.form}")
 
-    def preamble(
-        self, number: int, subjects: Sequence[str], since: Mapping[str, Sequence[int]] | None = None
-    ) -> bytes:
+    def preamble(self, number: int, subjects: Sequence[str], since: Mapping[str, Sequence[int]] | None = None) -> bytes:
         """Protocol.md 3.1 and 3.2, a thousand subjects a command; ``since`` are the positions of who comes back."""
         token = self._tokens(number)
         commands: list[dict[str, object]] = [{"op": "connect", "id": 1} | ({"token": token} if token else {})]
@@ -156,7 +154,7 @@ class Fastpath(Dialect):
 
     def publications(self, items: Items) -> bytes:
         opcode, encode = self._opcode, self._encode
-        fields = {"fields": self.fields} if self.fields else {}
+        fields: dict[str, object] = {"fields": self.fields} if self.fields else {}
         commands: list[dict[str, object]] = [
             {"op": "publish", "subject": subject, "content": payload.decode("ascii")} | fields
             for subject, payload in items

@@ -141,9 +141,7 @@ def sockets_for(server: Server, tls: bool) -> Sockets:
     return TlsSockets(server.host, server.port, context, "localhost")
 
 
-def publishers(
-    scenario: Scenario, server: Server, dialect: Dialect, swarm: Swarm, options: Options
-) -> list[Outlet]:
+def publishers(scenario: Scenario, server: Server, dialect: Dialect, swarm: Swarm, options: Options) -> list[Outlet]:
     """One, or with pairs one a subject."""
     outlets: list[Outlet] = []
     for number in range(scenario.subjects if scenario.pairs else 1):
@@ -158,9 +156,7 @@ def publishers(
     return outlets
 
 
-def run(
-    scenario: Scenario, load: Load, *, ready: bool = False, collect: Callable[[], None] | None = None
-) -> Result:
+def run(scenario: Scenario, load: Load, *, ready: bool = False, collect: Callable[[], None] | None = None) -> Result:
     """Publish and measure what is connected; ``ready`` when the barrier has been passed. ``collect`` is called before
     the sampled connections' figures are read."""
     if not ready:
@@ -176,4 +172,3 @@ def run(
         scenario.name, scenario.title, load.swarm, measured, load.pids,
         connections=connections, subjects=scenario.subjects, payload_bytes=scenario.size,
     )  # fmt: skip
-

@@ -11,7 +11,7 @@ _HEAD = b"@#"
 _END = MARKER + b"."
 """The last byte is no tilde: a read that ends with one has cut a marker."""
 
-BYTES_MIN = 80
+BYTES_MIN = 100
 """Room for the numbers and the marker."""
 
 
@@ -20,22 +20,23 @@ class PayloadError(ValueError):
 
 
 class Payloads:
-    """Payloads of one size, numbered by subject from 1."""
+    """Payloads of one size, numbered by subject from 1; ``run`` tells them from another publisher's of the subjects."""
 
-    def __init__(self, size: int, subjects: int) -> None:
+    def __init__(self, size: int, subjects: int, run: str = "") -> None:
         if size < BYTES_MIN:
             raise PayloadError(f"a payload of {size} bytes: the send time and the marker take {BYTES_MIN}")
         self._width = size - len(_END)
         self.numbers = [0] * subjects
+        self._names = [f"{subject}.{run}".encode() if run else b"%d" % subject for subject in range(subjects)]
 
     def make(self, subject: int, sent_ns: int) -> bytes:
         """The next payload of a subject; ``sent_ns`` is of the monotonic clock."""
         self.numbers[subject] += 1
-        return (b"@#%d %d %d " % (sent_ns, subject, self.numbers[subject])).ljust(self._width, b"x") + _END
+        return (b"@#%d %s %d " % (sent_ns, self._names[subject], self.numbers[subject])).ljust(self._width, b"x") + _END
 
 
 def read(payload: bytes) -> tuple[int, bytes, int]:
-    """When it was sent (ns), its subject's index in digits, and its number; raises ValueError if it is not a payload of this kind."""
+    """When it was sent (ns), its subject in digits, and its number; raises ValueError if it is no payload of this kind."""
     at = payload.find(_HEAD)
     if at < 0:
         raise ValueError("no payload of the benchmark")

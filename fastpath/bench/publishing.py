@@ -100,7 +100,9 @@ class Outlet:
         data = b""
         while wanted not in data:
             if time.monotonic() > end:
-                raise BenchError(f"the server did not answer the publisher within {READY_SECONDS_MAX} s: {data[:200]!r}")
+                raise BenchError(
+                    f"the server did not answer the publisher within {READY_SECONDS_MAX} s: {data[:200]!r}"
+                )
             _wait(self.fd, select.EPOLLIN)
             try:
                 more = self._sockets.read(self.fd, 65536)

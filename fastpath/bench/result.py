@@ -58,7 +58,9 @@ def summary(
         "duration_s": round(measured.duration_s, 3),
         "server_cpu_percent": round(100 * measured.cpu_s / measured.duration_s, 1),
         "load_cpu_percent": round(100 * measured.load_cpu_s / measured.duration_s, 1),
-        "bytes_per_delivery": round(measured.bytes_in / measured.deliveries, 1) if measured.deliveries else None,
+        "bytes_per_delivery": round(measured.bytes_in / measured.deliveries, 1)
+        if measured.deliveries and measured.bytes_in
+        else None,
         "server_pids": list(pids),
         "server_memory_bytes": measured.memory_bytes,
         "form": form,

@@ -21,8 +21,8 @@ import jwt
 
 from fastpath.client.control import Control
 
-from .spawn import family, free_ports, settle, stop
 from .sockets import BenchError
+from .spawn import family, free_ports, settle, stop
 
 READY_SECONDS_MAX = 30
 TOKEN_HOURS = 24
@@ -70,9 +70,14 @@ def mint(secret: str, user: str, groups: list[str], algorithm: str = "HS256") ->
 
 @contextlib.contextmanager
 def sidecar(
-    core: int | None, *, mode: str = "rules", workers: int = 1, tls: bool = False, settings: Mapping[str, str] | None = None
+    core: int | None,
+    *,
+    mode: str = "rules",
+    workers: int = 1,
+    tls: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """`python -m fastpath` on free ports with rights in force, pinned to a core; raises BenchError when it does not start.
+    """`python -m fastpath` on free ports with rights in force, pinned to a core; BenchError when it does not start.
 
     Statistics, pings, queue bounds and guaranteed delivery are on by default, and stay so.
     """
@@ -96,7 +101,9 @@ def sidecar(
             _grant(shown["control"])
         port = int(ready["clients"][0].rpartition(":")[2])
         publisher_port = int(ready["publishers"][0].rpartition(":")[2])
-        names = {f"FASTPATH_{name.upper()}": value for name, value in shown.items() if name not in ("control", "listen")}
+        names = {
+            f"FASTPATH_{name.upper()}": value for name, value in shown.items() if name not in ("control", "listen")
+        }
         names["FASTPATH_LISTEN"] = "clients+tls and publishers" if tls else "clients and publishers"
         pids = family(process.pid)
         yield Server(
@@ -169,10 +176,23 @@ def _certificate(folder: Path) -> Path:
     """A certificate of its own making, with its key in the same file; openssl makes it."""
     path = folder / "tls.pem"
     key = folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
     try:
         subprocess.run(
-            [*command, "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(path)], check=True, capture_output=True
+            [*command, "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(path)],
+            check=True,
+            capture_output=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise BenchError(f"--tls needs the program openssl to make a certificate: {error}") from None

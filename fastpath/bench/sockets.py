@@ -11,8 +11,8 @@ import time
 
 from fastpath.core.errors import FastpathError
 
-CONNECTIONS_PER_SOURCE = 25_000
-"""One local address has 28,000 ephemeral ports to one destination."""
+CONNECTIONS_PER_SOURCE = 10_000
+"""One local address has 28,000 ephemeral ports to one destination; finding one of the last takes the kernel long."""
 
 IP_BIND_ADDRESS_NO_PORT = 24
 """Linux: the port is chosen when connecting, so that many destinations share it; Python 3.11 has no name for it."""
@@ -89,8 +89,6 @@ class TlsSockets(Sockets):
         self._context = context
         self._name = name
         self._sockets: dict[int, ssl.SSLSocket] = {}
-        self.read = self._read  # type: ignore[assignment]
-        self.write = self._write
 
     def shaken(self, fd: int) -> bool:
         """One step of the handshake; raises BenchError when it fails."""

@@ -1,4 +1,4 @@
-"""What starting a server to be measured takes: free ports, a core of its own, all the files it may open, its children."""
+"""What starting a server to be measured takes: free ports, a core, all the files it may open, its children."""
 
 from __future__ import annotations
 

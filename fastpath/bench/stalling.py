@@ -1,4 +1,4 @@
-"""F11: some clients stop reading for a while; what the others notice, what it takes, and what becomes of the slow ones."""
+"""F11: some clients stop reading for a while: what the others notice of it, and what becomes of the slow ones."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Handler = Callable[[int], int]
 class Swarm:
     """``plan`` has the subjects of each connection, ``numbers`` begin at ``first`` (over several processes).
 
-    Every ``sample_every``-th connection is read in full, and so are those in ``tracked`` (by index). All others are
+    Every ``sample_every``-th connection is read in full, and so are those in ``tracked`` (by index). Others are
     counted by the payloads' marker. ``special`` holds what is not simply counted: connections that are opening, those
     read in full, one whose marker was cut by a read, and whoever else shares the loop. Up to ``retries`` connections that
     do not come up are opened again: a worker that is full closes its port, and what waited there is refused.
@@ -288,7 +288,7 @@ class Swarm:
         """These are gone at once, as when a network breaks."""
         for index in indexes:
             fd = self.fds.get(index)
-            if fd is not None:
+            if fd is not None and fd not in self._opening:
                 self.active -= 1
                 self._forget(fd)
 
@@ -308,6 +308,11 @@ class Swarm:
     def sampled_count(self) -> int:
         """Connections that are read in full."""
         return len(self.tracks)
+
+    @property
+    def settled_indexes(self) -> set[int]:
+        """Connections that are up."""
+        return {index for index, fd in self.fds.items() if fd not in self._opening}
 
     @property
     def opening(self) -> int:

@@ -24,6 +24,8 @@ class Post:
         self._shared = shared
         self._at = number * slots
         self._parent = os.getpid()
+        self.told = 0.0
+        """When this process last told what is told seldom; its own to use."""
 
     def tell(self, slot: int, value: int) -> None:
         """Count something, for the parent to see."""
@@ -65,6 +67,12 @@ class Team:
     def values(self, slot: int) -> list[int]:
         """One counter of each."""
         return [self._shared[self._slots * number + slot] for number in range(self.count)]
+
+    @property
+    def running(self) -> bool:
+        """Whether none has ended."""
+        seen = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return all(os.waitid(os.P_PID, pid, seen) is None for pid in self._pids)
 
     def collect(self) -> list[dict[str, Any]]:
         """Stop all; their answers. Raises BenchError with what one says that failed."""

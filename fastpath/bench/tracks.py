@@ -13,7 +13,6 @@ from fastpath.core.frames import BINARY, CLOSE
 from . import payload
 from .latency import FINE_US, Histogram
 
-
 Subject = str | bytes
 """A subject by its index as it stands in the payload."""
 

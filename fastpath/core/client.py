@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Container
 from typing import TYPE_CHECKING, Protocol
 
-from .codec import JSON, Form
-from .deflate import inflate_head
-from .frames import BINARY, split_frames
+from .codec import JSON, Form, split_messages
+from .frames import split_frames
 from .grants import Principal
 from .wire import PLAIN, Wire
 
@@ -76,8 +75,9 @@ class Queue:
         """Take out the messages of these subjects; how many there were of each. A frame begun is finished."""
         purged: dict[int, int] = {}
         kept: list[bytes] = []
-        for frame in self._not_begun():
-            sid = _sid(frame, form)
+        frames = [each for chunk in self.chunks for each in split_messages(chunk, form)]
+        first = self._cut([frame for frame, _ in frames])
+        for frame, sid in frames[first:]:
             if sid in sids:
                 purged[sid] = purged.get(sid, 0) + 1
             else:
@@ -88,21 +88,21 @@ class Queue:
 
     def keep_begun(self) -> None:
         """Drop what waits but for the rest of the frame of which a part has been sent."""
-        self._not_begun()
+        self._cut(split_frames(self.chunks[0]) if self.sent else [])
 
-    def _not_begun(self) -> list[bytes]:
-        """Take out all frames but the one of which a part has been sent: it stays whole, for whoever cuts here next."""
-        frames = [frame for chunk in self.chunks for frame in split_frames(chunk)]
-        self.chunks.clear()
+    def _cut(self, frames: list[bytes]) -> int:
+        """Take out all of ``frames`` but the one of which a part has been sent: it stays whole, for whoever cuts here
+        next. The index of the first after it."""
         first = 0
         while first < len(frames) and self.sent >= len(frames[first]):
             self.sent -= len(frames[first])
             first += 1
+        self.chunks.clear()
         if self.sent:
             self.chunks.append(frames[first])
             first += 1
         self.size = sum(map(len, self.chunks)) - self.sent
-        return frames[first:]
+        return first
 
 
 class Client:
@@ -163,17 +163,3 @@ class Client:
     def count(self) -> int:
         """Subscriptions that count towards the limit, waiting ones included."""
         return len(self.subscriptions) + (len(self.waiting) if self.waiting else 0)
-
-
-def _sid(frame: bytes, form: Form) -> int:
-    """The subject id of a message's frame; -1 for anything else. Only the head is looked at."""
-    if frame[0] & 0x0F > BINARY:
-        return -1
-    at = 4 if frame[1] == 126 else 10 if frame[1] == 127 else 2
-    head = inflate_head(frame[at:]) if frame[0] & 0x40 else frame[at : at + 32]
-    if form == JSON:
-        return int(head[1 : head.index(b",")]) if head[:1] == b"[" else -1
-    if head[0] >> 4 != 0x9:  # an array; answers are maps
-        return -1
-    size = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}.get(head[1], 0)
-    return int.from_bytes(head[2 : 2 + size]) if size else head[1]

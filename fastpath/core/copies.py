@@ -47,7 +47,7 @@ class Copy:
                 missing = self._broker.history.newest(topic.ring, topic.seq - self._sent)
                 count = 0
                 size += PART_BYTES
-                while count < len(missing) and (size < bytes_max or not parts):
+                while count < len(missing) and (size < bytes_max or not (parts or count)):
                     size += missing[count].size
                     count += 1
                 if count < len(missing):
@@ -67,35 +67,40 @@ class Takeover:
     def __init__(self, broker: Broker, epoch: int) -> None:
         self._broker = broker
         self._epoch = epoch
-        self._begun: set[str] = set()
+        self._messages: list[Message] = []  # of the subject at hand
 
     def add(self, part: Part) -> None:
-        """A part of the copy; whoever is subscribed is told when the subject goes on in a new epoch."""
+        """A part of the copy; whoever is subscribed is told when the subject goes on in a new epoch.
+
+        What is held of a subject stays until all of the copy is here: should the sender end before, it is still whole.
+        """
         broker = self._broker
-        topic = broker.interest.topic(part[0], self._epoch)
-        if topic.subject not in self._begun:
-            self._begun.add(topic.subject)
-            _empty(broker, topic)
         messages = [read_entry(row) for row in part[1]]
+        if self._messages and messages and messages[0].seq != self._messages[-1].seq + 1:
+            self._messages = []  # the sender's cache has let go of what lies between
+        self._messages += messages
+        if len(part) == 2:
+            return
+        messages, self._messages = self._messages, []
+        subject, _, seq, newest, fields = part
+        topic = broker.interest.topic(subject, self._epoch)
+        _empty(broker, topic)
         for message in messages:
             message.subject = topic.subject
             message.epoch = self._epoch
             if broker.guaranteed:
                 broker.history.append(topic, message)
-        if len(part) > 2:
-            _, _, seq, newest, fields = part
-            if newest is not None:
-                topic.snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
-                topic.snapshot.newest.epoch = self._epoch if topic.snapshot.newest.seq else 0
-                topic.snapshot.fields = fields
-            self._begin(topic, seq)
+        if newest is not None:
+            topic.snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
+            topic.snapshot.newest.epoch = self._epoch if topic.snapshot.newest.seq else 0
+            topic.snapshot.fields = fields
+        self._begin(topic, seq)
 
     def before(self, messages: Iterable[Message]) -> None:
         """Live messages come, of subjects that are copied already or that the sender did not know when it began."""
         for message in messages:
             topic = self._broker.interest.topics.get(message.subject)
             if topic is not None and topic.epoch != self._epoch:
-                self._begun.add(topic.subject)
                 _empty(self._broker, topic)
                 self._begin(topic, 0)
 

@@ -41,8 +41,8 @@ class History:
         self.evicted_by_count = 0
         self.evicted_by_age = 0
         self.evicted_by_memory = 0
-        # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject). The
-        # time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
+        # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject).
+        # The time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
         self._oldest: list[tuple[int, int, Cached]] = []
         self._entered = 0
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .codec import encode
+from .codec import encode, split_messages
 from .conflation import Live
 from .errors import Close
 from .messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
@@ -119,6 +119,7 @@ def begin(broker: Broker, client: Client) -> None:
     if lag.lost and client.queue is not None:
         again = client.queue.purge({topic.sid for topic in lag.lost}, client.form)
         broker.counters.conflated_away += sum(again.values())
+    split_messages.cache_clear()
     broker.counters.lags += 1
     if sids:
         broker.send(client, Lagging(sids=sids))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from .codec import split_messages
 from .errors import InvalidMessage, InvalidSubject, Refused
 from .grants import NOT_READY, RuleGrants, Session, User
 from .lagging import policy
@@ -108,6 +109,7 @@ class Rights:
             if not client.closed:
                 checks += 1 + client.count
                 self.recheck(client, now)
+        split_messages.cache_clear()
 
     def recheck(self, client: Client, now: int) -> None:
         """Make the client's principal and subscriptions what they would be if it came now."""

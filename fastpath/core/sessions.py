@@ -343,13 +343,6 @@ class Sessions:
         self.broker.send(client, Unsubscribed(id=command.id, subjects=ended))
 
     def _publish(self, client: Client, command: Publish, now: int) -> None:
-        if not command.closure and not command.reply_to and not command.fields:
-            content = command.content
-            if type(content) is str and command.qos == GUARANTEED:  # the usual: nothing to check, nobody to answer
-                message = Message(command.subject, content)
-                message.retained = command.retained
-                self.broker.publish(client.principal, (message,), now)
-                return
         if len(command.closure) > CLOSURE_BYTES_MAX:
             raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         try:
@@ -389,6 +382,9 @@ class Sessions:
 
 def read_publication(command: Publish, form: Form) -> Message:
     """The message that a client's command publishes; raises InvalidMessage."""
+    usual = not (command.closure or command.reply_to or command.fields) and command.qos == GUARANTEED
+    if usual and type(command.content) is str:
+        return Message(command.subject, command.content, retained=command.retained)
     if command.qos not in (GUARANTEED, STANDARD):
         raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
     if len(command.reply_to) > SUBJECT_BYTES_MAX:

@@ -14,7 +14,7 @@ from ..core.grants import Principal
 from ..core.packets import read_publications
 from ..core.sessions import Sessions
 from ..settings import Settings
-from .watch import Watch
+from .watch import make_watch
 
 GRID_SECONDS = 0.1
 """The grid of conflation (FEATURES A7)."""
@@ -53,7 +53,7 @@ class Hub:
         self.trusted = frozenset(settings.trusted_proxies.replace(" ", "").split(","))
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
-        self.watch = Watch(loop, self.end)
+        self.watch = make_watch(loop, self.end)
         self.publisher_connections: set[Drains] = set()
         self.stale = False
         """The first worker is away: nothing new comes, nothing can be published."""

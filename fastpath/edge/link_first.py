@@ -19,6 +19,9 @@ from .link import Giver, LinkSocket, is_own
 HELLO_SECONDS = 1.0
 """How long a new first worker waits for those who still hold the state of the one before it."""
 
+LATE_SECONDS = 5.0
+"""How much longer when none of them has answered: without one the state would be lost."""
+
 SEED_SECONDS = 30.0
 """How long it waits for the state of one of them."""
 
@@ -114,8 +117,8 @@ class Links:
     async def resume(self, survivors: int) -> None:
         """Take over what the others still hold of a first worker that died: the state of the one who got furthest."""
         deadline = self.hub.loop.time() + HELLO_SECONDS
-        while survivors and sum(link.worker > 0 for link in self._links) < survivors:
-            if not await self._wait(deadline):
+        while survivors and (known := sum(link.worker > 0 for link in self._links)) < survivors:
+            if not await self._wait(deadline + (0 if known else LATE_SECONDS)):
                 break
         self._engine.epoch = max(self._engine.epoch, *(link.seen + 1 for link in self._links), 0)
         for link in sorted(self._links, key=lambda link: link.held, reverse=True):
@@ -232,7 +235,10 @@ class Links:
         self._changed.set()
 
     def close(self) -> None:
-        """The sidecar stops."""
+        """This worker stops: it takes no more publications of the others, whom nobody would tell of them."""
+        self.flush()
+        for link in self._links:
+            link.socket.close("this worker stops")
         self.hub.broker.before_answers = None
         self._engine.log = None
         self.hub.loop.remove_reader(self._listening.fileno())

@@ -72,3 +72,49 @@ class Watch:
             if events != _OUT:
                 connection.readable()
         self._end()
+
+
+class LoopWatch(Watch):
+    """The same where there is no epoll (macOS): each socket with the loop itself, at a KiB and some time more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+        self._loop = loop
+        self._end = end
+        self._connections: dict[int, Watched] = {}
+
+    def add(self, fd: int, connection: Watched) -> None:
+        """Watch a socket for bytes to read."""
+        self._connections[fd] = connection
+        self.change(fd, True, False)
+
+    def change(self, fd: int, reading: bool, writing: bool) -> None:
+        """Watch for bytes to read, for room to write, or for both."""
+        connection = self._connections[fd]
+        if reading:
+            self._loop.add_reader(fd, self._serve, connection.readable)
+        else:
+            self._loop.remove_reader(fd)
+        if writing:
+            self._loop.add_writer(fd, self._serve, connection.writable)
+        else:
+            self._loop.remove_writer(fd)
+
+    def forget(self, fd: int) -> None:
+        """The socket is about to be closed."""
+        self._loop.remove_reader(fd)
+        self._loop.remove_writer(fd)
+        del self._connections[fd]
+
+    def stop(self) -> None:
+        """Watch nothing any more."""
+        for fd in list(self._connections):
+            self.forget(fd)
+
+    def _serve(self, handler: Callable[[], None]) -> None:
+        handler()
+        self._end()
+
+
+def make_watch(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> Watch:
+    """The best kind that this system has."""
+    return (Watch if hasattr(select, "epoll") else LoopWatch)(loop, end)

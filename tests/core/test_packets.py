@@ -1,4 +1,4 @@
-"""A publisher's batch: what is usual is decided at once, what is not row by row, and no row can say more than it may."""
+"""A publisher's batch: the usual is decoded at once, the rest row by row, and no row can say more than it may."""
 
 from typing import Any
 

@@ -28,6 +28,7 @@ class Tape:
         self.client = client
         self.events: list[str] = []
         self.told: set[int] = set()
+        self.anew: set[int] = set()
         self.positions: dict[int, int] = {}
         self.skipped = 0
 
@@ -38,12 +39,17 @@ class Tape:
             sid, seq = value[:2]
             step = seq - self.positions.get(sid, 0)
             assert step > 0
-            assert step == 1 or sid in self.told
+            assert step == 1 or sid in self.told or sid in self.anew
+            self.anew.discard(sid)
             self.skipped += step - 1
             self.positions[sid] = seq
         elif value["op"] in ("lagging", "caught_up"):
             self.events.append(value["op"])
             (self.told.update if value["op"] == "lagging" else self.told.difference_update)(value["sids"])
+        elif value["op"] == "subscribed":
+            self.events.append("subscribed")
+            self.told.difference_update(result["sid"] for result in value["results"])
+            self.anew.update(result["sid"] for result in value["results"])
         return value
 
     def until_level(self, position: int) -> None:
@@ -192,3 +198,24 @@ def test_a_client_that_goes_while_it_lags_leaves_nothing() -> None:
             until(lambda: control.stats()["subscriptions"] == 0)
         publish(publisher, 1)
         assert "Traceback" not in sidecar.log
+
+
+def test_one_tick_beyond_the_bound() -> None:
+    """More than the queue may hold, at once, again and again: told, started anew, level; and nobody is closed."""
+    with (
+        Sidecar(outbox_bytes_max=OUTBOX_BYTES, unsent_bytes_max=16384) as sidecar,
+        WirePublisher(sidecar) as publisher,
+        WireClient(sidecar, receive_bytes=4096) as slow,
+    ):
+        slow.subscribe("/lag/0", slow="conflate")
+        for batch in range(10):
+            publisher.publish(*(["/lag/0", f"{batch} {number} {FILLER}"] for number in range(250)))
+        tape = Tape(slow)
+        while 2500 not in tape.positions.values() or tape.told:
+            tape.next()
+        assert "subscribed" in tape.events
+        assert tape.skipped > 2000
+        publisher.publish(["/lag/0", "after"])
+        assert tape.next()[1] == 2501
+        with Control(sidecar.control) as control:
+            assert control.stats()["slow_closed"] == 0

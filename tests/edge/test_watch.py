@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fastpath.edge.watch import Watch
+from fastpath.edge.watch import LoopWatch, Watch
 
 
 class Connection:
@@ -40,10 +40,10 @@ class Connection:
 class Pairs:
     """Connections, the other ends of their sockets, and how often a turn has ended."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, kind: type[Watch] = Watch) -> None:
         self.turns = 0
         self.ended = asyncio.Event()
-        self.watch = Watch(asyncio.get_running_loop(), self.end)
+        self.watch = kind(asyncio.get_running_loop(), self.end)
         pairs = [socket.socketpair() for _ in range(count)]
         self.ours = [Connection(self.watch, ours) for ours, _ in pairs]
         self.peers = [peer for _, peer in pairs]
@@ -114,3 +114,23 @@ async def test_a_descriptor_that_is_used_again(three: Pairs) -> None:
     peer.send(b"new")
     await three.turn()
     assert (again.told, gone.told) == (["new"], [])
+
+
+async def test_where_there_is_no_epoll() -> None:
+    """The loop watches each socket by itself."""
+    pairs = Pairs(2, LoopWatch)
+    one, other = pairs.ours
+    pairs.peers[0].send(b"now")
+    await pairs.turn()
+    pairs.watch.change(one.sock.fileno(), False, True)
+    pairs.peers[0].send(b"later")
+    await pairs.turn()
+    assert one.told == ["now", "writable"]
+    pairs.watch.change(one.sock.fileno(), True, False)
+    await pairs.turn()
+    assert one.told == ["now", "writable", "later"]
+    one.close()
+    pairs.peers[1].send(b"x")
+    await pairs.turn()
+    assert (one.told[-1], other.told) == ("later", ["x"])
+    pairs.close()
