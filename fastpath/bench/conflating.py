@@ -15,8 +15,8 @@ def measure(scenario: Scenario, options: Options) -> Result:
     """Conflated clients under the full rate; then plain clients that are sent each subject once an interval.
 
     ``ratio`` is the one cost by the other, each for a delivery; ``ratio_beyond_intake`` leaves out what the
-    publications cost when only one client reads one of the subjects: receiving, numbering and storing them. Lost are subjects of sampled connections whose newest
-    message did not come.
+    publications cost when only one client reads one of the subjects: receiving, numbering and storing them. Lost are
+    subjects of sampled connections whose newest message did not come.
     """
     with servers.sidecar(options.server_core, workers=options.workers, settings=options.settings) as server:
         conflated = Fastpath(options.form, server.token, options={"conflation": INTERVAL_MS})

@@ -25,7 +25,7 @@ VERIFICATIONS = 2000
 
 def measure(scenario: Scenario, options: Options) -> Result:
     """``connect_cpu_us`` without a token, ``connect_hs256_cpu_us`` with one of its own for each connection, and what
-    verifying a token costs alone: by the server's own function, and by PyJWT for the algorithms that it does not take."""
+    verifying a token costs alone: by the server's own function, and by PyJWT for algorithms that it does not take."""
     with servers.sidecar(
         options.server_core, mode="none", workers=options.workers, settings=options.settings
     ) as server:

@@ -19,9 +19,14 @@ STALLED_SECONDS = 60
 FILES_LEFT = 600
 """Of a process's open files, those that are not for connections."""
 
+
+class Stopped(Exception):
+    """The end came while connections were opened."""
+
+
 Behaviour = Callable[[Swarm, float], None]
-"""What connections do besides reading; called in each process about ten times a second with the seconds since all of its
-connections were up."""
+"""What connections do besides reading; called in each process about ten times a second with the seconds since all
+of its connections were up."""
 
 
 def processes_for(connections: int) -> int:
@@ -117,6 +122,8 @@ class Crew(Swarm):
         )
         try:
             swarm.connect(per_second, lambda swarm: _connecting(swarm, post))
+        except Stopped:
+            return {"tally": swarm.tally.as_json(), "sampled": swarm.sampled_count}
         except BenchError:
             post.tell(FAILED, 1)
             raise
@@ -144,7 +151,7 @@ class Crew(Swarm):
 def _connecting(swarm: Swarm, post: Post) -> None:
     _tell(swarm, post)
     if post.wanted == STOP:
-        raise BenchError("stopped while connecting")
+        raise Stopped
 
 
 def _tell(swarm: Swarm, post: Post) -> None:

@@ -33,8 +33,8 @@ class Dialect:
     """One server's. A delivery is told by its payload alone, whatever stands around it.
 
     ``settled`` are bytes whose arrival says that every subscription is in force, empty if the answer to the
-    upgrade says it; ``refused`` those that say, before it, that one was refused; ``upgrades`` whether a connection begins with a
-    WebSocket upgrade.
+    upgrade says it; ``refused`` those that say, before it, that one was refused; ``upgrades`` whether a connection
+    begins with a WebSocket upgrade.
     """
 
     name = ""

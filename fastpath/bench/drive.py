@@ -15,6 +15,7 @@ from .swarm import Swarm
 
 SETTLE_SECONDS = 0.3
 BARRIER_SECONDS_MAX = 30
+ROOM_SECONDS_MAX = 30
 GRACE_SECONDS = 5.0
 """How long no delivery may come before what is missing counts as lost."""
 
@@ -116,9 +117,8 @@ class Load:
                 self.swarm.delivered = self.expected
                 return
             if time.monotonic() > end:
-                raise BenchError(
-                    f"{self.swarm.delivered} of {self.expected} deliveries of the first round came: is it the right server?"
-                )
+                came = f"{self.swarm.delivered} of {self.expected} deliveries of the first round came"
+                raise BenchError(f"{came}: is it the right server?")
 
     def window(self, size: float, warmup_s: float, duration_s: float) -> Measured:
         """Keep ``size`` publications on the way; one is done when all its deliveries came (lg.c's method)."""
@@ -234,12 +234,12 @@ class Load:
 
     def when_room(self) -> None:
         """Wait until every publisher may publish; raises BenchError when the server takes nothing."""
-        end = time.monotonic() + GRACE_SECONDS
+        end = time.monotonic() + ROOM_SECONDS_MAX
         while not all(outlet.room for outlet in self.outlets):
             self._flush()
             self.swarm.poll(0.01)
             if time.monotonic() > end:
-                raise BenchError(f"the server took no publications for {GRACE_SECONDS:g} s")
+                raise BenchError(f"the server took no publications for {ROOM_SECONDS_MAX} s")
 
     def _flush(self) -> None:
         for outlet in self.outlets:

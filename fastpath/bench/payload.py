@@ -36,7 +36,7 @@ class Payloads:
 
 
 def read(payload: bytes) -> tuple[int, bytes, int]:
-    """When it was sent (ns), its subject in digits, and its number; raises ValueError if it is no payload of this kind."""
+    """When it was sent (ns), its subject in digits, and its number; raises ValueError if it is no such payload."""
     at = payload.find(_HEAD)
     if at < 0:
         raise ValueError("no payload of the benchmark")

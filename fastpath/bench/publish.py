@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
             if moment - shown_at >= 1:
                 count = team.total(PUBLISHED)
                 p50, p99 = (max(team.values(slot)) / 1000 for slot in (P50_US, P99_US))
-                line = f"published/s {(count - shown) / (moment - shown_at):,.0f}  acknowledged p50 {p50:.1f} ms  p99 {p99:.1f} ms"
+                rate = (count - shown) / (moment - shown_at)
+                line = f"published/s {rate:,.0f}  acknowledged p50 {p50:.1f} ms  p99 {p99:.1f} ms"
                 sys.stderr.write(f"\r{line:<80}" if sys.stderr.isatty() else line + "\n")
                 sys.stderr.flush()
                 shown, shown_at = count, moment

@@ -80,6 +80,19 @@ def _floor(program: str) -> str:
         return ""
 
 
+HIDDEN = ("scenario", "title", "settings", "command", "server_pids", "form")
+
+
+def text(one: Result) -> str:
+    """A result for people: each figure on a line."""
+    lines = [f"{one['scenario']}: {one['title']} ({one['form']})"]
+    for name, value in one.items():
+        if name not in HIDDEN:
+            shown = f"{value:,}" if isinstance(value, int | float) else "–" if value is None else str(value)
+            lines.append(f"  {name.replace('_', ' '):<32} {shown}")
+    return "\n".join(lines)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 when messages were lost, doubled or out of order."""
     open_files_most()
@@ -98,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         for _ in range(arguments.repeat):
             one = MEASURES.get(name, measure_beside)(scenario, options)
             results.append(one)
-            print(json.dumps(one) if arguments.json else one, flush=True)
+            print(json.dumps(one) if arguments.json else text(one), flush=True)
             if arguments.output:
                 write(arguments.output, results)
     return int(any(one.get(key) for one in results for key in ("lost", "doubled", "reordered")))

@@ -18,8 +18,9 @@ class Scenario:
     """``interest`` says which subjects a connection has: ``one`` (connection i has subject i modulo ``subjects``),
     ``all``, ``random`` (its own ``interest_subjects`` of them).
 
-    With a ``window`` that many publications are on the way; with a ``rate`` each subject is published so often a second.
-    With ``pairs`` each subject has a publisher's connection of its own. ``coalesces``: whether the floor may gather what it has for a connection; where nothing can be gathered it does not.
+    With a ``window`` that many publications are on the way; with a ``rate`` each subject is published so often a
+    second. With ``pairs`` each subject has a publisher's connection of its own. ``coalesces``: whether the floor may
+    gather what it has for a connection; where nothing can be gathered it does not.
     """
 
     name: str
@@ -64,7 +65,7 @@ SCENARIOS = {
             "F4", "100 subjects, each client on one, each one message a second", 10_000, 100, rate=1, coalesces=False,
             duration_s=10, warmup_s=2,
         ),
-        Scenario("F5", "each of 1000 clients on its own random 20 of 1000 subjects, 64 on the way", 1000, 1000, "random",
+        Scenario("F5", "each of 1000 clients on a random 20 of 1000 subjects, 64 on the way", 1000, 1000, "random",
                  window=64),
         Scenario("F6", "1000 clients on 100 subjects of 100 updates a second, conflated to 500 ms", 1000, 100, "all",
                  rate=100, duration_s=8, warmup_s=2),

@@ -8,6 +8,7 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 from fastpath.core.errors import FastpathError
 
@@ -27,10 +28,9 @@ class BenchError(FastpathError):
 class Sockets:
     """Plain TCP. A descriptor is all that a connection costs: 19,000 of them live in one small process."""
 
-    read = staticmethod(os.read)
-    write = staticmethod(os.write)
-
     def __init__(self, host: str, port: int) -> None:
+        self.read: Callable[[int, int], bytes] = os.read
+        self.write: Callable[[int, bytes], int] = os.write
         self.address = (host, port)
         self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._loopback = host.startswith("127.")
@@ -89,6 +89,8 @@ class TlsSockets(Sockets):
         self._context = context
         self._name = name
         self._sockets: dict[int, ssl.SSLSocket] = {}
+        self.read = self._read
+        self.write = self._write
 
     def shaken(self, fd: int) -> bool:
         """One step of the handshake; raises BenchError when it fails."""

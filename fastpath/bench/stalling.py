@@ -74,7 +74,8 @@ def _policy(options: Options) -> dict[str, int | str]:
 class Stall:
     """One stall: the slow clients leave what is counted, and come back with their positions."""
 
-    def __init__(self, load: Load, slow: Sequence[int]) -> None:
+    def __init__(self, load: Load, slow: Sequence[int], seconds: float = STALL_SECONDS) -> None:
+        self.seconds = seconds
         self.load = load
         self.swarm = load.swarm
         self.slow = slow
@@ -92,7 +93,7 @@ class Stall:
             for subject in swarm.plan[index]:
                 load.subscribers[subject] -= 1
         load.memory_peak = 0
-        during = load.window(scenario.window, 0.5, STALL_SECONDS - 0.5)
+        during = load.window(scenario.window, 0.5, self.seconds - 0.5)
         summary = swarm.tally.latency.as_json()
         self.latency.merge(summary["items"], summary["max_us"])
         self.memory_peak = max(load.memory_peak, memory_bytes(load.pids))
@@ -108,7 +109,7 @@ class Stall:
         tally = self.swarm.tally
         return {
             "slow_clients": len(self.slow),
-            "stall_s": STALL_SECONDS,
+            "stall_s": self.seconds,
             "memory_peak_bytes": self.memory_peak,
             "fates": self._fates | {"not up to date": self._unrecovered},
             "recoveries": tally.recoveries,

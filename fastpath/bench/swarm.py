@@ -35,8 +35,8 @@ class Swarm:
 
     Every ``sample_every``-th connection is read in full, and so are those in ``tracked`` (by index). Others are
     counted by the payloads' marker. ``special`` holds what is not simply counted: connections that are opening, those
-    read in full, one whose marker was cut by a read, and whoever else shares the loop. Up to ``retries`` connections that
-    do not come up are opened again: a worker that is full closes its port, and what waited there is refused.
+    read in full, one whose marker was cut by a read, and whoever else shares the loop. Up to ``retries`` connections
+    that do not come up are opened again: a worker that is full closes its port, and what waited there is refused.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Swarm:
     # Connecting
 
     def prepare(self) -> None:
-        """Make what each connection says beforehand, tokens and all, so that connecting is no slower than the server."""
+        """Make what each connection says beforehand, tokens and all, so that connecting waits for the server alone."""
         names = [self.dialect.subject(s) for s in range(1 + max(max(subjects) for subjects in self.plan))]
         self._prepared = [
             self.dialect.preamble(self.first + index, [names[s] for s in subjects])
@@ -86,9 +86,9 @@ class Swarm:
         ]
 
     def connect(self, per_second: float = 0, progress: Callable[[Swarm], None] | None = None) -> None:
-        """Open all, at most ``per_second`` (0: as fast as they come up); raises BenchError when one does not come up."""
+        """Open all, at most ``per_second`` (0: as fast as they come up); raises BenchError if one does not come up."""
         begin = moment = time.monotonic()
-        up, last = self.active, begin
+        up, last, life_at = self.active, begin, begin + 1
         opened = 0
         while opened < len(self.plan) or self._opening or self._again:
             while self._again and len(self._opening) < OPENING_MAX:
@@ -99,11 +99,18 @@ class Swarm:
                 opened += 1
             self.poll(0.01 if per_second else 0.2)
             moment = time.monotonic()
+            if moment >= life_at:
+                life_at += 1
+                self.show_life()
             if self.active != up:
                 up, last = self.active, moment
             elif moment - last > STALLED_SECONDS:
                 up_to = f"{self.active} of {len(self.plan)} connections came up"
                 raise BenchError(f"{up_to}, then none for {STALLED_SECONDS} s")
+            if self.closed:
+                raise BenchError(
+                    f"the server closed {self.closed} of {self.active} connections while others were opened"
+                )
             if self.faults:
                 raise BenchError(f"connection {self.active + 1} of {len(self.plan)}: {self.faults[0]}")
             if progress is not None:

@@ -42,7 +42,7 @@ Work = Callable[[Post], dict[str, Any]]
 
 
 class Team:
-    """``count`` processes with ``slots`` counters each; forked early, they share the program's memory and stay small."""
+    """``count`` processes with ``slots`` counters each; forked, they share the program's memory and stay small."""
 
     def __init__(self, count: int, slots: int) -> None:
         self.count = count

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Container
 from typing import TYPE_CHECKING, Protocol
 
-from .codec import JSON, Form, split_messages
+from .codec import JSON, Form
 from .frames import split_frames
 from .grants import Principal
-from .wire import PLAIN, Wire
+from .wire import PLAIN, Wire, split_messages
 
 if TYPE_CHECKING:
     from .interest import Feed, Group, Topic

@@ -6,14 +6,11 @@ import sys
 from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from .deflate import inflate_head
 from .errors import BadFrame, InvalidMessage
-from .frames import BINARY, split_frames
 from .limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
 from .messages import AnyAnswer, AnyCommand, Data, Fields, Message, Meta, Value
 
@@ -116,16 +113,6 @@ def encode_message(message: Message, sid: int, base: int, form: Form, kind: str 
     return _encode_row(sid, message.seq, message.time - base, message.content, fields or {}, meta, form)
 
 
-@lru_cache(maxsize=1)
-def split_messages(chunk: bytes, form: Form) -> list[tuple[bytes, int]]:
-    """The single frames of a queue's chunk of whole frames, each with the subject id of its message, or -1.
-
-    The last one asked for is remembered, because many clients that lag have the same chunk in their queues; who asks
-    last lets it go (``cache_clear``).
-    """
-    return [(frame, _sid(frame, form)) for frame in split_frames(chunk)]
-
-
 def check_value(raw: Any, form: Form) -> Value:
     """Content or a field's value from its decoded form (protocol.md 1.4); raises InvalidMessage."""
     if isinstance(raw, str):
@@ -184,20 +171,6 @@ def _data(raw: list[Any], form: Form) -> Data:
     # A snapshot, or what came within an interval, has the fields of many publications.
     fields = check_fields(raw[4], form, fields_max=sys.maxsize) if len(raw) >= 5 else {}
     return Data(sid=raw[0], seq=raw[1], t=raw[2], content=check_value(raw[3], form), fields=fields, meta=meta)
-
-
-def _sid(frame: bytes, form: Form) -> int:
-    """The subject id of a message's frame; -1 for anything else. Only the head is looked at."""
-    if frame[0] & 0x0F > BINARY:
-        return -1
-    at = 4 if frame[1] == 126 else 10 if frame[1] == 127 else 2
-    head = inflate_head(frame[at:]) if frame[0] & 0x40 else frame[at : at + 32]
-    if form == JSON:
-        return int(head[1 : head.index(b",")]) if head[:1] == b"[" else -1
-    if head[0] >> 4 != 0x9:  # an array; answers are maps
-        return -1
-    size = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}.get(head[1], 0)
-    return int.from_bytes(head[2 : 2 + size]) if size else head[1]
 
 
 def _json_value(value: Any) -> Any:

@@ -19,6 +19,9 @@ from .snapshot import Snapshot
 PART_BYTES = 300
 """What a subject without messages counts for in a slice."""
 
+DOUBLINGS_MAX = 5
+"""How often a slice of one subject is doubled."""
+
 CHUNK_MAX = 1000
 """Rules, users and sessions in one part of the rights."""
 
@@ -36,9 +39,14 @@ class Copy:
         ]
         self.pending = set(self._todo)
         self._sent = 0  # of the subject at hand: the newest number that has been copied
+        self._slices = 0  # of it so far
 
     def slice(self, bytes_max: int) -> list[Part]:
-        """The next parts, of about so many bytes; one message may be more."""
+        """The next parts, of about so many bytes; one message may be more.
+
+        A subject that comes to its next slice gets more each time: it is to end also while it is published to fast.
+        """
+        bytes_max <<= min(self._slices, DOUBLINGS_MAX)
         parts: list[Part] = []
         size = 0
         while self._todo and size < bytes_max:
@@ -52,12 +60,13 @@ class Copy:
                     count += 1
                 if count < len(missing):
                     if count:
+                        self._slices += 1
                         parts.append([topic.subject, missing[:count]])
                         self._sent = missing[count - 1].seq
                     break
                 parts.append(_last_part(topic, missing))
             self.pending.discard(self._todo.pop())
-            self._sent = 0
+            self._sent = self._slices = 0
         return parts
 
 

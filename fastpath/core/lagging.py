@@ -18,10 +18,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .codec import encode, split_messages
+from .codec import encode
 from .conflation import Live
 from .errors import Close
 from .messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
+from .wire import split_messages
 
 if TYPE_CHECKING:
     from .broker import Broker

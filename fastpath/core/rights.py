@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from .codec import split_messages
 from .errors import InvalidMessage, InvalidSubject, Refused
 from .grants import NOT_READY, RuleGrants, Session, User
 from .lagging import policy
 from .messages import Revoked, Subscribe, Subscribed
 from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .subject import check_pattern
+from .wire import split_messages
 
 if TYPE_CHECKING:
     from .client import Client

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from .codec import JSON, Form
-from .frames import BINARY, TEXT, encode_binary, encode_text
+from .deflate import inflate_head
+from .frames import BINARY, TEXT, encode_binary, encode_text, split_frames
 
 RECENT_BYTES_MAX = 4 << 20
 """Stored messages and their compressed frames that an encoding remembers."""
@@ -78,3 +79,27 @@ PLAIN: dict[Form, Wire] = {form: wire(encoding(form)) for form in ("json", "msgp
 def framed(payload: bytes, form: Form) -> bytes:
     """An answer or event as a WebSocket message, never compressed: it is one client's, or short."""
     return encode_text(payload) if form == JSON else encode_binary(payload)
+
+
+@lru_cache(maxsize=1)
+def split_messages(chunk: bytes, form: Form) -> list[tuple[bytes, int]]:
+    """The single frames of a queue's chunk of whole frames, each with the subject id of its message, or -1.
+
+    The last one asked for is remembered, because many clients that lag have the same chunk in their queues; who asks
+    last lets it go (``cache_clear``).
+    """
+    return [(frame, _sid(frame, form)) for frame in split_frames(chunk)]
+
+
+def _sid(frame: bytes, form: Form) -> int:
+    """The subject id of a message's frame; -1 for anything else. Only the head is looked at."""
+    if frame[0] & 0x0F > BINARY:
+        return -1
+    at = 4 if frame[1] == 126 else 10 if frame[1] == 127 else 2
+    head = inflate_head(frame[at:]) if frame[0] & 0x40 else frame[at : at + 32]
+    if form == JSON:
+        return int(head[1 : head.index(b",")]) if head[:1] == b"[" else -1
+    if head[0] >> 4 != 0x9:  # an array; answers are maps
+        return -1
+    size = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}.get(head[1], 0)
+    return int.from_bytes(head[2 : 2 + size]) if size else head[1]

@@ -118,3 +118,49 @@ def test_what_was_held_before_is_replaced_and_told() -> None:
             assert one.seq == at[subject] + 1
             at[subject] = one.seq
     assert all(at[subject] == pair.first.broker.interest.topics[subject].seq for subject in SUBJECTS)
+
+
+def filled(limits: Limits, count: int) -> Stage:
+    """A broker that holds messages of 1000 bytes of two subjects."""
+    stage = Stage(limits=limits)
+    for number in range(count):
+        for subject in SUBJECTS[:2]:
+            stage.broker.publish(None, [Message(subject, f"{number:1000}")], START + number)
+    return stage
+
+
+def test_a_slice_is_bounded_also_within_a_subject() -> None:
+    copy = Copy(filled(Limits(), 50).broker)
+    assert sum(len(part[1]) for part in copy.slice(4000)) <= 4
+    assert sum(len(part[1]) for part in copy.slice(4000)) <= 8
+
+
+def test_what_the_cache_lets_go_of_during_a_copy_leaves_no_hole() -> None:
+    """The numbers in a cache rise by one: recovery counts on it."""
+    first, other = filled(Limits(cache_messages=10), 10), Stage(limits=Limits(cache_messages=10))
+    copy, takeover = Copy(first.broker), Takeover(other.broker, START)
+    while copy.pending:
+        for part in carried(copy.slice(3000)):
+            takeover.add(part)
+        for number in range(5):
+            for subject in copy.pending:
+                first.broker.publish(None, [Message(subject, f"{number:1000}")], START)
+    for subject in SUBJECTS[:2]:
+        topic = other.broker.interest.topics[subject]
+        numbers = [one.seq for one in topic.ring or ()]
+        assert numbers == list(range(numbers[0], topic.seq + 1))
+
+
+def test_a_copy_that_ends_in_the_middle_leaves_what_was_held() -> None:
+    first, other = filled(Limits(), 20), filled(Limits(), 20)
+    before = state(other.broker)
+    other.broker.engine.epoch = START + 1
+    copy, takeover = Copy(first.broker), Takeover(other.broker, START + 1)
+    for _ in range(3):
+        for part in carried(copy.slice(5000)):
+            takeover.add(part)
+    for subject in SUBJECTS[:2]:
+        topic = other.broker.interest.topics[subject]
+        assert topic.snapshot is not None
+        assert (topic.seq, len(topic.ring or ())) == (20, 20)
+    assert before.keys() == other.broker.interest.topics.keys()

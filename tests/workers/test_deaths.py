@@ -89,7 +89,7 @@ def numbers(reader: Reader) -> list[int]:
 
 def test_a_worker_dies_and_its_clients_resume() -> None:
     """Everybody has every message, once and in order."""
-    with Sidecar(workers=WORKERS) as sidecar:
+    with Sidecar(workers=WORKERS, cache_messages=MESSAGES) as sidecar:
         readers = run(story(sidecar, 1), 60)
     hit = [reader for reader in readers if reader.was_told("connected", 2)]
     assert 0 < len(hit) < CLIENTS
