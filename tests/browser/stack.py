@@ -78,12 +78,15 @@ class Stack:
 
     @contextmanager
     def stopped(self, pid: int) -> Iterator[None]:
-        """A process that neither runs nor ends."""
-        os.kill(pid, signal.SIGSTOP)
+        """A process and its children, which neither run nor end."""
+        pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+        for one in pids:
+            os.kill(one, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
+            for one in pids:
+                os.kill(one, signal.SIGCONT)
 
     @contextmanager
     def orm(self) -> Iterator[str]:
