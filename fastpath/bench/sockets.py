@@ -50,7 +50,7 @@ class Sockets:
         if result not in (0, errno.EINPROGRESS):
             sock.close()
             raise BenchError(f"{self.address[0]}:{self.address[1]}: {os.strerror(result)}")
-        return self._adopt(sock)
+        return sock.detach()
 
     def fault(self, fd: int) -> str:
         """Why connecting failed; empty if it did not."""
@@ -77,9 +77,6 @@ class Sockets:
                 if not select.select([], [fd], [], max(0, end - time.monotonic()))[1]:
                     raise BenchError(f"the server did not read for {WRITE_SECONDS_MAX} s") from None
 
-    def _adopt(self, sock: socket.socket) -> int:
-        return sock.detach()
-
 
 class TlsSockets(Sockets):
     """TLS: a Python object a connection, and OpenSSL's state."""
@@ -95,6 +92,13 @@ class TlsSockets(Sockets):
     def shaken(self, fd: int) -> bool:
         """One step of the handshake; raises BenchError when it fails."""
         try:
+            if fd not in self._sockets:
+                # Not before it is connected: wrapping looks at the peer.
+                sock = socket.socket(fileno=fd)
+                sock.setblocking(False)
+                self._sockets[fd] = self._context.wrap_socket(
+                    sock, server_hostname=self._name, do_handshake_on_connect=False
+                )
             self._sockets[fd].do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
@@ -103,7 +107,11 @@ class TlsSockets(Sockets):
         return True
 
     def close(self, fd: int) -> None:
-        self._sockets.pop(fd).close()
+        wrapped = self._sockets.pop(fd, None)
+        if wrapped is None:
+            os.close(fd)
+        else:
+            wrapped.close()
 
     def _read(self, fd: int, size: int) -> bytes:
         try:
@@ -116,8 +124,3 @@ class TlsSockets(Sockets):
             return self._sockets[fd].send(data)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
-
-    def _adopt(self, sock: socket.socket) -> int:
-        wrapped = self._context.wrap_socket(sock, server_hostname=self._name, do_handshake_on_connect=False)
-        self._sockets[wrapped.fileno()] = wrapped
-        return wrapped.fileno()
