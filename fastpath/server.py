@@ -148,9 +148,16 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     statistics.others, statistics.gone = links.figures, links.gone
     ports = Ports(hub, lambda: ControlConnection(hub, statistics, links), shared=True)
     await links.resume(worker.survivors)
-    for listener in worker.listeners:
-        await ports.open(listener)
+    # Rights may change from here on: the others serve already, and follow.
     control = await open_control(settings.control, ports.control) if settings.control else None
+    for listener in worker.listeners:
+        if "control" in listener.purposes:
+            await ports.open(listener)
+    if worker.survivors:
+        await links.copied()
+    for listener in worker.listeners:
+        if "control" not in listener.purposes:
+            await ports.open(listener)
     hub.start()
     statistics.start()
     _report(worker, ready(settings, ports.opened))

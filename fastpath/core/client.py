@@ -29,6 +29,9 @@ class Link(Protocol):
     def lag(self, data: bytes, sent: int) -> None:
         """The socket took only ``sent`` bytes of the frames (-1: it is broken); the rest goes to the client's queue."""
 
+    def await_readable(self, wanted: bool) -> None:
+        """Read from the socket, or stop reading."""
+
     def close(self, code: int, reason: str) -> None:
         """Say goodbye with a code of protocol.md 7, and let go."""
 

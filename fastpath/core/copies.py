@@ -131,7 +131,7 @@ class Takeover:
 
 
 def read_entry(row: list[Any]) -> Message:
-    """A message of the log or of a copy, which has every attribute."""
+    """A message of a copy, which has every attribute."""
     return Message(*row)
 
 

@@ -29,9 +29,24 @@ class Batch(msgspec.Struct, array_like=True, tag="batch"):
     messages: Annotated[list[Message], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
 
 
+class Entry(Message, array_like=True, gc=False, eq=False):
+    """A message of the log between workers: here every attribute comes from the wire."""
+
+    fields: dict[str, Any] | None = None
+    epoch: int = 0
+
+
+class Log(msgspec.Struct, array_like=True, tag="log"):
+    """The log between workers: the position after it, and messages that have been numbered."""
+
+    position: int
+    messages: list[Entry]
+
+
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Any]).decode
 _unpack_batch = msgspec.msgpack.Decoder(Batch).decode
+_unpack_log = msgspec.msgpack.Decoder(Log).decode
 
 
 def unpack(data: memoryview) -> list[Any]:
@@ -43,6 +58,14 @@ def unpack_published(data: memoryview) -> list[Any] | Batch:
     """A packet of a publisher: a common batch as messages, all others as their parts."""
     try:
         return _unpack_batch(data)
+    except msgspec.ValidationError:
+        return _unpack(data)
+
+
+def unpack_log(data: memoryview) -> list[Any] | Log:
+    """A packet of a link: the log as messages, all others as their parts."""
+    try:
+        return _unpack_log(data)
     except msgspec.ValidationError:
         return _unpack(data)
 

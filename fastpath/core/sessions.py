@@ -62,6 +62,8 @@ class Sessions:
         self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
         self._beat = 0
         self._expiring: dict[Client, None] = {}
+        self.held: dict[Client, None] | None = None
+        """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
         self.rights = Rights(self)
 
     def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
@@ -77,6 +79,7 @@ class Sessions:
         """The connection is gone."""
         if client in self.clients:
             del self.clients[client]
+            (self.held or {}).pop(client, None)
             self._slots[client.fd % self.ping_seconds].pop(client, None)
             self._expiring.pop(client, None)
             self.broker.counters.disconnects += 1
@@ -323,9 +326,8 @@ class Sessions:
         not_ready = reason in (NOT_READY, NO_ROOM)
         error = "not_ready" if not_ready else "denied"
         client.waiting[subject] = Waiting(kept, error)
-        return Result(
-            subject=subject, error=error, reason=reason, retry_ms=self.broker.limits.retry_ms if not_ready else 0
-        )
+        retry_ms = self.broker.limits.retry_ms if not_ready else 0
+        return Result(subject=subject, error=error, reason=reason, retry_ms=retry_ms)
 
     def _unsubscribe(self, client: Client, command: Unsubscribe) -> None:
         if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
@@ -351,13 +353,13 @@ class Sessions:
             if command.closure:
                 self._published(client, command, None, (error.code, error.reason))
             return
-        done: Done | None = None
-        if command.closure:
-
-            def done(outcomes: list[Outcome]) -> None:
-                self._published(client, command, message, outcomes[0])
-
+        done: Done | None = (
+            (lambda outcomes: self._published(client, command, message, outcomes[0])) if command.closure else None
+        )
         self.broker.publish(client.principal, (message,), now, done)
+        if self.held is not None and not client.closed:
+            self.held[client] = None
+            client.link.await_readable(False)
 
     def _published(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
         """Tell the publisher what became of its publication (protocol.md 4.4)."""
@@ -374,9 +376,7 @@ class Sessions:
         if client.errors > ERRORS_MAX:
             client.link.close(Close.TOO_MANY_ERRORS, f"too_many_errors: over {ERRORS_MAX} refused commands")
             return
-        answer = Error(code=code, reason=reason)
-        if number is not None:
-            answer.id = number
+        answer = Error(id=msgspec.UNSET if number is None else number, code=code, reason=reason)
         self.broker.send(client, answer)
 
 

@@ -21,10 +21,13 @@ GRID_SECONDS = 0.1
 
 
 class Drains(Protocol):
-    """A publisher's connection, as the stopping server sees it."""
+    """A publisher's connection, as the server sees it that stops or is congested."""
 
     def drain(self) -> None:
         """Say that the server stops."""
+
+    def hold(self, held: bool) -> None:
+        """Stop reading from it, or go on."""
 
 
 log = logging.getLogger("fastpath")
@@ -57,6 +60,8 @@ class Hub:
         self.publisher_connections: set[Drains] = set()
         self.stale = False
         """The first worker is away: nothing new comes, nothing can be published."""
+        self.congested = False
+        """Another worker is behind: who publishes is held back."""
         self._flush_due = False
         self._stepping = False
         self._deadlines: dict[Deadline, float] = {}
@@ -96,6 +101,21 @@ class Hub:
             self.broker.counters.publications_refused += len(refused)
             done = with_refusals(done, refused)
         self.broker.publish(principal, messages, now(), done)
+
+    def congest(self, congested: bool) -> None:
+        """Hold back those who publish, or let them go on; control, where Django publishes, is never held back.
+
+        Publishers are not read from at all; a client is held as soon as it has published (Sessions.held).
+        """
+        if congested == self.congested:
+            return
+        self.congested = congested
+        held, self.sessions.held = self.sessions.held, {} if congested else None
+        for publisher in self.publisher_connections:
+            publisher.hold(congested)
+        for client in held or ():
+            client.alive = True  # its answer to a ping may wait unread
+            client.link.await_readable(True)
 
     def expect(self, connection: Deadline, seconds: float) -> None:
         """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before."""
@@ -151,6 +171,8 @@ class Hub:
 
     def _on_second(self) -> None:
         self._timers[1] = self.loop.call_later(1, self._on_second)
+        for client in self.sessions.held or ():
+            client.alive = True  # what it says is not read
         self.sessions.beat(now())
         self.end()
         moment = self.loop.time()

@@ -13,11 +13,23 @@ from typing import Any
 
 from ..core.copies import Copy, rights_in_chunks
 from ..core.grants import RuleGrants
-from ..core.packets import Unpacker, pack
+from ..core.packets import Unpacker, pack, unpack, unpack_log
 from .hub import Hub
 
 LINK_BYTES_MAX = 64 << 20
 """What may wait unsent for a worker that does not read; above it the link is cut."""
+
+HOLD_BYTES = 8 << 20
+"""What may wait for a worker that reads before nothing is taken from those who publish; at half of it they go on."""
+
+STUCK_SECONDS = 1.0
+"""A worker that has taken nothing for so long holds nobody back: it is on its way to being cut."""
+
+COPY_BYTES = HOLD_BYTES // 4 * 3
+"""A copy goes on while no more waits: so it gets its share also beside a log that never ends."""
+
+RIGHTS_BYTES = 2 * HOLD_BYTES
+"""Rights go on while no more waits: never behind a log, but a set that is larger than a link holds does not fill it."""
 
 PACKET_BYTES_MAX = 1 << 30
 """No packet comes near it: it is there to notice a stream that is not one of packets."""
@@ -33,7 +45,12 @@ log = logging.getLogger("fastpath.links")
 
 
 class LinkSocket:
-    """A connected unix socket; ``lost`` is called once, in a later turn of the loop, when it is over."""
+    """A connected unix socket; ``lost`` is called once, in a later turn of the loop, when it is over.
+
+    ``taken`` is called when the other side has taken something that waited, and when ``holds`` changes: whether so much
+    waits that those who publish have to. One that ``follows`` reads a log, and waits for the first worker for as long
+    as that lasts: without it nothing can be published.
+    """
 
     def __init__(
         self,
@@ -41,18 +58,25 @@ class LinkSocket:
         sock: socket.socket,
         received: Callable[[list[Any]], None],
         lost: Callable[[str], None],
-        drained: Callable[[], None] = lambda: None,
+        taken: Callable[[], None] = lambda: None,
+        *,
+        follows: bool = False,
     ) -> None:
         self._loop = loop
         self._sock = sock
         self._received = received
         self._lost = lost
-        self._drained = drained
-        self._unpacker = Unpacker(PACKET_BYTES_MAX)
+        self._taken = taken
+        self._patient = follows
+        self._unpacker = Unpacker(PACKET_BYTES_MAX, unpack_log if follows else unpack)
         self._out: deque[bytes] = deque()
         self._sent = 0  # of the first in ``_out``
         self._blocked = self._broken = False
+        self._looking = self._stuck = False
+        self._reading = True
+        self._taken_at = 0.0
         self.waiting = 0
+        self.holds = False
         self.closed = False
         sock.setblocking(False)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -75,6 +99,20 @@ class LinkSocket:
             self._write()
         if self.waiting > LINK_BYTES_MAX:
             self.close(f"over {LINK_BYTES_MAX} bytes wait for it")
+        elif self.waiting > HOLD_BYTES and not self.holds and not self._stuck and not self.closed:
+            self._taken_at = self._loop.time()
+            self._hold(True)
+            if not self._looking:
+                self._look()
+
+    def read(self, wanted: bool) -> None:
+        """Read from the other side, or stop reading: what it hands in waits there."""
+        if wanted != self._reading and not self.closed:
+            self._reading = wanted
+            if wanted:
+                self._loop.add_reader(self._sock.fileno(), self._readable)
+            else:
+                self._loop.remove_reader(self._sock.fileno())
 
     def close(self, why: str) -> None:
         """Cut the link."""
@@ -86,7 +124,25 @@ class LinkSocket:
             self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
         self._out.clear()
+        self.holds = False
         self._loop.call_soon(self._lost, why)
+
+    def _hold(self, holds: bool) -> None:
+        self.holds = holds
+        self._taken()
+
+    def _look(self) -> None:
+        """Whether the other side still takes what it is to hold others for."""
+        self._looking = self.holds and not self._patient
+        if not self._looking:
+            return
+        left = self._taken_at + STUCK_SECONDS - self._loop.time()
+        if left > 0:
+            self._loop.call_later(left, self._look)
+        else:
+            self._looking = False
+            self._stuck = True
+            self._hold(False)
 
     def _write(self) -> None:
         out = self._out
@@ -111,6 +167,12 @@ class LinkSocket:
             self._broken = True
             out.clear()
             self._sent = self.waiting = 0
+            self.read(True)
+        self._stuck = False
+        if self.holds:
+            self._taken_at = self._loop.time()
+            if self.waiting <= HOLD_BYTES // 2:
+                self._hold(False)
         if bool(out) != self._blocked:
             self._blocked = bool(out)
             if self._blocked:
@@ -120,8 +182,8 @@ class LinkSocket:
 
     def _writable(self) -> None:
         self._write()
-        if not self.closed and not self._out:
-            self._drained()
+        if not self.closed:
+            self._taken()
 
     def _readable(self) -> None:
         try:
@@ -184,8 +246,8 @@ class Giver:
         self._scheduled = False
         link = self._link
         link.flush()
-        if link.closed or link.waiting:
-            return  # the link wakes us when it has taken what it was given
+        if link.closed or link.waiting > (COPY_BYTES if self._rights is None else RIGHTS_BYTES):
+            return  # the link wakes us when it has taken of what it was given
         if self._rights is not None:
             chunk = next(self._rights, None)
             if chunk is not None:

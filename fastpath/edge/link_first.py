@@ -39,7 +39,7 @@ class Link:
 
     def __init__(self, links: Links, sock: socket.socket) -> None:
         self._links = links
-        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._drained)
+        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._taken)
         self.worker = -1
         self.held: tuple[int, int] = (0, 0)  # epoch and position in the log of the state that it has complete
         self.seen = 0  # the last epoch that it has told of
@@ -66,6 +66,7 @@ class Link:
             case ["publish", list(rows)]:
                 links.hub.publish_rows(None, rows, self._answer)
                 links.hub.end()
+                self.socket.read(not links.hub.congested)
             case ["stats", dict(figures)]:
                 self.figures = figures
             case ["hello", int(worker), int(epoch), int(position), int(seen)]:
@@ -87,7 +88,8 @@ class Link:
         self.socket.send(["copied", self._links.position])
         self._links.changed()
 
-    def _drained(self) -> None:
+    def _taken(self) -> None:
+        self._links.congest()
         if self.giver is not None:
             self.giver.wake()
 
@@ -139,12 +141,22 @@ class Links:
         for link in self._links:
             if link.worker > 0 and link.giver is None:
                 link.welcome()
-        # What is acknowledged from here on is in the others, should this one die as well.
+
+    async def copied(self) -> None:
+        """Wait for the others to have it: what is acknowledged from then on survives this worker as well."""
         deadline = self.hub.loop.time() + COPY_SECONDS
-        while survivors and not all(link.current for link in self._links if link.worker > 0):
+        while not all(link.current for link in self._links if link.worker > 0):
             if not await self._wait(deadline):
                 log.warning("the others do not have the whole copy yet; going on")
                 break
+
+    def congest(self) -> None:
+        """Take nothing more from those who publish while a link holds them back, be it through another link."""
+        congested = any(link.socket.holds for link in self._links)
+        if congested != self.hub.congested:
+            self.hub.congest(congested)
+            for link in self._links if not congested else ():
+                link.socket.read(True)
 
     def changed(self) -> None:
         """Something happened that ``resume`` may wait for."""
@@ -230,6 +242,7 @@ class Links:
         log.warning("the link to worker %d is over: %s", link.worker, why)
         if link in self._links:
             self._links.remove(link)
+        self.congest()
         for name, value in link.figures.items():
             self._gone[name] = self._gone.get(name, 0) + value
         self._changed.set()
@@ -239,6 +252,7 @@ class Links:
         self.flush()
         for link in self._links:
             link.socket.close("this worker stops")
+        self.hub.congest(False)
         self.hub.broker.before_answers = None
         self._engine.log = None
         self.hub.loop.remove_reader(self._listening.fileno())

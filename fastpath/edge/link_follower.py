@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.admission import Done, Outcome
-from ..core.copies import Takeover, read_entry
+from ..core.copies import Takeover
 from ..core.errors import InvalidMessage
 from ..core.messages import Message, Notice
+from ..core.packets import Log
 from ..engine.follower import FollowerEngine
 from .hub import Hub, now
 from .link import Giver, LinkSocket, is_own
@@ -68,7 +69,7 @@ class Follower:
             log.warning("cannot reach the first worker: %s; trying again", error)
             self._hub.loop.call_later(RETRY_SECONDS, self.start)
             return
-        self._link = LinkSocket(self._hub.loop, sock, self._received, self._lost, self._drained)
+        self._link = LinkSocket(self._hub.loop, sock, self._received, self._lost, self._taken, follows=True)
         self._link.send(["hello", self._worker, *self._held, self._engine.epoch])
         self._link.flush()
 
@@ -109,7 +110,7 @@ class Follower:
             self._link.send(["publish", rows])
             self._link.flush()
 
-    def _received(self, packet: list[Any]) -> None:
+    def _received(self, packet: list[Any] | Log) -> None:
         try:
             self._handle(packet)
         except InvalidMessage as error:
@@ -119,16 +120,15 @@ class Follower:
         self._hub.end()
         self._hub.follow_rights()
 
-    def _handle(self, packet: list[Any]) -> None:
+    def _handle(self, packet: list[Any] | Log) -> None:
         broker, rights = self._hub.broker, self._hub.sessions.rights
         match packet:
-            case ["log", int(position), list(rows)]:
-                messages = [read_entry(row) for row in rows]
+            case Log():
                 if self._takeover is not None:
-                    self._takeover.before(messages)
+                    self._takeover.before(packet.messages)
                 else:
-                    self._held = (self._engine.epoch, position)
-                broker.deliver(messages)
+                    self._held = (self._engine.epoch, packet.position)
+                broker.deliver(packet.messages)
             case ["published", int(epoch), list(outcomes)]:
                 self._published(epoch, outcomes)
             case ["parts", list(parts)] if self._takeover is not None:
@@ -153,7 +153,7 @@ class Follower:
                 self._giver = Giver(self._hub, self._link, lambda: None, self._given)
             case _:
                 assert self._link is not None
-                self._link.close(f"not a packet of a link: {str(packet[:1])[:40]}")
+                self._link.close(f"not a packet of a link: {str(packet)[:40]}")
 
     def _welcome(self, server: str, epoch: int) -> None:
         if server == self._first:
@@ -205,6 +205,7 @@ class Follower:
         self._link = self._giver = self._takeover = None
         self._welcomed = False
         self._rows = []
+        self._hub.congest(False)
         if self.copied.is_set() and not self._hub.stale:
             self._hub.stale, self._hub.sessions.notice = True, STALE
             self._tell(STALE)
@@ -222,7 +223,9 @@ class Follower:
             if client.greeted:
                 self._hub.broker.send(client, notice)
 
-    def _drained(self) -> None:
+    def _taken(self) -> None:
+        assert self._link is not None
+        self._hub.congest(self._link.holds)
         if self._giver is not None:
             self._giver.wake()
 

@@ -33,7 +33,7 @@ class PublisherConnection(asyncio.Protocol):
         self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
         self._principal: Principal | None = None
         self._transport: asyncio.Transport | None = None
-        self._closing = False
+        self._closing = self._full = False
         self._batch = 0
         self._answers: list[bytes] | None = None  # gathered while a handler runs
         self.address = ""
@@ -62,15 +62,26 @@ class PublisherConnection(asyncio.Protocol):
             log.exception("fault while handling publisher %s", self.address)
             self._close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
         self._answer()
+        if self._hub.congested:
+            self.hold(True)
 
     def pause_writing(self) -> None:
         """It does not read its acknowledgements: take nothing more from it."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._full = True
+        self.hold(True)
 
     def resume_writing(self) -> None:
         """It reads again."""
-        if self._transport is not None and not self._closing:
+        self._full = False
+        self.hold(self._hub.congested)
+
+    def hold(self, held: bool) -> None:
+        """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped."""
+        if self._transport is None or self._closing or self._transport.is_closing():
+            return
+        if held and (self._full or self._principal is not None):
+            self._transport.pause_reading()
+        elif not held and not self._full:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastpath.core.limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
 from fastpath.core.messages import Message
-from fastpath.core.packets import Batch, Refusal, Unpacker, pack, read_publications, unpack_published
+from fastpath.core.packets import Batch, Log, Refusal, Unpacker, pack, read_publications, unpack_log, unpack_published
 
 TEXT_ROWS = st.lists(
     st.tuples(st.text(max_size=5), st.text(max_size=5), st.none() | st.dictionaries(st.text(min_size=1), st.text())),
@@ -80,3 +80,17 @@ def test_a_batch_of_anything_else_is_left_to_the_port() -> None:
     """Which knows what to say of it."""
     for packet in (["batch", "x", []], ["batch"], ["hello", {}], ["batch", 1, "rows"]):
         assert Unpacker(1 << 20, unpack_published).feed(pack(packet)) == [packet]
+
+
+def test_the_log_between_workers_carries_every_attribute() -> None:
+    """What no publisher's row may set, and bytes; other packets of a link are left as they are."""
+    messages = [
+        Message("/a/b", "x", None, None, 7, 1, 1_700_000_000_000, 1, True),
+        Message("/a/b", b"x", {"n": b"y", "m": "z"}, None, 7, 2, 1, 4, False, False, "standard", "/r", "c", "p", 5),
+    ]
+    data = pack(["log", 9, messages]) + pack(["copied", 9])
+    log, other = Unpacker(1 << 20, unpack_log).feed(data)
+    assert isinstance(log, Log)
+    assert log.position == 9
+    assert pack(["log", 9, log.messages]) + pack(other) == data
+    assert [one.fields for one in log.messages] == [None, {"n": b"y", "m": "z"}]

@@ -1,0 +1,232 @@
+"""Who publishes faster than another worker follows is held back, for as long as that one makes progress."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fastpath.client.control import Control
+from fastpath.client.errors import ClientError
+from tests.edge.rules import rule, ruled
+from tests.edge.wire import WireClient, WirePublisher
+from tests.support.sidecar import Sidecar
+from tests.support.tokens import mint
+from tests.support.waiting import until
+from tests.workers.spread import figures_by_worker, kill_worker, publisher, spread
+
+SUBJECTS = 20
+BATCH_MESSAGES = 1000
+IN_FLIGHT = 8
+CONTENT = "x" * 100
+FULL_SPEED_SECONDS = 3.0
+RIGHTS_SECONDS_MAX = 1.0
+HELD_SECONDS_MIN = 0.5
+HELD_SECONDS_MAX = 2.5
+"""About a second, on a machine that has other work."""
+
+LARGE_BATCH = [[f"/large/{number}", "x" * 950_000] for number in range(4)]
+"""Just below what a publisher's frame may have: three of them are more than may wait for a worker."""
+
+
+def at_full_speed(port: WirePublisher, enough: Callable[[], bool]) -> tuple[dict[str, int], float]:
+    """Publish with several batches in flight; the last number of each subject, and the longest wait in seconds."""
+    rows = [[f"/hot/{number % SUBJECTS}", CONTENT] for number in range(BATCH_MESSAGES)]
+    sent = acknowledged = 0
+    last: dict[str, int] = {}
+    longest = 0.0
+    while acknowledged < sent or not enough():
+        while sent < acknowledged + IN_FLIGHT and not enough():
+            sent += 1
+            port.packet("batch", sent, rows)
+        start = time.monotonic()
+        kind, number, _, results = port.next()
+        longest = max(longest, time.monotonic() - start)
+        acknowledged += 1
+        assert (kind, number) == ("ack", acknowledged)
+        last.update({row[0]: result for row, result in zip(rows[-SUBJECTS:], results[-SUBJECTS:], strict=True)})
+    return last, longest
+
+
+def read_until(client: WireClient, last: Callable[[], int | None], got: list[int]) -> None:
+    """The numbers of all messages until the last one has come."""
+    while not got or got[-1] != last():
+        if client.silent(0.05):
+            continue
+        got.append(client.message()[1])
+
+
+@contextmanager
+def busy(sidecar: Sidecar, token: str = "") -> Iterator[None]:
+    """A publisher at full speed, for a while."""
+    over = threading.Event()
+    with WirePublisher(sidecar, token) as port:
+        thread = threading.Thread(target=at_full_speed, args=(port, over.is_set))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
+    """Every acknowledged message arrives on both, once and in order."""
+    with Sidecar(workers=2, outbox_bytes_max=64 << 20) as sidecar, spread(sidecar, 2) as clients:
+        got: list[list[int]] = [[], []]
+        last: dict[str, int] = {}
+        for client in clients.all:
+            client.subscribe("/hot/0")
+        threads = [
+            threading.Thread(target=read_until, args=(client, lambda: last.get("/hot/0"), numbers))
+            for client, numbers in zip(clients.all, got, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        with publisher(sidecar) as port:
+            end = time.monotonic() + FULL_SPEED_SECONDS
+            numbers, longest = at_full_speed(port, lambda: time.monotonic() > end)
+        last.update(numbers)
+        for thread in threads:
+            thread.join(20)
+        assert got == [list(range(1, last["/hot/0"] + 1))] * 2
+        assert longest < HELD_SECONDS_MAX
+        assert all(client.quiet() for client in clients.all)
+        assert "is over" not in sidecar.log, sidecar.log
+
+
+def test_a_whole_set_of_rights_takes_force_within_a_second_under_load() -> None:
+    with ruled(rule(1, "/r/**"), workers=2) as rules:
+        token = mint("alice", generation=rules.generation)
+        root = mint("root", superuser=True, generation=rules.generation)
+        with spread(rules.sidecar, 2, token=token) as clients, busy(rules.sidecar, root):
+            until(lambda: all(one["subjects"] > SUBJECTS for one in figures_by_worker(rules.sidecar)))
+            for client in clients.all:
+                assert "sid" in client.subscribe("/r/one")[0]
+            for removed in (True, False, True):
+                many = [rule(number, f"/x/{number}") for number in range(10, 3000)]
+                rules.generation += 1
+                rules.control.rules_begin(rules.generation)
+                for start in range(0, len(many), 1000):
+                    rules.control.rules_chunk(rules=many[start : start + 1000])
+                if not removed:
+                    rules.control.rules_chunk(rules=[rule(1, "/r/**")])
+                rules.control.rules_commit(rules.generation)
+                began = time.monotonic()
+                for client in clients.all:
+                    client.answer("revoked" if removed else "subscribed")
+                assert time.monotonic() - began < RIGHTS_SECONDS_MAX
+        assert "is over" not in rules.sidecar.log, rules.sidecar.log
+
+
+def test_a_worker_that_is_replaced_gets_its_copy_beside_a_full_log() -> None:
+    """However busy the log is: the copy has its share of the link."""
+    with Sidecar(workers=2) as sidecar:
+        with publisher(sidecar) as port:
+            for start in range(0, 20_000, 1000):
+                port.publish(*([f"/many/{number}", CONTENT] for number in range(start, start + 1000)))
+        with busy(sidecar):
+            until(lambda: figures_by_worker(sidecar)[0]["subjects"] > 20_000)
+            kill_worker(sidecar, 1, 2)
+            until(lambda: [one["subjects"] for one in figures_by_worker(sidecar)] == [20_000 + SUBJECTS + 1] * 2)
+        assert sidecar.log.count("is over") == 1, sidecar.log
+
+
+def test_a_stopped_worker_holds_publishers_for_about_a_second() -> None:
+    """Then what waits for it grows up to the bound, and it is cut."""
+    with Sidecar(workers=2) as sidecar:
+        stopped = sidecar.ready["workers"][1]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with publisher(sidecar) as port:
+                _, longest = at_full_speed(port, lambda: "bytes wait for it" in sidecar.log)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert HELD_SECONDS_MIN < longest < HELD_SECONDS_MAX
+        until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 2 and each[1]["pid"] != stopped, 20)
+
+
+def test_only_those_who_publish_are_held_on_every_worker() -> None:
+    """Control, and what clients ask otherwise, is served meanwhile; what is held is taken afterwards, in order."""
+    with Sidecar(workers=3) as sidecar, spread(sidecar, 3) as clients:
+        each = until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 3 and each)
+        stopped = int(each[2]["pid"])
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with publisher(sidecar) as port, Control(sidecar.control) as control:
+                for _ in range(3):
+                    assert len(port.publish(*LARGE_BATCH)) == len(LARGE_BATCH)
+                start = time.monotonic()
+                assert control.publish([["/held/control", "x"]])["results"] == [1]
+                first, other = clients.first, next(one for one in clients.others if not is_stopped(one))
+                assert time.monotonic() - start < HELD_SECONDS_MIN
+                for client in (first, other):
+                    for number in range(5):
+                        client.say("publish", subject="/held/one", content="x", closure=str(number))
+                        client.sock.settimeout(10)
+                assert port.publish(["/held/publisher", "x"]) == [1]
+                assert HELD_SECONDS_MIN < time.monotonic() - start < HELD_SECONDS_MAX
+                for client in (first, other):
+                    answers = [client.answer("published") for _ in range(5)]
+                    assert [(one["closure"], one["status"]) for one in answers] == [(str(n), "ok") for n in range(5)]
+                    assert client.quiet()
+                assert time.monotonic() - start < HELD_SECONDS_MAX
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        for client in clients.all:
+            until(lambda client=client: client.subscribe("/held/one")[0]["seq"] == 10)
+        assert "is over" not in sidecar.log, sidecar.log
+
+
+def is_stopped(client: WireClient) -> bool:
+    """Whether the client's worker does not answer at once."""
+    client.say("ping")
+    if client.silent(0.2):
+        return True
+    client.next()
+    return False
+
+
+def test_rights_change_while_the_others_get_their_copy_of_a_take_over() -> None:
+    """Control is open before the publishers' port: those who serve already are told of what is revoked."""
+    with ruled(rule(1, "/r/**"), workers=2, cache_bytes=256 << 20) as rules:
+        sidecar = rules.sidecar
+        token = mint("alice", generation=rules.generation)
+        with spread(sidecar, 2, token=token) as clients:
+            other = clients.others[0]
+            other.subscribe("/r/one")
+            for number in range(80):
+                rules.publish([f"/state/{number % 4}", "x" * 1_000_000])
+            os.kill(sidecar.ready["workers"][0], signal.SIGKILL)
+
+            def changed() -> bool:
+                try:
+                    with Control(sidecar.control) as control:
+                        control.rules_diff(rules.generation, rules.generation + 1, removed=[1])
+                except (ClientError, OSError):
+                    return False
+                return True
+
+            until(changed)
+            began = time.monotonic()
+            try:
+                WirePublisher(sidecar, hello=False).sock.close()
+                raise AssertionError("the publishers' port is open before the others have their copy")
+            except ConnectionRefusedError:
+                pass
+            assert other.answer("revoked")["subjects"] == ["/r/one"]
+            assert time.monotonic() - began < RIGHTS_SECONDS_MAX
+            publisher_token = mint("root", superuser=True, generation=rules.generation)
+            until(lambda: accepts(sidecar, publisher_token))
+
+
+def accepts(sidecar: Sidecar, token: str) -> bool:
+    """Whether the publishers' port is open."""
+    try:
+        with WirePublisher(sidecar, token):
+            return True
+    except OSError:
+        return False
