@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -29,7 +30,7 @@ def anonymous(number: int) -> str:
     return ""
 
 
-class Dialect:
+class Dialect(ABC):
     """One server's. A delivery is told by its payload alone, whatever stands around it.
 
     ``settled`` are bytes whose arrival says that every subscription is in force, empty if the answer to the
@@ -48,17 +49,17 @@ class Dialect:
         """A subject's name by its index."""
         return f"s{index:03d}"
 
+    @abstractmethod
     def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
         """Sent as soon as the socket is connected; ``publishes`` is a publisher's first subject."""
-        raise NotImplementedError
 
     def preamble(self, number: int, subjects: Sequence[str]) -> bytes:
         """Sent after the upgrade, or at once where there is none; a publisher has no subjects."""
         return b""
 
+    @abstractmethod
     def publications(self, items: Items) -> bytes:
         """What publishes them in order, in one write."""
-        raise NotImplementedError
 
     def track(self, tally: Tally) -> Track:
         """What reads a sampled connection in full."""

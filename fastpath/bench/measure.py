@@ -10,19 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import servers
-from .dialects import Dialect, Fastpath, Floor, FloorAll, Peer
+from .dialects import Dialect, Fastpath, Floor, FloorAll
 from .drive import Load, Progress
-from .peers import Running
-from .peers_dialects import DIALECTS
 from .publishing import Outlet, PortOutlet
 from .result import Result, beside, result
 from .scenarios import Scenario
 from .servers import Server
 from .sockets import Sockets, TlsSockets
 from .swarm import Swarm
-
-PUBLISHER_NUMBER = 10_000_000
-"""The first of the publishers' numbers, apart from those of the subscribers."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +98,6 @@ def measure_beside(scenario: Scenario, options: Options) -> Result:
     if not options.floor:
         return own
     return beside(own, measure_floor(scenario, options), options.floor, scenario.coalesces)
-
-
-def measure_peer(scenario: Scenario, running: Running, options: Options) -> Result:
-    """Another server that runs; its memory is that which its connections added."""
-    server = Server(running.peer.name, "127.0.0.1", running.port, running.pids)
-    with loaded(scenario, server, Peer(DIALECTS[running.peer.dialect]()), options) as load:
-        return run(scenario, load) | {"settings": options.shown, "command": options.command}
 
 
 @contextlib.contextmanager

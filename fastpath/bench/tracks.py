@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,7 +61,7 @@ class Tally:
         names[name] = names.get(name, 0) + 1
 
 
-class Track:
+class Track(ABC):
     """What one connection has received, by the numbers that the publisher gave."""
 
     def __init__(self, tally: Tally) -> None:
@@ -73,9 +74,9 @@ class Track:
         self._last: dict[Subject, int] = {}
         self._missing: dict[Subject, set[int]] = {}
 
+    @abstractmethod
     def feed(self, data: bytes, moment_ns: int) -> int:
         """Bytes that came at ``moment_ns`` of the monotonic clock; how many deliveries ended in them."""
-        raise NotImplementedError
 
     def newest(self, subject: int) -> int:
         """The number of the newest message of a subject; 0 for none."""

@@ -23,26 +23,13 @@ from fastpath.core.frames import (
     encode_text,
     split_frames,
 )
-from fastpath.core.masking import unmask
 from fastpath.core.wire import encoding, wire
+from tests.core.test_frames import masked
 
 BYTES_MAX = 70_000
 RSV1 = 0x40
 ANSWER = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 TAIL = b"\x00\x00\xff\xff"
-KEY = bytes.fromhex("37fa213d")
-
-
-def masked(first: int, payload: bytes) -> bytes:
-    """A client's frame with this first byte."""
-    size = len(payload)
-    if size < 126:
-        head = bytes((first, 0x80 | size))
-    elif size < 1 << 16:
-        head = bytes((first, 0xFE)) + size.to_bytes(2)
-    else:
-        head = bytes((first, 0xFF)) + size.to_bytes(8)
-    return head + KEY + unmask(payload, KEY)
 
 
 def deflated(payload: bytes, level: int = 6, window_bits: int = 15, flush: int = zlib.Z_SYNC_FLUSH) -> bytes:
