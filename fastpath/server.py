@@ -18,23 +18,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .core.broker import Broker, Engine
-from .core.errors import Close
+from . import faults
+from .core.broker import Broker
 from .core.grants import Grants, JwtGrants, RuleGrants
+from .core.interfaces import Engine
 from .core.sessions import Sessions
 from .edge.control import ControlConnection
+from .edge.drain import Drain
 from .edge.figures import Statistics
 from .edge.flush import SocketWriter
 from .edge.hub import Hub, now
 from .edge.link_first import Links
 from .edge.link_follower import Follower
 from .edge.listeners import Ports
-from .engine.follower import FollowerEngine, LoggedEngine
+from .engine.follower import FollowerEngine
+from .engine.journal import JournalEngine, JournalError
+from .engine.journal_files import check_folder
 from .engine.memory import MemoryEngine
 from .settings import Listener, Settings, SettingsError
-
-STOP_SECONDS = 2
-"""How long a stopping server waits for its clients to take the close frame."""
 
 log = logging.getLogger("fastpath")
 
@@ -56,6 +57,8 @@ class Worker:
     """It, listening, for the first worker."""
     survivors: int
     """For the first worker: how many others may still hold the state of the one before it."""
+    count: int
+    """How many workers there are."""
     parent: int
     """A descriptor that ends when the parent has ended."""
     report: int
@@ -116,38 +119,86 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine
         secret=secrets.token_bytes(32),
         guaranteed=settings.delivery == "guaranteed",
         snapshots=settings.snapshots,
+        own=None if engine is None or type(engine) in (MemoryEngine, FollowerEngine) else MemoryEngine(started),
     )
     broker.writer = SocketWriter()
-    return Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
+    hub = Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
+    faults.install(hub)
+    return hub
+
+
+def make_embedded(settings: Settings) -> MemoryEngine:
+    """The engine that needs no other server; raises SettingsError."""
+    if settings.journal == "off":
+        return MemoryEngine(now())
+    try:
+        return JournalEngine(settings.data, batch=settings.journal == "batch", clock=now)
+    except JournalError as error:
+        raise SettingsError(f"FASTPATH_DATA: {error}") from None
+
+
+def check_data(settings: Settings) -> None:
+    """Raises SettingsError when the journal's folder cannot be written."""
+    if settings.journal != "off":
+        try:
+            check_folder(settings.data)
+        except JournalError as error:
+            raise SettingsError(f"FASTPATH_DATA: {error}") from None
+
+
+def restore(engine: MemoryEngine, hub: Hub, statistics: Statistics) -> bool:
+    """Bring the broker to where the journal ends; False without a journal. Raises SettingsError."""
+    if not isinstance(engine, JournalEngine):
+        return False
+    try:
+        engine.restore(hub.broker)
+    except JournalError as error:
+        raise SettingsError(f"FASTPATH_DATA: {error}") from None
+    engine.start(hub.loop, hub.end)
+    statistics.engine = engine.figures
+    return True
+
+
+async def end(engine: MemoryEngine) -> None:
+    """Close the journal in order, if there is one."""
+    if isinstance(engine, JournalEngine):
+        await engine.close()
 
 
 async def _serve_alone(settings: Settings) -> None:
-    stopped = _until_signal(signal.SIGTERM, signal.SIGINT)
-    hub = make_hub(settings, asyncio.get_running_loop())
+    told = Told(signal.SIGTERM, signal.SIGINT)
+    engine = make_embedded(settings)
+    hub = make_hub(settings, asyncio.get_running_loop(), engine)
     statistics = Statistics(hub)
-    ports = Ports(hub, lambda: ControlConnection(hub, statistics))
+    restore(engine, hub, statistics)
+    ports = Ports(hub, lambda: ControlConnection(hub, statistics, drain=drain))
+    drain = Drain(hub, ports)
     for listener in settings.listeners:
         await ports.open(listener)
     control = await open_control(settings.control, ports.control) if settings.control else None
     hub.start()
     statistics.start()
     print("ready " + json.dumps(ready(settings, ports.opened)), flush=True)
-    await stopped.wait()
+    await told.wait()
+    await _close(hub, drain, ports, told, control)
     statistics.stop()
-    await _close(hub, ports, control, settings)
+    await end(engine)
 
 
 async def _serve_first(settings: Settings, worker: Worker) -> None:
     """The worker that numbers: it alone has the publishers' ports and the control socket."""
-    stopped = _until_told(worker)
-    engine = LoggedEngine(now())
+    told = _until_told(worker)
+    engine = make_embedded(settings)
     hub = make_hub(settings, asyncio.get_running_loop(), engine)
     assert worker.links_socket is not None
-    links = Links(hub, engine, worker.links_socket)
+    links = Links(hub, worker.links_socket)
     statistics = Statistics(hub)
+    restored = restore(engine, hub, statistics)
     statistics.others, statistics.gone = links.figures, links.gone
-    ports = Ports(hub, lambda: ControlConnection(hub, statistics, links), shared=True)
-    await links.resume(worker.survivors)
+    ports = Ports(hub, lambda: ControlConnection(hub, statistics, links, drain), shared=True)
+    drain = Drain(hub, ports, worker.count)
+    drain.passed_on = links.pass_on
+    await links.resume(worker.survivors, None if restored else engine)
     # Rights may change from here on: the others serve already, and follow.
     control = await open_control(settings.control, ports.control) if settings.control else None
     for listener in worker.listeners:
@@ -161,15 +212,15 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     hub.start()
     statistics.start()
     _report(worker, ready(settings, ports.opened))
-    await stopped.wait()
+    await told.wait()
+    await _close(hub, drain, ports, told, control, links)
     statistics.stop()
-    links.close()
-    await _close(hub, ports, control, settings)
+    await end(engine)
 
 
 async def _serve_other(settings: Settings, worker: Worker) -> None:
     """A worker that follows the first one: it has clients only."""
-    stopped = _until_told(worker)
+    told = _until_told(worker)
     engine = FollowerEngine()
     hub = make_hub(settings, asyncio.get_running_loop(), engine)
     was_cut = False
@@ -177,15 +228,17 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     def cut() -> None:
         nonlocal was_cut
         was_cut = True
-        stopped.set()
+        told.stop()
 
     follower = Follower(hub, engine, worker.number, worker.links, cut)
     statistics = Statistics(hub, worker.number, follower.report)
     ports = Ports(hub, lambda: ControlConnection(hub, statistics), shared=True)
+    drain = Drain(hub, ports, worker.count)
+    follower.drain = drain.obey
     follower.start()
     hub.start()
     copied = asyncio.create_task(follower.copied.wait())
-    ended = asyncio.create_task(stopped.wait())
+    ended = asyncio.create_task(told.wait())
     await asyncio.wait((copied, ended), return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():
         for listener in worker.listeners:
@@ -194,10 +247,12 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
         statistics.start()
         _report(worker, {})
         await ended
-        statistics.stop()
     copied.cancel()
+    if was_cut:
+        follower.stop()
+    await _close(hub, drain, ports, told, gradually=not was_cut)
     follower.stop()
-    await _close(hub, ports, None, settings)
+    statistics.stop()
     if was_cut:
         raise Cut
 
@@ -226,48 +281,57 @@ def _report(worker: Worker, answer: dict[str, Any]) -> None:
         report.write(json.dumps(answer) + "\n")
 
 
-def _until_signal(*numbers: signal.Signals) -> asyncio.Event:
-    stopped = asyncio.Event()
-    for number in numbers:
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    return stopped
+class Told:
+    """How often this process was told to stop; ``wait`` for the first time."""
+
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self.count = 0
+        self._stopped = asyncio.Event()
+        self.wait = self._stopped.wait
+        for number in numbers:
+            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+
+    def stop(self) -> None:
+        """Be told once more."""
+        self.count += 1
+        self._stopped.set()
 
 
-def _until_told(worker: Worker) -> asyncio.Event:
-    """Set on SIGTERM, and when the parent is no more. Of a Ctrl-C the parent tells us, in its order."""
+def _until_told(worker: Worker) -> Told:
+    """To stop: on SIGTERM, and when the parent is no more. Of a Ctrl-C the parent tells us, in its order."""
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stopped = _until_signal(signal.SIGTERM)
+    told = Told(signal.SIGTERM)
 
     def orphaned() -> None:
         loop.remove_reader(worker.parent)
         log.error("the parent process is gone: stopping")
         shutil.rmtree(Path(worker.links).parent, ignore_errors=True)
-        stopped.set()
+        told.stop()
 
     loop.add_reader(worker.parent, orphaned)
-    return stopped
+    return told
 
 
-async def _close(hub: Hub, ports: Ports, control: asyncio.Server | None, settings: Settings) -> None:
+async def _close(
+    hub: Hub,
+    drain: Drain,
+    ports: Ports,
+    told: Told,
+    control: asyncio.Server | None = None,
+    links: Links | None = None,
+    *,
+    gradually: bool = True,
+) -> None:
+    """Clients and publishers go first; control and the links serve them until then."""
+    others = links.count if links is not None else lambda: 0
+    await drain.finish(lambda: told.count, others, gradually=gradually)
     ports.close()
+    if links is not None:
+        links.close()
     if control is not None:
         control.close()
-        Path(settings.control).unlink(missing_ok=True)
-    await _drain(hub)
-
-
-async def _drain(hub: Hub) -> None:
-    """Tell every client and publisher to reconnect, and wait a little for them to hear it and go."""
-    log.info("stopping: %d clients", len(hub.sessions.clients))
-    for publisher in list(hub.publisher_connections):
-        publisher.drain()
-    hub.broker.flush()  # what is pending, or collected, still counts
-    for client in list(hub.sessions.clients):
-        client.link.close(Close.DRAIN, "drain: the server is stopping; reconnect")
-    deadline = hub.loop.time() + STOP_SECONDS
-    while hub.connections + len(hub.publisher_connections) and hub.loop.time() < deadline:  # noqa: ASYNC110 - once
-        await asyncio.sleep(0.02)
+        Path(hub.settings.control).unlink(missing_ok=True)
     hub.stop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,11 +16,17 @@ from .core.limits import Limits
 
 PREFIX = "FASTPATH_"
 MODES = ("none", "jwt", "rules")
+JOURNALS = ("off", "interval", "batch")
 _INT32_MAX = (1 << 31) - 1
 _KINDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "true or false"}
 PURPOSES = ("clients", "publishers", "control")
 BATCH_BYTES = 16 << 10
 """What a listener with batch_ms collects at most for a group of clients."""
+
+_ENGINES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
+
+_FAULTS = ("faults", "faults_do")
+"""What faults.py reads: no settings."""
 
 _NUMBERS = {"deflate": (1, 1 << 30), "batch_ms": (1, 10_000), "batch_bytes": (1, 1 << 20)}
 _OPTIONS = ("cert", "key", "ciphers", "ca", *_NUMBERS)
@@ -143,9 +150,28 @@ class Settings:
         "what it missed; standard: it gets the snapshot",
     )
     snapshots: bool = _setting(True, "keep a snapshot per subject")
+    snapshot_expiry: int = _setting(0, "seconds after which a snapshot that no message has renewed is gone; 0: never")
+    engine: str = _setting(
+        "memory",
+        "who numbers and keeps messages: memory (one node, see journal), or Redis, for any number of nodes: "
+        "redis://[USER:PASSWORD@]HOST:PORT, or with Sentinels "
+        "redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT,HOST:PORT/NAME[?sentinel_user=&sentinel_password=&ca=]; "
+        "rediss for TLS",
+    )
+    redis_prefix: str = _setting("fastpath", "what all keys in Redis begin with")
+    redis_log_messages: int = _setting(
+        65536,
+        "messages that Redis keeps at least in each of its 16 logs: what a node that joins or was away can read",
+    )
     cache_messages: int = _setting(1000, "messages cached per subject (0: none)")
     cache_seconds: int = _setting(180, "how long a message stays in the cache")
     cache_bytes: int = _setting(256 << 20, "bytes of all cached messages together; the oldest go first")
+    journal: str = _setting(
+        "off",
+        "what survives a restart: off (nothing), interval (all that was published; the disk is synced each second), "
+        "batch (the same, and nothing is acknowledged before it is synced)",
+    )
+    data: str = _setting("", "folder of the journal, for this sidecar alone; made if need be")
     message_bytes_max: int = _setting(1 << 20, "content and fields of one message")
     outbox_bytes_max: int = _setting(
         4 << 20,
@@ -164,6 +190,15 @@ class Settings:
     handshake_seconds: int = _setting(10, "until the first command of a client, or the hello of a publisher")
     ping_seconds: int = _setting(25, "a client is pinged this often, and closed after two without any sign of life")
     slow_close_seconds: int = _setting(90, "how long a slow client's socket is kept so that it can read its close code")
+    servers: str = _setting(
+        "",
+        "where clients go when this node is drained: addresses of the other nodes' client ports, comma-separated, each "
+        "with its weight from 0 to 100 (100): wss://b.example.com/ws 100, wss://c.example.com/ws 50; empty: nowhere",
+    )
+    drain_per_second: int = _setting(1000, "clients that are sent elsewhere each second, over all workers")
+    drain_seconds: int = _setting(
+        10, "how long a node that stops sends its clients elsewhere at that rate; who is left then goes at once"
+    )
     trusted_proxies: str = _setting("127.0.0.1,::1", "addresses whose X-Forwarded-For is believed, comma-separated")
     echo: bool = _setting(False, "answer /echo on the client ports with what was sent, for conformance tests")
     log_level: str = _setting("info", "debug, info, warning or error")
@@ -178,6 +213,20 @@ class Settings:
                 f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
                 "(runrealtime passes Django's); FASTPATH_MODE=none runs without rights"
             )
+        if self.engine != "memory" and not self.engine.startswith(_ENGINES):
+            raise SettingsError(
+                f"{PREFIX}ENGINE: {_without_login(self.engine)!r} is neither memory nor redis://HOST:PORT"
+            )
+        if not self.redis_prefix or set(self.redis_prefix) & set("{} \t\r\n"):
+            raise SettingsError(f"{PREFIX}REDIS_PREFIX: {self.redis_prefix!r} is empty or has a blank or a brace in it")
+        if self.redis_log_messages < 1000:
+            raise SettingsError(f"{PREFIX}REDIS_LOG_MESSAGES: {self.redis_log_messages} is less than 1000")
+        if self.journal not in JOURNALS:
+            raise SettingsError(f"{PREFIX}JOURNAL: {self.journal!r} is none of {', '.join(JOURNALS)}")
+        if self.journal != "off" and not self.data:
+            raise SettingsError(f"{PREFIX}JOURNAL: {self.journal} needs a folder: {PREFIX}DATA=/var/lib/fastpath")
+        if self.journal != "off" and self.engine != "memory":
+            raise SettingsError(f"{PREFIX}JOURNAL: with Redis there is no journal: leave it off")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise SettingsError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is none of debug, info, warning, error")
         for one in fields(self):
@@ -193,6 +242,9 @@ class Settings:
                     f"{PREFIX}LISTEN: batch_bytes={listener.batch_bytes} is more than half of "
                     f"{PREFIX}OUTBOX_BYTES_MAX: a batch must fit into a client's queue"
                 )
+        if self.drain_per_second < 1:
+            raise SettingsError(f"{PREFIX}DRAIN_PER_SECOND: {self.drain_per_second} is less than 1")
+        self.drain_servers  # noqa: B018 - raises for what cannot be read
         if not self.listeners:
             raise SettingsError(f"{PREFIX}LISTEN: no address to listen on, such as clients://127.0.0.1:8800")
 
@@ -202,6 +254,22 @@ class Settings:
         return [Listener.parse(url) for url in self.listen.split(",") if url.strip()]
 
     @property
+    def drain_servers(self) -> list[tuple[str, int]]:
+        """Address and weight of each of the other nodes; raises SettingsError."""
+        found = []
+        for text in self.servers.split(","):
+            url, *weights = text.split() or [""]
+            if not url:
+                continue
+            weight = weights[0] if weights else "100"
+            if not url.startswith(("ws://", "wss://")) or len(weights) > 1 or not weight.isdecimal():
+                raise SettingsError(f"{PREFIX}SERVERS: {text.strip()!r} is not ws://HOST:PORT/ws WEIGHT")
+            if int(weight) > 100:
+                raise SettingsError(f"{PREFIX}SERVERS: {text.strip()!r}: a weight is 0 to 100")
+            found.append((url, int(weight)))
+        return found
+
+    @property
     def limits(self) -> Limits:
         """The bounds that the core keeps."""
         return Limits(
@@ -209,6 +277,7 @@ class Settings:
             subscriptions_max=self.subscriptions_max,
             subjects_max=self.subjects_max,
             outbox_bytes_max=self.outbox_bytes_max,
+            snapshot_ms=self.snapshot_expiry * 1000,
             cache_messages=self.cache_messages,
             cache_ms=self.cache_seconds * 1000,
             cache_bytes=self.cache_bytes,
@@ -218,6 +287,8 @@ class Settings:
 def load(environ: Mapping[str, str]) -> Settings:
     """Settings from the TOML file that FASTPATH_CONFIG names, then from the environment; raises SettingsError."""
     given = {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
+    for name in _FAULTS:
+        given.pop(name, None)
     path = given.pop("config", "")
     values: dict[str, Any] = {}
     if path:
@@ -248,10 +319,17 @@ def describe(settings: Settings) -> str:
         if one.name == "token_secret" and value:
             lines += [f"# {one.metadata['help']}", "# token_secret = (set)", ""]
             continue
+        if one.name == "engine":
+            value = _without_login(value)
         # A text, number or truth value is written the same in TOML as in JSON.
         shown = json.dumps(value, ensure_ascii=False)
         lines += [f"# {one.metadata['help']}", f"{one.name} = {shown}", ""]
     return "\n".join(lines)
+
+
+def _without_login(url: str) -> str:
+    """The address without the passwords in it."""
+    return re.sub(r"(_password=)[^&]*", r"\1…", re.sub(r"//.*@", "//…@", url))
 
 
 def _convert(name: str, text: str, kind: type) -> Any:

@@ -23,6 +23,7 @@ from typing import Any
 
 from . import server
 from .edge.addresses import reserve
+from .edge.drain import HEAR_SECONDS
 from .edge.listeners import tls_context
 from .settings import Listener, Settings, SettingsError
 
@@ -33,8 +34,10 @@ BACKOFF_SECONDS_MAX = 10.0
 STEADY_SECONDS = 10.0
 """A worker that served so long was a good one: its end is followed by a restart at once."""
 
-KILL_SECONDS = server.STOP_SECONDS + 3
-"""How long the workers may take to stop before they are killed."""
+KILL_SECONDS = HEAR_SECONDS + 3
+"""How long the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
+
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 ORPHANS_SECONDS = 1.0
 """How long to wait for a port that is in use."""
@@ -90,6 +93,7 @@ class _Parent:
         self._ready: dict[str, Any] = {}
         self._announced = False
         self._stopping = False
+        self._told_count = 0
 
     def run(self) -> None:
         server.log_to_stderr(self._settings, "parent ")
@@ -154,6 +158,7 @@ class _Parent:
 
     def _told(self, *_: Any) -> None:
         self._stopping = True
+        self._told_count += 1
 
     # Starting
 
@@ -168,7 +173,11 @@ class _Parent:
         survivors = sum(other.serves for other in self._places if other is not place)
         reading, writing = os.pipe()
         place.started = time.monotonic()
+        # A signal that came before the new process has its own handlers would be taken for one of ours, and be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
+        if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         if pid == 0:
             os.close(reading)
             self._become(place.number, survivors if place.number == 0 else 0, writing)
@@ -184,6 +193,7 @@ class _Parent:
             signal.set_wakeup_fd(-1)
             for name in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(name, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             for descriptor in (*self._wake, self._alive[1], *(place.report for place in self._places)):
                 if descriptor >= 0:
                     os.close(descriptor)
@@ -198,6 +208,7 @@ class _Parent:
                 self._links_path,
                 None if number else self._links,
                 survivors,
+                len(self._places),
                 self._alive[0],
                 report,
             )
@@ -296,10 +307,15 @@ class _Parent:
     def _stop(self) -> None:
         log.info("stopping %d workers", len(self._places))
         self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + KILL_SECONDS
+        passed_on = 1
+        # A worker that sends its clients elsewhere takes that long; told again, it makes short work of it.
+        deadline = time.monotonic() + self._settings.drain_seconds + KILL_SECONDS
         while any(place.pid for place in self._places) and time.monotonic() < deadline:
             self._wait(deadline - time.monotonic())
             self._reap()
+            if self._told_count > passed_on:
+                passed_on = self._told_count
+                self._signal(signal.SIGTERM)
 
     def _kill(self) -> None:
         """Whoever is left."""

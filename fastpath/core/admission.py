@@ -10,12 +10,13 @@ from .interest import Interest, Topic
 from .lagging import give_up, needed_from
 from .limits import SNAPSHOT_FIELDS_MAX, Limits
 from .messages import Fields, Message
-from .packets import Refusal
+from .packets import Position, Refusal
 from .rules import PUBLISH
 from .subject import check_subject, is_system
 
-Outcome = int | Refusal
-"""What became of a publication: its sequence number (0 for standard quality), or a code of protocol.md 4.4 and why."""
+Outcome = int | Position | Refusal
+"""What became of a publication: its sequence number in the epoch of the answer (0 for standard quality), the position
+where it has been stored before or in another epoch, or a code of protocol.md 4.4 and why."""
 
 Done = Callable[[list[Outcome]], None]
 """Takes the outcomes of publications, in their order."""

@@ -15,43 +15,27 @@ The laws, which every change here must keep:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from . import lagging
-from .admission import Admission, Done, with_refusals
+from .admission import Admission, Done, Outcome, with_refusals
 from .batches import Batches
 from .client import Client
 from .codec import Form, encode, encode_message
 from .grants import Grants, Principal
+from .grid import Grid
 from .history import History
 from .interest import Feed, Group, Interest, Topic
-from .limits import CONFLATION_GRID_MS, Limits
-from .messages import AnyAnswer, Base, Message
+from .interfaces import Engine, Writer
+from .limits import Limits
+from .messages import AnyAnswer, Base, Epoch, Message
 from .snapshot import Snapshot
 from .stats import Counters
 from .wire import Encoding, framed
 
+_FOR_EVER_MS = 1 << 62
+
 BASE_MS_MAX = 60_000
 """How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
-
-
-class Engine(Protocol):
-    """Who numbers and keeps messages."""
-
-    epoch: int
-
-    def append(self, messages: Sequence[Message], now: int) -> None:
-        """Give the messages their time and position, in one atomic step."""
-
-
-class Writer:
-    """Hands bytes to sockets; the edge's replaces this one, which drops them."""
-
-    def write_group(self, group: Group, data: bytes) -> None:
-        """Send whole frames to every member."""
-
-    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
-        """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
 
 
 class Broker:
@@ -68,28 +52,43 @@ class Broker:
         secret: bytes,
         guaranteed: bool = True,
         snapshots: bool = True,
+        own: Engine | None = None,
     ) -> None:
         self.engine = engine
+        self.own = own or engine
+        """Numbers what is the server's own, below ``/__sys__/``: no log keeps that."""
         self.grants = grants
         self.limits = limits
         self.server = server
         self.base = started
         self.guaranteed = guaranteed
         self.snapshots = snapshots
+        self.moment = started
+        """The time, as of the last tick of the grid."""
         self.interest = Interest(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.admission = Admission(self.interest, grants, limits)
         self.counters = Counters()
         self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
+        """Where publications are numbered, when not here. It calls every ``done`` once, in the order it was given them,
+        and sets the position of the messages that were stored before that."""
+        self.log: Callable[[Sequence[Message]], None] | None = None
+        """Told of all that is delivered, before it is: those who follow this broker."""
+        self.acknowledge: Callable[[Done, list[Outcome]], None] | None = None
+        """Calls ``done`` when the outcomes are safe; None: they are at once."""
+        self.restarted: Callable[[Topic], None] | None = None
+        """Told of a subject that was restarted."""
+        self.follows = False
+        """Whether what is delivered comes from a log that may be a moment behind: a client that has read further waits
+        for it (Sessions)."""
         self.batches = Batches()
         self.before_answers: Callable[[], None] | None = None
         """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
         self.dirty: list[Group] = []
         self._touched: list[Client] = []
         self._base_frames: dict[Form, bytes] = {}
-        self._slots: dict[int, dict[int, dict[Feed, None]]] = {}  # interval → phase → feeds
-        self._grid = started // CONFLATION_GRID_MS
+        self.grid = Grid(self, started)
 
     # Publications
 
@@ -110,14 +109,22 @@ class Broker:
         if self.upstream is not None:
             self.upstream(messages, done)
             return
-        self.engine.append(messages, now)
-        self.deliver(messages)
-        if done is not None:
-            done([message.seq for message in messages])
+        outcomes = self.engine.append(messages, now)
+        if outcomes is None:
+            self.deliver(messages)
+            outcomes = [message.seq for message in messages]
+        else:
+            self.deliver([message for message, one in zip(messages, outcomes, strict=True) if type(one) is int])
+        if done is None:
+            return
+        if self.acknowledge is None:
+            done(outcomes)
+        else:
+            self.acknowledge(done, outcomes)
 
     def publish_own(self, message: Message, now: int) -> None:
         """Publish what is the server's own, below ``/__sys__/``."""
-        self.engine.append((message,), now)
+        self.own.append((message,), now)
         self.deliver((message,))
 
     def deliver(self, messages: Sequence[Message]) -> None:
@@ -127,19 +134,24 @@ class Broker:
         if messages[-1].time - self.base > BASE_MS_MAX:
             self._move_base(messages[-1].time)
         self.counters.messages_in += len(messages)
+        if self.log is not None:
+            self.log(messages)
         topics = self.interest.topics
         append = self.history.append
+        snapshot_ms = self.limits.snapshot_ms or _FOR_EVER_MS
         for message in messages:
             topic = topics.get(message.subject)
             if topic is None:
-                topic = self.interest.topic(message.subject, self.engine.epoch)
+                topic = self.interest.topic(message.subject, message.epoch or self.engine.epoch)
             message.subject = topic.subject  # one text for all cached messages of the subject
             if message.seq:
+                if message.epoch != topic.epoch:
+                    self._begin_epoch(topic, message)
                 topic.seq = message.seq
                 if self.guaranteed:
                     append(topic, message)
             if message.retained and self.snapshots:
-                if topic.snapshot is None:
+                if topic.snapshot is None or topic.snapshot.newest.time < message.time - snapshot_ms:
                     topic.snapshot = Snapshot(message)
                 else:
                     topic.snapshot.merge(message)
@@ -176,6 +188,45 @@ class Broker:
             if not pending:
                 dirty.append(group)
             pending.append(frame)
+
+    def snapshot(self, topic: Topic) -> Snapshot | None:
+        """The subject's snapshot, unless it has expired."""
+        snapshot, age_max = topic.snapshot, self.limits.snapshot_ms
+        if snapshot is not None and age_max and snapshot.newest.time < self.moment - age_max:
+            snapshot = topic.snapshot = None
+        return snapshot
+
+    def ahead(self, subject: str, epoch: int, seq: int) -> bool:
+        """Whether who has read up to this position has seen more than has come here yet."""
+        topic = self.interest.topics.get(subject)
+        return self.follows and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
+
+    def restart(self, topic: Topic, epoch: int, seq: int, snapshot: Snapshot | None = None) -> None:
+        """The subject stands at this message with this snapshot, whatever was delivered of it: everybody who is
+        subscribed is told (protocol.md 4.8). Of the cache stays what leads there."""
+        self.history.cut(topic, seq + 1)
+        if not topic.ring or (topic.ring[-1].epoch, topic.ring[-1].seq) != (epoch, seq):
+            self.history.drop(topic)
+        topic.snapshot = snapshot
+        self._tell_epoch(topic, epoch, seq)
+        topic.epoch, topic.seq = epoch, seq
+        if self.restarted is not None:
+            self.restarted(topic)
+
+    def _begin_epoch(self, topic: Topic, message: Message) -> None:
+        """The subject goes on in the message's epoch: what is numbered as it and above is void (protocol.md 4.8)."""
+        before = message.seq - 1
+        if topic.seq > before:
+            self.history.cut(topic, message.seq)
+        if topic.seq == before and not topic.ring:
+            topic.floor = topic.epoch
+        self._tell_epoch(topic, message.epoch, before)
+        topic.epoch = message.epoch
+
+    def _tell_epoch(self, topic: Topic, epoch: int, seq: int) -> None:
+        for feed in list((topic.conflated or {}).values()):
+            self.grid.fire(feed)  # what came counts in the epoch that it came in
+        self.tell(topic, Epoch(sid=topic.sid, epoch=epoch, seq=seq))
 
     # What goes to clients
 
@@ -318,12 +369,12 @@ class Broker:
             self.tell_base(client)
             group.base = group.base or self.base  # a new group's one member has just been told
         for feed in remove:
-            self._forget_slot(feed)
+            self.grid.forget(feed)
 
     def release(self, feed: Feed) -> None:
         """Forget the feed if nobody is left."""
         self.interest.release(feed)
-        self._forget_slot(feed)
+        self.grid.forget(feed)
 
     def drop(self, client: Client) -> None:
         """The client is gone: forget its subscriptions."""
@@ -341,60 +392,3 @@ class Broker:
         client.subscriptions = {}
         lagging.drop(self, client)
         client.waiting = None
-
-    # Conflation
-
-    def conflated(self, topic: Topic, interval: int, phase: int) -> Feed:
-        """The conflated feed, known to the clock."""
-        feed = self.interest.conflated_feed(topic, interval, phase)
-        self._slots.setdefault(interval, {}).setdefault(phase, {})[feed] = None
-        return feed
-
-    def on_grid(self, now: int) -> None:
-        """Fire the feeds whose interval ended since the last call; called every 100 ms.
-
-        After a stall each interval that ended in it fires once: what came is one group of changes all the same.
-        """
-        grid = now // CONFLATION_GRID_MS
-        if grid <= self._grid:
-            self._grid = min(self._grid, grid + 1)  # the clock was set back: go on from there
-            return
-        for interval, phases in list(self._slots.items()):
-            count = interval // CONFLATION_GRID_MS
-            if grid - self._grid >= count:
-                due = list(phases)
-            else:
-                due = [slot % count for slot in range(self._grid + 1, grid + 1)]
-            for phase in due:
-                for feed in list(phases.get(phase, ())):
-                    self.fire(feed)
-        self._grid = grid
-
-    def fire(self, feed: Feed) -> None:
-        """An interval of the feed ended: one message, if anything came."""
-        live = feed.topic.live
-        if live is None:
-            return
-        message = live.since(feed.sent)
-        if message is not None:
-            self.counters.conflated_away += live.number - feed.sent - 1
-            self.offer(feed, message)
-            feed.sent = live.number
-        joining, feed.joining = feed.joining, {}
-        for client, number in joining.items():
-            own = live.since(number)
-            if own is not None:
-                self.counters.messages_out += 1
-                self.tell_base(client)
-                self.send(client, self.frame(own, feed.topic, client.wire.encoding))
-            self.move(client, [feed], [])
-
-    def _forget_slot(self, feed: Feed) -> None:
-        """A conflated feed without members leaves the clock."""
-        if feed.interval and not feed.groups and not feed.joining:
-            phases = self._slots.get(feed.interval, {})
-            phases.get(feed.phase, {}).pop(feed, None)
-            if not phases.get(feed.phase, True):
-                del phases[feed.phase]
-            if not phases:
-                self._slots.pop(feed.interval, None)

@@ -40,14 +40,22 @@ NO_ROOM = "its stored messages wait for room in the outgoing queue; it starts by
 """Why a subscription waits that would fill the client's queue: the client asked for much, and is not slow for that."""
 
 
+BEHIND = "it has read further than has come here yet; it starts by itself"
+"""Why a subscription waits whose position is of another process, a moment ahead of this one."""
+
+
 class Waiting:
-    """A subscription that waits for its right, or for room (protocol.md 4.2)."""
+    """A subscription that waits for its right, for room, or for what its client has read elsewhere (protocol.md 4.2).
 
-    __slots__ = ("error", "request")
+    For the last it waits until ``until`` (ms).
+    """
 
-    def __init__(self, request: Subscribe, error: str) -> None:
+    __slots__ = ("error", "request", "until")
+
+    def __init__(self, request: Subscribe, error: str, until: int) -> None:
         self.request = request
         self.error = error
+        self.until = until
 
 
 class Queue:
@@ -130,6 +138,7 @@ class Client:
         "link",
         "out",
         "principal",
+        "publisher",
         "queue",
         "slot",
         "subscriptions",
@@ -148,6 +157,7 @@ class Client:
         self.address = address
         self.wire = wire
         self.form = wire.encoding.form
+        self.publisher: str | None = None
         self.group: Group | None = None
         self.slot = -1
         self.queue: Queue | None = None

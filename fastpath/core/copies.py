@@ -1,8 +1,7 @@
 """A whole copy of one broker's subjects in slices of bounded size, and how another broker takes it over.
 
 While a copy is under way the live log goes on: who sends it leaves out the messages of subjects in ``Copy.pending``,
-whose copy comes later and holds them. Every copied message belongs to the epoch that the sender is in, so nothing in a
-copy carries one.
+whose copy comes later and holds them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from .broker import Broker
 from .grants import RuleGrants
 from .interest import Topic
-from .messages import Epoch, Message
+from .messages import Message
 from .snapshot import Snapshot
 
 PART_BYTES = 300
@@ -26,7 +25,8 @@ CHUNK_MAX = 1000
 """Rules, users and sessions in one part of the rights."""
 
 Part = list[Any]
-"""``[subject, messages]``, or as the last one of a subject ``[subject, messages, seq, newest, fields]``."""
+"""``[subject, messages]``, or as the last one of a subject
+``[subject, messages, epoch, seq, floor, newest, fields]``: its position, the cache's floor, and the snapshot."""
 
 
 class Copy:
@@ -71,63 +71,88 @@ class Copy:
 
 
 class Takeover:
-    """Puts a copy in the place of what the broker holds; ``epoch`` is the sender's."""
+    """Puts a copy in the place of what the broker holds.
 
-    def __init__(self, broker: Broker, epoch: int) -> None:
+    Where the broker stands at a position of the copy's own past, what follows is delivered to whoever is subscribed, as
+    if it came live. Where it has more, or stands elsewhere, the copy replaces what it holds and everybody is told.
+    """
+
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._epoch = epoch
         self._messages: list[Message] = []  # of the subject at hand
+        self._known: set[str] = set()
 
     def add(self, part: Part) -> None:
-        """A part of the copy; whoever is subscribed is told when the subject goes on in a new epoch.
+        """A part of the copy.
 
         What is held of a subject stays until all of the copy is here: should the sender end before, it is still whole.
         """
-        broker = self._broker
         messages = [read_entry(row) for row in part[1]]
         if self._messages and messages and messages[0].seq != self._messages[-1].seq + 1:
             self._messages = []  # the sender's cache has let go of what lies between
         self._messages += messages
-        if len(part) == 2:
-            return
-        messages, self._messages = self._messages, []
-        subject, _, seq, newest, fields = part
-        topic = broker.interest.topic(subject, self._epoch)
-        _empty(broker, topic)
-        for message in messages:
-            message.subject = topic.subject
-            message.epoch = self._epoch
-            if broker.guaranteed:
-                broker.history.append(topic, message)
-        if newest is not None:
-            topic.snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
-            topic.snapshot.newest.epoch = self._epoch if topic.snapshot.newest.seq else 0
-            topic.snapshot.fields = fields
-        self._begin(topic, seq)
+        if len(part) > 2:
+            part[1], self._messages = self._messages, []
+            self._known.add(part[0])
+            take_part(self._broker, part)
 
     def before(self, messages: Iterable[Message]) -> None:
         """Live messages come, of subjects that are copied already or that the sender did not know when it began."""
         for message in messages:
-            topic = self._broker.interest.topics.get(message.subject)
-            if topic is not None and topic.epoch != self._epoch:
-                _empty(self._broker, topic)
-                self._begin(topic, 0)
+            subject = message.subject
+            if subject not in self._known:
+                self._known.add(subject)
+                self._forget(self._broker.interest.topics.get(subject))
 
     def finish(self) -> None:
         """The copy is complete: what is not in it is not there any more."""
         topics = self._broker.interest.topics
-        for topic in [topic for topic in topics.values() if topic.epoch != self._epoch]:
-            _empty(self._broker, topic)
-            self._begin(topic, 0)
+        for topic in [topic for topic in topics.values() if topic.subject not in self._known]:
+            self._forget(topic)
             if topic.idle:
                 del topics[topic.subject]
 
-    def _begin(self, topic: Topic, seq: int) -> None:
-        """The subject stands at ``seq`` of the copy's epoch (protocol.md 4.8)."""
-        topic.seq = seq
-        if topic.epoch != self._epoch:
-            topic.epoch = self._epoch
-            self._broker.tell(topic, Epoch(sid=topic.sid, epoch=self._epoch, seq=seq))
+    def _forget(self, topic: Topic | None) -> None:
+        if topic is not None and (topic.seq or topic.snapshot is not None):
+            self._broker.restart(topic, self._broker.engine.epoch, 0)
+
+
+def take_part(broker: Broker, part: Part) -> None:
+    """Bring a subject to where a whole copy of it stands; ``part`` is its last one, its messages decoded."""
+    subject, messages, epoch, seq, floor, newest, fields = part
+    topic = broker.interest.topic(subject, epoch)
+    snapshot = None
+    if newest is not None:
+        snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
+        snapshot.fields = fields
+    if topic.seq and _follow(broker, topic, messages, epoch, seq, floor):
+        topic.snapshot = snapshot
+        return
+    if topic.seq or topic.feed is not None or topic.conflated or topic.snapshot is not None:
+        broker.history.drop(topic)
+        broker.restart(topic, epoch, seq, snapshot)
+    topic.epoch, topic.seq, topic.snapshot = epoch, seq, snapshot
+    if broker.guaranteed:
+        for message in messages:
+            message.subject = topic.subject
+            broker.history.append(topic, message)
+        topic.floor = floor if topic.ring and messages and topic.ring[0] is messages[0] else topic.floor
+
+
+def whole_part(broker: Broker, topic: Topic) -> Part:
+    """All that is held of a subject, as ``take_part`` takes it."""
+    return _last_part(topic, broker.history.newest(topic.ring, topic.seq))
+
+
+def _follow(broker: Broker, topic: Topic, messages: list[Message], epoch: int, seq: int, floor: int) -> bool:
+    """Deliver what the subject has not got yet, if it stands in the past of the copy; whether it does."""
+    copied = Topic(topic.subject, topic.sid, epoch)
+    copied.seq, copied.floor, copied.ring = seq, floor, messages
+    missing = broker.history.since(copied, topic.epoch, topic.seq)
+    if missing is None or (not missing and topic.epoch != epoch):
+        return False
+    broker.deliver(missing)
+    return True
 
 
 def read_entry(row: list[Any]) -> Message:
@@ -146,14 +171,10 @@ def rights_in_chunks(grants: RuleGrants) -> Iterator[tuple[list[Any], list[Any],
 
 def _last_part(topic: Topic, messages: list[Message]) -> Part:
     snapshot = topic.snapshot
+    part: Part = [topic.subject, messages, topic.epoch, topic.seq, topic.floor]
     if snapshot is None:
-        return [topic.subject, messages, topic.seq, None, None]
+        return [*part, None, None]
     newest: Message | bool = snapshot.newest
     if messages and messages[-1] is newest:
         newest = True  # it has been copied
-    return [topic.subject, messages, topic.seq, newest, snapshot.fields]
-
-
-def _empty(broker: Broker, topic: Topic) -> None:
-    broker.history.drop(topic)
-    topic.snapshot = None
+    return [*part, newest, snapshot.fields]

@@ -1,4 +1,10 @@
-"""Bounded ring of the newest messages per subject: since() answers exactly the missed ones, or a gap."""
+"""Bounded ring of the newest messages per subject: since() answers exactly the missed ones, or a gap.
+
+Numbers in a ring rise by one, also where an epoch ends: what the new epoch numbers again has been cut off before. So
+the ring and the position just before it are the one chain of messages that stands. A client's position says how far it
+has read in the chain as that was in an epoch: it is owed what follows, unless a later epoch has numbered again what it
+has read.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +16,20 @@ from typing import Protocol
 from .messages import Message
 
 Ring = list[Message] | deque[Message]
-"""The cached messages of one subject, oldest first; numbers in it rise by one within an epoch."""
+"""The cached messages of one subject, oldest first."""
 
 
 class Cached(Protocol):
-    """A subject as the cache sees it; ``ring`` is the cache's own, None while it holds nothing of the subject."""
+    """A subject as the cache sees it; ``ring`` and ``floor`` are the cache's own.
+
+    ``ring`` is None while nothing of the subject is held. ``floor`` is the epoch of the message just before the ring's
+    oldest, 0 where that is not known.
+    """
 
     ring: Ring | None
+    floor: int
+    epoch: int
+    seq: int
 
 
 _SMALL = 16
@@ -47,20 +60,22 @@ class History:
         self._entered = 0
 
     def append(self, topic: Cached, message: Message) -> None:
-        """Cache a numbered message of the subject."""
+        """Cache a numbered message of the subject, the one after its newest."""
         ring = topic.ring
         if ring is None:
             if self.messages_max <= 0:
                 return
             ring = topic.ring = []
             self._enter(topic, message.time)
-        elif ring and ring[-1].epoch != message.epoch:
-            self.drop(topic)  # positions of an older epoch do not lead to this one
+        elif ring and ring[-1].seq != message.seq - 1:
+            self.drop(topic)  # what lies between is not here: the ring would not be a chain
             ring = topic.ring = []
         ring.append(message)
         count = len(ring)
         if count > self.messages_max:
-            self.bytes += message.size - _pop(ring).size
+            oldest = _pop(ring)
+            topic.floor = oldest.epoch
+            self.bytes += message.size - oldest.size
             self.evicted_by_count += 1
         else:
             self.bytes += message.size + MESSAGE_OVERHEAD_BYTES
@@ -84,20 +99,33 @@ class History:
             return []
         return list(islice(ring, max(0, len(ring) - count), None))
 
-    def since(self, ring: Ring | None, epoch: int, seq: int, at_epoch: int, at_seq: int) -> list[Message] | None:
-        """The messages after (epoch, seq) up to the subject's position (at_epoch, at_seq); None is a gap."""
-        if epoch != at_epoch or seq > at_seq or seq < 0:
+    def since(self, topic: Cached, epoch: int, seq: int) -> list[Message] | None:
+        """The messages after (epoch, seq) up to the subject's position; None is a gap (FEATURES C3)."""
+        if seq == topic.seq == 0:
+            return [] if epoch >= topic.epoch else None  # nothing has come since that epoch began
+        if not 0 <= seq <= topic.seq or epoch > topic.epoch:
             return None
-        if seq == at_seq:
-            return []
-        if not ring or ring[0].seq > seq + 1:
+        ring = topic.ring
+        if not ring or ring[-1].seq != topic.seq:
+            return [] if seq == topic.seq and epoch == topic.epoch else None
+        at = seq - ring[0].seq  # of the message that was read last
+        if at < -1:
             return None
-        return list(islice(ring, seq + 1 - ring[0].seq, None))
+        # Before the ring's oldest only the floor tells; without one, in the oldest's own epoch there is one chain.
+        since = ring[at].epoch if at >= 0 else topic.floor or ring[0].epoch
+        return list(islice(ring, at + 1, None)) if since <= epoch else None
+
+    def cut(self, topic: Cached, seq: int) -> None:
+        """Forget the subject's messages numbered ``seq`` and above: a new epoch numbers these again."""
+        ring = topic.ring
+        while ring and ring[-1].seq >= seq:
+            self._forget(ring.pop())
 
     def drop(self, topic: Cached) -> None:
         """Forget all messages of a subject."""
         for message in topic.ring or ():
             self._forget(message)
+        topic.floor = 0
         if topic.ring is not None:
             topic.ring = []
 
@@ -111,7 +139,9 @@ class History:
         ring = topic.ring
         dropped = 0
         while ring and dropped < count_max and ring[0].time <= now - age_ms_max:
-            self._forget(_pop(ring))
+            oldest = _pop(ring)
+            topic.floor = oldest.epoch
+            self._forget(oldest)
             dropped += 1
         if ring:
             self._enter(topic, ring[0].time)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Topic:
     """A subject in use: its position, snapshot, cached messages and feeds."""
 
-    __slots__ = ("conflated", "epoch", "feed", "live", "ring", "seq", "sid", "snapshot", "subject", "system")
+    __slots__ = ("conflated", "epoch", "feed", "floor", "live", "ring", "seq", "sid", "snapshot", "subject", "system")
 
     def __init__(self, subject: str, sid: int, epoch: int) -> None:
         self.subject = subject
@@ -34,6 +34,7 @@ class Topic:
         self.seq = 0
         self.snapshot: Snapshot | None = None
         self.ring: Ring | None = None
+        self.floor = 0
         self.feed: Feed | None = None
         self.live: Live | None = None
         self.conflated: dict[tuple[int, int], Feed] | None = None

@@ -226,7 +226,7 @@ def relieve(broker: Broker, topic: Topic, live: Live) -> None:
         live.forget(needed_from(topic, live))
     if live.full:
         for feed in list((topic.conflated or {}).values()):
-            broker.fire(feed)
+            broker.grid.fire(feed)
         live.forget(needed_from(topic, live))
 
 
@@ -248,14 +248,14 @@ def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[Feed, int
     """The feed that the client follows next, and the number it stands at."""
     old, live = client.subscriptions[topic], topic.live
     assert live is not None
-    feed = broker.conflated(topic, old.interval, old.phase) if old.interval else broker.interest.live_feed(topic)
+    feed = broker.grid.feed(topic, old.interval, old.phase) if old.interval else broker.interest.live_feed(topic)
     client.subscriptions[topic] = feed
     return feed, live.lagging[client]
 
 
 def _anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: list[Result]) -> list[bytes]:
     """Start the subscription anew: the frames that come first, its newest cached message where it has no snapshot."""
-    snapshot = topic.snapshot
+    snapshot = broker.snapshot(topic)
     messages, kind = broker.history.newest(topic.ring, 1), "historical"
     if snapshot is not None:
         messages, kind = [snapshot.as_message(topic.subject, topic.epoch, topic.seq)], "snapshot"

@@ -43,6 +43,7 @@ class Limits:
     subscriptions_max: int = 10_000
     subjects_max: int = 1_000_000
     outbox_bytes_max: int = 4 << 20
+    snapshot_ms: int = 0
     cache_messages: int = 1000
     cache_ms: int = 180_000
     cache_bytes: int = 256 << 20

@@ -33,7 +33,8 @@ class Message(Struct, array_like=True, gc=False, eq=False):
     four attributes are a publisher's row as it comes (protocol.md 6.2), so that a batch is decoded straight into
     messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is what
     the content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the
-    default: ``weigh`` sets both.
+    default: ``weigh`` sets both. ``publication`` is the publisher's number of the publication, 0 for none, and
+    ``publisher`` then the key of whom it counts for (core/ledger.py).
     """
 
     subject: str
@@ -49,8 +50,9 @@ class Message(Struct, array_like=True, gc=False, eq=False):
     qos: str = GUARANTEED
     reply_to: str | None = None
     closure: str | None = None
-    publication: str | None = None
     as_of: Any = None
+    publisher: str | None = None
+    publication: int = 0
 
     def weigh(self) -> int:
         """Set ``size`` and ``plain``; the size."""
@@ -84,6 +86,7 @@ class Connect(Command, tag="connect", kw_only=True):
     id: int
     token: str = ""
     client: str = ""
+    publisher: str = ""
 
 
 class Subscribe(Command, tag="subscribe", kw_only=True):
@@ -115,6 +118,7 @@ class Publish(Command, tag="publish", kw_only=True):
     qos: str = GUARANTEED
     reply_to: str = ""
     closure: str = ""
+    publication: int = 0
 
 
 class Token(Command, tag="token", kw_only=True):
@@ -240,6 +244,7 @@ class Notice(Answer, tag="notice", kw_only=True):
 
     code: str
     text: str
+    servers: list[tuple[str, int]] = []
 
 
 class Error(Answer, tag="error", kw_only=True):

@@ -15,8 +15,17 @@ from .messages import GUARANTEED, STANDARD, Message
 FRAME_BYTES_MAX = 4 << 20
 """A publisher's frame (protocol.md 6.1)."""
 
+PUBLISHER_CHARS_MAX = 256
+"""The name under which a publisher numbers what it publishes."""
+
+PUBLICATION_MAX = 1 << 53
+"""A publication's number is exact in JavaScript as well."""
+
 BATCH_MESSAGES_MAX = 10_000
 """Messages in one batch (protocol.md 6.2)."""
+
+Position = tuple[int, int]
+"""Epoch and sequence number."""
 
 Refusal = tuple[str, str]
 """A code of protocol.md 4.4 and why."""
@@ -27,6 +36,8 @@ class Batch(msgspec.Struct, array_like=True, tag="batch"):
 
     number: int
     messages: Annotated[list[Message], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
+    first: Annotated[int, msgspec.Meta(ge=0, le=PUBLICATION_MAX)] = 0
+    """The publication number of the first message; the others' follow it. 0: none."""
 
 
 class Entry(Message, array_like=True, gc=False, eq=False):
@@ -117,18 +128,58 @@ class Unpacker:
         return packets
 
 
-def read_publications(rows: list[Any]) -> tuple[list[Message], dict[int, Refusal]]:
+def read_publications(
+    rows: list[Any], publisher: str | None = None, first: int = 0
+) -> tuple[list[Message], dict[int, Refusal]]:
     """The messages of rows ``[subject, content, fields, meta]``, decoded already or not; and by their index in ``rows``
-    those that are refused."""
+    those that are refused.
+
+    ``publisher`` is the key of whom the publications' numbers count for; with ``first`` the rows are numbered from it
+    on, else those are that bring an ``id`` (protocol.md 6.2).
+    """
     refused: dict[int, Refusal] = {}
     for index, row in enumerate(rows):
         if type(row) is Message and row.meta is None and type(row.content) is str:
             continue
         try:
-            rows[index] = read_publication(row)
+            message = rows[index] = read_publication(row)
+            if message.publication:
+                if publisher is None:
+                    raise InvalidMessage("invalid", "id needs a publisher: name one at the beginning (hello, connect)")
+                message.publisher = publisher
         except InvalidMessage as error:
             refused[index] = error.code, error.reason
+    if first and publisher is not None:
+        for number, message in enumerate(rows, first):
+            if type(message) is Message:
+                message.publisher = publisher
+                message.publication = number
     return [row for index, row in enumerate(rows) if index not in refused] if refused else rows, refused
+
+
+def handed_in(message: Message) -> list[Any]:
+    """A row for a message that another worker is to number: as its publisher would send it, and the publisher's key."""
+    meta: dict[str, Any] = {"qos": message.qos}
+    if not message.retained:
+        meta["retained"] = False
+    for name, value in (("reply_to", message.reply_to), ("closure", message.closure), ("as_of", message.as_of)):
+        if value is not None:
+            meta[name] = value
+    if message.publication:
+        meta["id"] = message.publication
+    return [message.subject, message.content, message.fields, meta, message.publisher]
+
+
+def read_handed_in(row: list[Any]) -> Message:
+    """The message of such a row; raises InvalidMessage."""
+    message = read_publication(row[:4])
+    message.publisher = row[4]
+    return message
+
+
+def publisher_key(user: str, publisher: str) -> str:
+    """Whom publication numbers count for: a publisher's own name, and no other user's."""
+    return f"{len(user)}:{user}:{publisher}"
 
 
 def read_publication(row: Any) -> Message:
@@ -151,7 +202,10 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
     qos = meta.get("qos", GUARANTEED)
     if qos not in (GUARANTEED, STANDARD):
         raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
-    for name in ("reply_to", "closure", "id"):
+    number = meta.get("id", 0)
+    if type(number) is not int or not 0 <= number <= PUBLICATION_MAX:
+        raise InvalidMessage("invalid", "id is a whole number from 1 on that rises")
+    for name in ("reply_to", "closure"):
         value = meta.get(name, "")
         if not isinstance(value, str) or len(value) > CLOSURE_BYTES_MAX * 2:
             raise InvalidMessage("invalid", f"{name} is a text of at most {CLOSURE_BYTES_MAX * 2} characters")
@@ -168,6 +222,6 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
         qos=qos,
         reply_to=meta.get("reply_to") or None,
         closure=meta.get("closure") or None,
-        publication=meta.get("id") or None,
         as_of=as_of,
+        publication=number,
     )

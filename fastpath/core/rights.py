@@ -88,7 +88,8 @@ class Rights:
         self._schedule(holders, uids, sids)
 
     def later(self, client: Client) -> None:
-        """Some of the client's subscriptions wait for room: look at it again when it has taken what it was sent."""
+        """Some of the client's subscriptions wait for room, or for what it has read elsewhere: look at it again when it
+        has taken what it was sent."""
         self._crowded[client] = None
 
     def tick(self, now: int) -> None:
@@ -119,7 +120,7 @@ class Rights:
             try:
                 client.principal = grants.refresh(claims)
             except Refused as error:
-                self._cut(client, [topic.subject for topic in client.subscriptions], "signed out or deactivated")
+                self._cut(client, [topic.subject for topic in client.subscriptions], "signed out or deactivated", now)
                 client.link.close(error.code, f"{error.code.label}: {error.reason}")
                 return
         denied: dict[str, list[str]] = {}
@@ -128,11 +129,11 @@ class Rights:
             if reason:
                 denied.setdefault(reason, []).append(topic.subject)
         for reason, subjects in denied.items():
-            self._cut(client, subjects, reason)
+            self._cut(client, subjects, reason, now)
         if client.waiting:
             self._start_waiting(client, now)
 
-    def _cut(self, client: Client, subjects: list[str], reason: str) -> None:
+    def _cut(self, client: Client, subjects: list[str], reason: str, now: int) -> None:
         """Stop the subjects now, also in the client's own queue, and keep them waiting for the right."""
         if not subjects:
             return
@@ -149,7 +150,7 @@ class Rights:
         if client.queue is not None:
             client.queue.purge({topic.sid for topic in topics}, client.form)
         for subject in subjects:
-            self._sessions.wait(client, subject, requests[subject], reason)
+            self._sessions.wait(client, subject, requests[subject], reason, now)
         broker.send(client, Revoked(subjects=subjects, reason=reason))
 
     def _start_waiting(self, client: Client, now: int) -> None:
@@ -160,7 +161,9 @@ class Rights:
         room = sessions.room(client)
         for subject, waiting in list((client.waiting or {}).items()):
             reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
-            if not reason and room <= 0:
+            since = waiting.request.since.get(subject)
+            behind = since is not None and now < waiting.until and broker.ahead(subject, *since)
+            if not reason and (room <= 0 or behind):
                 waiting.error = "not_ready"
                 self.later(client)
             elif not reason:
@@ -174,7 +177,7 @@ class Rights:
                 if feed is not None:
                     join.append(feed)
             elif waiting.error == "not_ready" and reason is not NOT_READY:
-                results.append(sessions.wait(client, subject, waiting.request, reason))
+                results.append(sessions.wait(client, subject, waiting.request, reason, now))
         if results:
             if stored:
                 broker.tell_base(client)

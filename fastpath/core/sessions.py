@@ -5,30 +5,25 @@ from __future__ import annotations
 import msgspec
 
 from . import lagging
-from .admission import Done, Outcome
 from .broker import Broker
-from .client import NO_ROOM, Client, Link, Waiting
-from .codec import Form, check_fields, check_value, command_id, decode_command
+from .client import BEHIND, NO_ROOM, Client, Link, Waiting
+from .codec import command_id, decode_command
 from .conflation import floor_interval, phase_of
 from .errors import BadFrame, Close, InvalidMessage, InvalidSubject, Refused
 from .frames import PING, encode_frame
 from .grants import NOT_READY, Principal
 from .interest import Feed, Topic
-from .limits import CLOSURE_BYTES_MAX, ERRORS_MAX, SUBJECT_BYTES_MAX, SUBJECTS_PER_COMMAND_MAX
+from .limits import ERRORS_MAX, SUBJECTS_PER_COMMAND_MAX
 from .messages import (
-    GUARANTEED,
-    STANDARD,
     AnyCommand,
     Connect,
     Connected,
     Error,
     Expiring,
-    Message,
     Notice,
     Ping,
     Pong,
     Publish,
-    Published,
     Renewed,
     Result,
     Subscribe,
@@ -37,11 +32,15 @@ from .messages import (
     Unsubscribe,
     Unsubscribed,
 )
+from .publications import name_publisher, publish
 from .rights import Rights
 from .rules import SUBSCRIBE
 from .stored import Stored, collect
 from .subject import check_subject
 from .wire import Wire
+
+BEHIND_MS = 1000
+"""How long a client that has read further than this process waits for it to catch up, before that counts as a gap."""
 
 EXPIRY_NOTICE_MS = 60_000
 """How long before its token ends a client is told (protocol.md 4.10)."""
@@ -92,7 +91,7 @@ class Sessions:
             if not client.greeted:
                 self._greet(client, command)
             if type(command) is Publish:
-                self._publish(client, command, now)
+                publish(self, client, command, now)
             else:
                 self._do(client, command, now)
         except InvalidMessage as error:
@@ -153,7 +152,7 @@ class Sessions:
         feed = (
             broker.interest.live_feed(topic)
             if not interval
-            else broker.conflated(topic, interval, phase_of(now, interval))
+            else broker.grid.feed(topic, interval, phase_of(now, interval))
         )
         old = client.subscriptions.get(topic)
         if old is not None and client.lag is not None and topic in client.lag.behind:
@@ -219,6 +218,7 @@ class Sessions:
     def _connect(self, client: Client, command: Connect, now: int) -> None:
         if command.token:
             self._adopt(client, self.broker.grants.principal(command.token, now), now)
+        name_publisher(client, command.publisher)
         broker = self.broker
         client.base = broker.base
         answer = Connected(
@@ -302,10 +302,13 @@ class Sessions:
         if not reason and room <= 0:
             reason = NO_ROOM
             self.rights.later(client)
+        if not reason and subject in command.since and self.broker.ahead(subject, *command.since[subject]):
+            reason = BEHIND
+            self.rights.later(client)
         if reason:
             if topic is not None and known:
                 self.leave(client, topic)
-            return self.wait(client, subject, command, reason), Stored(), None
+            return self.wait(client, subject, command, reason, now), Stored(), None
         if waiting and waiting.pop(subject, None):
             self.broker.counters.waiting -= 1
         return self.start(client, subject, command, now)
@@ -315,17 +318,17 @@ class Sessions:
         taken = (client.queue.size if client.queue else 0) + sum(map(len, client.out or ()))
         return self.broker.limits.outbox_bytes_max // 2 - taken
 
-    def wait(self, client: Client, subject: str, request: Subscribe, reason: str) -> Result:
-        """Keep a subscription until its right comes, or room (protocol.md 4.2)."""
+    def wait(self, client: Client, subject: str, request: Subscribe, reason: str, now: int) -> Result:
+        """Keep a subscription until its right comes, or room, or what it has read elsewhere (protocol.md 4.2)."""
         if client.waiting is None:
             client.waiting = {}
         if subject not in client.waiting:
             self.broker.counters.waiting += 1
         since = {subject: request.since[subject]} if subject in request.since else {}
         kept = msgspec.structs.replace(request, id=0, subjects=[], since=since)
-        not_ready = reason in (NOT_READY, NO_ROOM)
+        not_ready = reason in (NOT_READY, NO_ROOM, BEHIND)
         error = "not_ready" if not_ready else "denied"
-        client.waiting[subject] = Waiting(kept, error)
+        client.waiting[subject] = Waiting(kept, error, now + BEHIND_MS)
         retry_ms = self.broker.limits.retry_ms if not_ready else 0
         return Result(subject=subject, error=error, reason=reason, retry_ms=retry_ms)
 
@@ -344,32 +347,6 @@ class Sessions:
         self.leave_all(client, topics)
         self.broker.send(client, Unsubscribed(id=command.id, subjects=ended))
 
-    def _publish(self, client: Client, command: Publish, now: int) -> None:
-        if len(command.closure) > CLOSURE_BYTES_MAX:
-            raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
-        try:
-            message = read_publication(command, client.form)
-        except InvalidMessage as error:
-            if command.closure:
-                self._published(client, command, None, (error.code, error.reason))
-            return
-        done: Done | None = (
-            (lambda outcomes: self._published(client, command, message, outcomes[0])) if command.closure else None
-        )
-        self.broker.publish(client.principal, (message,), now, done)
-        if self.held is not None and not client.closed:
-            self.held[client] = None
-            client.link.await_readable(False)
-
-    def _published(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
-        """Tell the publisher what became of its publication (protocol.md 4.4)."""
-        answer = Published(id=command.id, closure=command.closure, status="ok")
-        if isinstance(outcome, tuple):
-            answer.status, answer.reason = outcome
-        elif outcome and message is not None:
-            answer.epoch, answer.seq = message.epoch, outcome
-        self.broker.send(client, answer)
-
     def _refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
         """Answer a command without effect; too many of them end the connection."""
         client.errors += 1
@@ -378,23 +355,3 @@ class Sessions:
             return
         answer = Error(id=msgspec.UNSET if number is None else number, code=code, reason=reason)
         self.broker.send(client, answer)
-
-
-def read_publication(command: Publish, form: Form) -> Message:
-    """The message that a client's command publishes; raises InvalidMessage."""
-    usual = not (command.closure or command.reply_to or command.fields) and command.qos == GUARANTEED
-    if usual and type(command.content) is str:
-        return Message(command.subject, command.content, retained=command.retained)
-    if command.qos not in (GUARANTEED, STANDARD):
-        raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
-    if len(command.reply_to) > SUBJECT_BYTES_MAX:
-        raise InvalidMessage("invalid", f"reply_to has at most {SUBJECT_BYTES_MAX} characters")
-    return Message(
-        command.subject,
-        check_value(command.content, form),
-        check_fields(command.fields, form),
-        retained=command.retained,
-        qos=command.qos,
-        reply_to=command.reply_to or None,
-        closure=command.closure or None,
-    )

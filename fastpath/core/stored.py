@@ -35,7 +35,7 @@ def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) ->
     recovery = ""
     if topic.subject in request.since:
         epoch, seq = request.since[topic.subject]
-        missed = broker.history.since(topic.ring, epoch, seq, topic.epoch, topic.seq) if broker.guaranteed else None
+        missed = broker.history.since(topic, epoch, seq) if broker.guaranteed else None
         if missed is not None and _size(missed) <= budget:
             return Stored(_frames(broker, client, topic, missed, "recovered"), "recovered")
         recovery = "resynchronised"
@@ -45,10 +45,11 @@ def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) ->
             newest = newest[(len(newest) + 1) // 2 :]
         if newest:
             return Stored(_frames(broker, client, topic, newest, "historical"))
-    if topic.snapshot is None:
+    snapshot = broker.snapshot(topic)
+    if snapshot is None:
         return Stored(recovery=recovery)
-    snapshot = topic.snapshot.as_message(topic.subject, topic.epoch, topic.seq)
-    return Stored(_frames(broker, client, topic, (snapshot,), "snapshot"), recovery)
+    message = snapshot.as_message(topic.subject, topic.epoch, topic.seq)
+    return Stored(_frames(broker, client, topic, (message,), "snapshot"), recovery)
 
 
 def _frames(broker: Broker, client: Client, topic: Topic, messages: Iterable[Message], kind: str) -> list[bytes]:

@@ -10,9 +10,16 @@ from typing import Any, cast
 
 from ..core.admission import Outcome
 from ..core.errors import InvalidMessage, InvalidSubject, Refused
-from ..core.packets import Unpacker, pack
+from ..core.packets import (
+    BATCH_MESSAGES_MAX,
+    PUBLICATION_MAX,
+    PUBLISHER_CHARS_MAX,
+    Unpacker,
+    pack,
+)
 from ..core.rules import PUBLISH, SUBSCRIBE
 from ..core.subject import check_subject
+from .drain import Drain
 from .figures import Statistics
 from .hub import Hub, now
 from .link_first import Links
@@ -29,15 +36,18 @@ log = logging.getLogger("fastpath.control")
 class ControlConnection(asyncio.Protocol):
     """One connection of Django; whoever can open the socket is trusted."""
 
-    def __init__(self, hub: Hub, statistics: Statistics, links: Links | None = None) -> None:
+    def __init__(
+        self, hub: Hub, statistics: Statistics, links: Links | None = None, drain: Drain | None = None
+    ) -> None:
         self._hub = hub
         self._statistics = statistics
         self._links = links
+        self._drain = drain
         self._unpacker = Unpacker(PACKET_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._answers: list[bytes] | None = None  # gathered while a handler runs
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "hello": self._hello,
-            "publish": self._publish,
             "snapshot": self._snapshot,
             "check": self._check,
             "stats": self._stats,
@@ -45,6 +55,8 @@ class ControlConnection(asyncio.Protocol):
             "rules_chunk": self._rules_chunk,
             "rules_commit": self._rules_commit,
             "rules_diff": self._rules_diff,
+            "drain": self._begin_drain,
+            "undrain": self._end_drain,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -54,8 +66,13 @@ class ControlConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Requests, or parts of them."""
         assert self._transport is not None
-        answers = [pack(self._answer(packet)) for packet in self._unpacker.feed(data)]
+        self._answers = []
+        for packet in self._unpacker.feed(data):
+            answer = self._answer(packet)
+            if answer is not None:
+                self._answers.append(pack(answer))
         self._hub.end()  # before the answers: what they acknowledge is in the log by then
+        answers, self._answers = self._answers, None
         self._transport.writelines(answers)
         if self._unpacker.error is not None:
             log.error("control connection closed: %s", self._unpacker.error)
@@ -64,14 +81,20 @@ class ControlConnection(asyncio.Protocol):
         self._hub.end()
         self._hub.follow_rights()
 
-    def _answer(self, packet: list[Any]) -> list[Any]:
+    def _answer(self, packet: list[Any]) -> list[Any] | None:
+        """The answer to a request; None when it follows later."""
         number = packet[0] if packet and isinstance(packet[0], int) else 0
         try:
             match packet:
+                case [int(), "publish", dict(arguments)]:
+                    self._publish(number, arguments)
+                    return None
                 case [int(), str(verb), dict(arguments)] if verb in self._verbs:
                     return [number, "ok", self._verbs[verb](arguments)]
                 case _:
-                    raise InvalidMessage("invalid", f"a request is [id, verb, {{…}}]; verbs: {', '.join(self._verbs)}")
+                    raise InvalidMessage(
+                        "invalid", f"a request is [id, verb, {{…}}]; verbs: {', '.join(('publish', *self._verbs))}"
+                    )
         except InvalidMessage as error:
             return [number, "error", {"code": error.code, "reason": error.reason}]
         except KeyError as error:
@@ -93,16 +116,31 @@ class ControlConnection(asyncio.Protocol):
             "mode": broker.grants.mode,
             "epoch": broker.engine.epoch,
             "generation": broker.grants.generation,
+            "engine": "redis" if self._hub.settings.engine.startswith("redis") else self._hub.settings.engine,
+            "draining": self._drain is not None and self._drain.active,
         }
 
-    def _publish(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _publish(self, number: int, arguments: dict[str, Any]) -> None:
         rows = arguments["messages"]
-        if not isinstance(rows, list):
-            raise InvalidMessage("invalid", "messages is a list of [subject, content, fields, meta]")
-        results: list[Outcome] = []
-        # Control is served where the engine is, so the outcomes are there when the call returns.
-        self._hub.publish_rows(None, rows, results.extend)
-        return {"epoch": self._hub.broker.engine.epoch, "results": results}
+        publisher, first = arguments.get("publisher") or "", arguments.get("first") or 0
+        if not isinstance(rows, list) or len(rows) > BATCH_MESSAGES_MAX:
+            raise InvalidMessage("invalid", f"messages is a list of at most {BATCH_MESSAGES_MAX} [subject, content, …]")
+        if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
+            raise InvalidMessage("invalid", f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
+        if first and not (publisher and 0 < first <= PUBLICATION_MAX):
+            raise InvalidMessage("invalid", "first numbers publications from 1 on, and needs a publisher")
+
+        def published(outcomes: list[Outcome]) -> None:
+            """Where messages are numbered elsewhere, or have to be safe first, this is later."""
+            answer = pack([number, "ok", {"epoch": self._hub.broker.engine.epoch, "results": outcomes}])
+            if self._answers is not None:
+                self._answers.append(answer)
+            elif self._transport is not None and not self._transport.is_closing():
+                self._transport.write(answer)
+
+        # No user's key is such a one: those begin with a number.
+        key = f"control:{publisher}" if publisher else None
+        self._hub.publish_rows(None, rows, published, key, first)
 
     def _snapshot(self, arguments: dict[str, Any]) -> dict[str, Any]:
         subject = arguments["subject"]
@@ -117,9 +155,9 @@ class ControlConnection(asyncio.Protocol):
             status = "denied" if self._hub.broker.grants.ready else "not_ready"
             return {"status": status, "reason": reason, "message": None}
         topic = self._hub.broker.interest.topics.get(subject)
-        if topic is None or topic.snapshot is None:
+        snapshot = None if topic is None else self._hub.broker.snapshot(topic)
+        if topic is None or snapshot is None:
             return {"status": "none", "reason": "no message has been published yet", "message": None}
-        snapshot = topic.snapshot
         return {
             "status": "found",
             "reason": "",
@@ -156,6 +194,20 @@ class ControlConnection(asyncio.Protocol):
         del arguments
         each = self._statistics.by_worker()
         return {**self._statistics.figures(each), "by_worker": each}
+
+    def _begin_drain(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        assert self._drain is not None  # only workers without control have none
+        servers = [(str(url), int(weight)) for url, weight in arguments.get("servers") or ()]
+        if any(not 0 <= weight <= 100 for _, weight in servers):
+            raise InvalidMessage("invalid", "a weight is 0 to 100")
+        self._drain.begin(max(int(arguments.get("per_second") or 0), 0), servers)
+        return {"clients": int(self._statistics.figures()["connections"])}
+
+    def _end_drain(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        del arguments
+        assert self._drain is not None
+        self._drain.cancel()
+        return {"clients": int(self._statistics.figures()["connections"])}
 
     def _rules_begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments

@@ -61,6 +61,8 @@ class Statistics:
         """What the other workers told last, for the first one."""
         self.gone: Mapping[str, float] = {}
         """What workers that are no more had counted."""
+        self.engine: Callable[[], dict[str, float]] = dict
+        """What the engine of this process adds."""
         self._started = self._sampled = time.monotonic()
         self._cpu = time.process_time()
         self._last = self._totals()
@@ -115,6 +117,7 @@ class Statistics:
             "slow_conflated": counters.lags,
             "memory_bytes": _resident_bytes(),
             "uptime_s": round(time.monotonic() - self._started, 1),
+            **self.engine(),
         }
 
     def _totals(self) -> dict[str, int]:

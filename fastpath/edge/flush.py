@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from itertools import repeat
 
-from ..core.broker import Writer
 from ..core.interest import Group
+from ..core.interfaces import Writer
 
 _BLOCKED, _BROKEN = 0, -1
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ..core.admission import Done, with_refusals
 from ..core.broker import Broker
 from ..core.grants import Principal
+from ..core.messages import Notice
 from ..core.packets import read_publications
 from ..core.sessions import Sessions
 from ..settings import Settings
@@ -25,6 +26,9 @@ class Drains(Protocol):
 
     def drain(self) -> None:
         """Say that the server stops."""
+
+    def leave(self) -> None:
+        """The same, once what was taken from it is acknowledged."""
 
     def hold(self, held: bool) -> None:
         """Stop reading from it, or go on."""
@@ -59,7 +63,7 @@ class Hub:
         self.watch = make_watch(loop, self.end)
         self.publisher_connections: set[Drains] = set()
         self.stale = False
-        """The first worker is away: nothing new comes, nothing can be published."""
+        """Who numbers messages is away: nothing new comes, nothing can be published."""
         self.congested = False
         """Another worker is behind: who publishes is held back."""
         self._flush_due = False
@@ -94,9 +98,14 @@ class Hub:
             self._flush_due = True
             self.loop.call_soon(self._flush)
 
-    def publish_rows(self, principal: Principal | None, rows: list[Any], done: Done) -> None:
-        """Publish the rows of a batch (protocol.md 6.2), in order; ``done`` gets one outcome a row."""
-        messages, refused = read_publications(rows)
+    def publish_rows(
+        self, principal: Principal | None, rows: list[Any], done: Done, publisher: str | None = None, first: int = 0
+    ) -> None:
+        """Publish the rows of a batch (protocol.md 6.2), in order; ``done`` gets one outcome a row.
+
+        ``publisher`` is the key of whom the publications' numbers count for, ``first`` the number of the first row.
+        """
+        messages, refused = read_publications(rows, publisher, first)
         if refused:
             self.broker.counters.publications_refused += len(refused)
             done = with_refusals(done, refused)
@@ -116,6 +125,25 @@ class Hub:
         for client in held or ():
             client.alive = True  # its answer to a ping may wait unread
             client.link.await_readable(True)
+
+    def go_stale(self, text: str) -> None:
+        """Nothing new comes for now, and nothing can be published: tell everybody, also who comes later."""
+        if not self.stale:
+            self.stale = True
+            self.sessions.notice = Notice(code="stale", text=text)
+            self._tell(self.sessions.notice)
+
+    def go_fresh(self, text: str) -> None:
+        """Messages arrive again, and everything that was missed has been told."""
+        if self.stale:
+            self.broker.flush()  # the new epochs are told before
+            self.stale, self.sessions.notice = False, None
+            self._tell(Notice(code="fresh", text=text))
+
+    def _tell(self, notice: Notice) -> None:
+        for client in self.sessions.clients:
+            if client.greeted:
+                self.broker.send(client, notice)
 
     def expect(self, connection: Deadline, seconds: float) -> None:
         """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before."""
@@ -163,7 +191,7 @@ class Hub:
     def _on_grid(self) -> None:
         self._timers[0] = self.loop.call_later(GRID_SECONDS - now() % 100 / 1000 + 0.0005, self._on_grid)
         time = now()
-        self.broker.on_grid(time)
+        self.broker.grid.tick(time)
         self.broker.history.expire(time)
         self.sessions.rights.tick(time)
         self.follow_rights()

@@ -212,14 +212,23 @@ class LinkSocket:
 class Giver:
     """Gives what one link still has to get: the rights, then the subjects, a slice a turn, while the log runs."""
 
-    def __init__(self, hub: Hub, link: LinkSocket, before: Callable[[], None], complete: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        link: LinkSocket,
+        before: Callable[[], None],
+        complete: Callable[[], None],
+        *,
+        subjects: bool = True,
+    ) -> None:
         self._hub = hub
         self._link = link
         self._before = before
         self._complete = complete
         self._rights: Iterator[Any] | None = None
         self._scheduled = False
-        self.copy: Copy | None = Copy(hub.broker)
+        self.copy: Copy | None = Copy(hub.broker) if subjects else None
+        self._complete_due = True
         self.renew_rights()
 
     @property
@@ -238,7 +247,7 @@ class Giver:
 
     def wake(self) -> None:
         """Go on in the next turn of the loop, or when the link takes more."""
-        if not self._scheduled and (self._rights is not None or self.copy is not None):
+        if not self._scheduled and (self._rights is not None or self._complete_due):
             self._scheduled = True
             self._hub.loop.call_soon(self._step)
 
@@ -255,13 +264,15 @@ class Giver:
             else:
                 self._rights = None
                 link.send(["rules_commit", self._hub.broker.grants.generation])
-        elif self.copy is not None:
-            self._before()  # what was published is in the log or in the copy, not in both
-            parts = self.copy.slice(SLICE_BYTES)
-            if parts:
-                link.send(["parts", parts])
-            if not self.copy.pending:
+        elif self._complete_due:
+            if self.copy is not None:
+                self._before()  # what was published is in the log or in the copy, not in both
+                parts = self.copy.slice(SLICE_BYTES)
+                if parts:
+                    link.send(["parts", parts])
+            if self.copy is None or not self.copy.pending:
                 self.copy = None
+                self._complete_due = False
                 self._complete()
         link.flush()
         self.wake()

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.admission import Outcome
-from ..core.copies import Takeover
+from ..core.copies import Takeover, whole_part
+from ..core.interest import Topic
 from ..core.messages import Message
-from ..core.packets import pack
-from ..engine.follower import LoggedEngine
+from ..core.packets import pack, read_handed_in
+from ..engine.memory import MemoryEngine
 from .hub import Hub, now
 from .link import Giver, LinkSocket, is_own
 
@@ -58,13 +59,15 @@ class Link:
         broker = self._links.hub.broker
         self.socket.send(["welcome", broker.server, broker.engine.epoch])
         self.giver = Giver(self._links.hub, self.socket, self._links.flush, self._complete)
+        if self._links.passed_on is not None:
+            self.socket.send(self._links.passed_on)
         self.socket.flush()
 
     def _received(self, packet: list[Any]) -> None:
         links = self._links
         match packet:
             case ["publish", list(rows)]:
-                links.hub.publish_rows(None, rows, self._answer)
+                links.hub.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
                 links.hub.end()
                 self.socket.read(not links.hub.congested)
             case ["stats", dict(figures)]:
@@ -86,6 +89,9 @@ class Link:
     def _complete(self) -> None:
         log.info("worker %d has the whole copy", self.worker)
         self.socket.send(["copied", self._links.position])
+        notice = self._links.hub.sessions.notice
+        if notice is not None:
+            self.socket.send(["notice", notice.code, notice.text])
         self._links.changed()
 
     def _taken(self) -> None:
@@ -100,34 +106,45 @@ class Link:
 class Links:
     """All the other workers, as the first one sees them."""
 
-    def __init__(self, hub: Hub, engine: LoggedEngine, listening: socket.socket) -> None:
+    def __init__(self, hub: Hub, listening: socket.socket) -> None:
         self.hub = hub
         self.position = 0  # messages in the log so far
-        self._engine = engine
         self._listening = listening
         self._links: list[Link] = []
         self._log: list[Message] = []
         self._log_bytes = 0
+        self._engine: MemoryEngine | None = None
+        self._kept: list[Message] = []  # of what is taken over: those that may come again
         self._gone: dict[str, float] = {}
+        self.passed_on: list[Any] | None = None
+        """What the others were told last by ``pass_on``."""
         self._open = False
         self._changed = asyncio.Event()
         listening.setblocking(False)
         hub.loop.add_reader(listening.fileno(), self._accept)
-        engine.log = self._note
+        hub.broker.log = self._note
+        hub.broker.restarted = self._restarted
         hub.broker.before_answers = self.flush
 
-    async def resume(self, survivors: int) -> None:
-        """Take over what the others still hold of a first worker that died: the state of the one who got furthest."""
+    async def resume(self, survivors: int, engine: MemoryEngine | None) -> None:
+        """Take over what the others still hold of a first worker that died: the state of the one who got furthest.
+
+        Without ``engine`` the subjects are known from where messages are kept, and the others hold no more than that:
+        the rights alone are taken over.
+        """
         deadline = self.hub.loop.time() + HELLO_SECONDS
         while survivors and (known := sum(link.worker > 0 for link in self._links)) < survivors:
             if not await self._wait(deadline + (0 if known else LATE_SECONDS)):
                 break
-        self._engine.epoch = max(self._engine.epoch, *(link.seen + 1 for link in self._links), 0)
+        if engine is not None:
+            engine.epoch = max(engine.epoch, *(link.seen + 1 for link in self._links), 0)
+        self._engine = engine
         for link in sorted(self._links, key=lambda link: link.held, reverse=True):
             if not link.held[0] or link.socket.closed:
                 continue
-            link.takeover = Takeover(self.hub.broker, self._engine.epoch)
-            link.socket.send(["give"])
+            self._kept = []
+            link.takeover = Takeover(self.hub.broker)
+            link.socket.send(["give", engine is not None])
             link.socket.flush()
             deadline = self.hub.loop.time() + SEED_SECONDS
             while not link.given and not link.socket.closed:
@@ -176,8 +193,9 @@ class Links:
             case ["parts", list(parts)]:
                 for part in parts:
                     takeover.add(part)
-                    if len(part) > 2:
-                        self._engine.resume(part[0], part[2])
+                    if len(part) > 2 and self._engine is not None:
+                        self._engine.resume(part[0], part[3])
+                        self._kept += [message for message in part[1] if message.publication]
             case ["rules_begin"]:
                 rights.begin()
             case ["rules", rules, users, sessions]:
@@ -185,6 +203,9 @@ class Links:
             case ["rules_commit", int(generation)]:
                 rights.commit(generation, now())
             case _:
+                if self._engine is not None:
+                    self._engine.ledger.learn(self._kept)
+                self._kept = []
                 link.takeover = None
                 link.given = True
                 self._changed.set()
@@ -208,6 +229,18 @@ class Links:
                 link.socket.flush()
             else:
                 link.giver.renew_rights()
+
+    def pass_on(self, packet: list[Any]) -> None:
+        """Have the others drain as well, or no more, also those that are linked later (edge/drain.py)."""
+        self.passed_on = packet
+        for link in self._links:
+            if link.giver is not None:
+                link.socket.send(packet)
+                link.socket.flush()
+
+    def count(self) -> int:
+        """How many others there are."""
+        return len(self._links)
 
     def flush(self) -> None:
         """Write what has been numbered to everybody who follows."""
@@ -254,7 +287,7 @@ class Links:
             link.socket.close("this worker stops")
         self.hub.congest(False)
         self.hub.broker.before_answers = None
-        self._engine.log = None
+        self.hub.broker.log = self.hub.broker.restarted = None
         self.hub.loop.remove_reader(self._listening.fileno())
         self._listening.close()
 
@@ -266,6 +299,22 @@ class Links:
         self._log_bytes += sum([message.size for message in messages])
         if self._log_bytes > LOG_BYTES:
             self.flush()
+
+    def _restarted(self, topic: Topic) -> None:
+        """A subject stands elsewhere than what the others were told leads to."""
+        self.flush()
+        for link in self._links:
+            if link.giver is not None and (link.giver.copy is None or topic.subject not in link.giver.copy.pending):
+                link.socket.send(["restart", whole_part(self.hub.broker, topic)])
+                link.socket.flush()
+
+    def notice(self, code: str, text: str) -> None:
+        """Let the others tell their clients that messages are stale, or fresh again."""
+        self.flush()
+        for link in self._links:
+            if link.giver is not None:
+                link.socket.send(["notice", code, text])
+                link.socket.flush()
 
     def _accept(self) -> None:
         try:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.admission import Done, Outcome
-from ..core.copies import Takeover
+from ..core.copies import Takeover, read_entry, take_part
 from ..core.errors import InvalidMessage
-from ..core.messages import Message, Notice
-from ..core.packets import Log
+from ..core.messages import Message
+from ..core.packets import Log, handed_in
 from ..engine.follower import FollowerEngine
 from .hub import Hub, now
 from .link import Giver, LinkSocket, is_own
@@ -24,12 +24,15 @@ RETRY_SECONDS = 0.1
 UPSTREAM_BYTES_MAX = 16 << 20
 """Publications that may wait for a first worker that does not take them; above it they are refused."""
 
-STALE = Notice(code="stale", text="the first worker is away: nothing new arrives, publications fail; it is restarted")
-FRESH = Notice(code="fresh", text="the first worker is back: messages arrive again")
+STALE = "the first worker is away: nothing new arrives, publications fail; it is restarted"
+FRESH = "the first worker is back: messages arrive again"
 
-_AWAY = ("failed", "the server cannot publish at this moment: its first worker is being restarted; publish again")
-_UNKNOWN = ("failed", "the server's first worker ended before it answered: the message may have been published or not")
-_BUSY = ("failed", "the server's first worker does not keep up; publish again later")
+_AWAY = ("unavailable", "the server cannot publish at this moment: its first worker is being restarted; publish again")
+_UNKNOWN = (
+    "unavailable",
+    "the server's first worker ended before it answered: the message may have been published or not",
+)
+_BUSY = ("unavailable", "the server's first worker does not keep up; publish again later")
 
 log = logging.getLogger("fastpath.links")
 
@@ -53,7 +56,10 @@ class Follower:
         self._rows: list[list[Any]] = []
         self._asked: deque[tuple[Sequence[Message], Done | None]] = deque()
         self.copied = asyncio.Event()
+        self.drain: Callable[[list[Any]], None] = lambda packet: None
+        """Send this worker's clients elsewhere, or no more (edge/drain.py)."""
         hub.broker.upstream = self.upstream
+        hub.broker.follows = True
 
     def start(self) -> None:
         """Link to the first worker, now or as soon as it is there."""
@@ -90,7 +96,7 @@ class Follower:
             return
         if not self._rows:
             self._hub.loop.call_soon(self._hand_in)
-        self._rows += [_row(message) for message in messages]
+        self._rows += [handed_in(message) for message in messages]
         self._asked.append((messages, done))
 
     def report(self, figures: dict[str, float]) -> None:
@@ -129,6 +135,11 @@ class Follower:
                 else:
                     self._held = (self._engine.epoch, packet.position)
                 broker.deliver(packet.messages)
+            case ["restart", list(part)]:
+                part[1] = [read_entry(row) for row in part[1]]
+                take_part(broker, part)
+            case ["notice", str(code), str(text)]:
+                (self._hub.go_stale if code == "stale" else self._hub.go_fresh)(text)
             case ["published", int(epoch), list(outcomes)]:
                 self._published(epoch, outcomes)
             case ["parts", list(parts)] if self._takeover is not None:
@@ -148,9 +159,11 @@ class Follower:
                 rights.change(after, generation, rules, removed, users, sessions, now())
             case ["welcome", str(server), int(epoch)]:
                 self._welcome(server, epoch)
-            case ["give"]:
+            case ["drain" | "undrain", *_]:
+                self.drain(packet)
+            case ["give", bool(subjects)]:
                 assert self._link is not None
-                self._giver = Giver(self._hub, self._link, lambda: None, self._given)
+                self._giver = Giver(self._hub, self._link, lambda: None, self._given, subjects=subjects)
             case _:
                 assert self._link is not None
                 self._link.close(f"not a packet of a link: {str(packet)[:40]}")
@@ -164,7 +177,7 @@ class Follower:
         self._welcomed = True
         self._giver = None
         self._engine.epoch = epoch
-        self._takeover = Takeover(self._hub.broker, epoch)
+        self._takeover = Takeover(self._hub.broker)
 
     def _has_copied(self, position: int) -> None:
         assert self._takeover is not None
@@ -172,9 +185,7 @@ class Follower:
         self._takeover = None
         self._held = (self._engine.epoch, position)
         if self._hub.stale:
-            self._hub.broker.flush()  # the new epochs are told before
-            self._hub.stale, self._hub.sessions.notice = False, None
-            self._tell(FRESH)
+            self._hub.go_fresh(FRESH)
             log.info("following the first worker %s again", self._first)
         self.copied.set()
 
@@ -206,9 +217,8 @@ class Follower:
         self._welcomed = False
         self._rows = []
         self._hub.congest(False)
-        if self.copied.is_set() and not self._hub.stale:
-            self._hub.stale, self._hub.sessions.notice = True, STALE
-            self._tell(STALE)
+        if self.copied.is_set():
+            self._hub.go_stale(STALE)
         for publisher in list(self._hub.publisher_connections):
             publisher.drain()  # it sends again what was not acknowledged
         asked, self._asked = self._asked, deque()
@@ -218,29 +228,8 @@ class Follower:
         self._hub.end()
         self.start()
 
-    def _tell(self, notice: Notice) -> None:
-        for client in self._hub.sessions.clients:
-            if client.greeted:
-                self._hub.broker.send(client, notice)
-
     def _taken(self) -> None:
         assert self._link is not None
         self._hub.congest(self._link.holds)
         if self._giver is not None:
             self._giver.wake()
-
-
-def _row(message: Message) -> list[Any]:
-    """The message as a publisher would send it (protocol.md 6.2)."""
-    meta: dict[str, Any] = {"qos": message.qos}
-    if not message.retained:
-        meta["retained"] = False
-    for name, value in (
-        ("reply_to", message.reply_to),
-        ("closure", message.closure),
-        ("id", message.publication),
-        ("as_of", message.as_of),
-    ):
-        if value is not None:
-            meta[name] = value
-    return [message.subject, message.content, message.fields, meta]

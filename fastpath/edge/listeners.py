@@ -9,6 +9,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -53,11 +54,13 @@ class Ports:
         self._hub = hub
         self._shared = shared
         self._sockets: dict[socket.socket, Listener] = {}  # of plain client ports
-        self._servers: list[asyncio.Server] = []
+        self._control_servers: list[asyncio.Server] = []
+        self._publisher_servers: list[asyncio.Server] = []
         self._client_servers: list[asyncio.Server] = []
-        self._client_listeners: list[Listener] = []
+        self._listeners: list[Listener] = []  # but control, with their real ports
         self.control = control
         self._shut = False
+        self._paused = False
         self._closed = False
         self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": []}
         files_max = _files_max()
@@ -74,17 +77,35 @@ class Ports:
             host = f"[{address[0]}]" if sock.family == socket.AF_INET6 else address[0]
             for purpose in listener.purposes:
                 self.opened[purpose].append(f"{host}:{address[1]}")
-        if "clients" in listener.purposes:
-            self._client_listeners.append(listener)
+        if "control" not in listener.purposes:
+            self._listeners.append(replace(listener, port=sockets[0].getsockname()[1]))
         await self._serve(listener, sockets)
+
+    def pause(self) -> None:
+        """Accept no clients and publishers until ``resume``; control goes on."""
+        if self._paused or self._closed:
+            return
+        self._paused = True
+        for sock, listener in self._sockets.items():
+            self._accept(sock, listener, DRAIN_MAX)  # what waits in the queue would be reset
+        self._close_clients()
+        for server in self._publisher_servers:
+            server.close()
+        self._publisher_servers = []
+
+    def resume(self) -> None:
+        """Accept clients and publishers again."""
+        if self._paused and not self._closed:
+            self._paused = False
+            self._hub.keep(self._hub.loop.create_task(self._open_again(self._listeners)))
 
     def close(self) -> None:
         """Accept nobody any more."""
+        self.pause()
         self._closed = True
-        self._close_clients()
-        for server in self._servers:
+        for server in self._control_servers:
             server.close()
-        self._servers = []
+        self._control_servers = []
 
     def full(self) -> bool:
         """Whether there is no room for the connection that has just been counted."""
@@ -103,7 +124,12 @@ class Ports:
             if "control" not in listener.purposes:
                 maker = partial(_Gate, self._hub, listener, self.full)
             server = await self._hub.loop.create_server(maker, sock=sock, **_tls_options(context, self._hub))
-            (self._client_servers if "clients" in listener.purposes else self._servers).append(server)
+            self._servers_for(listener).append(server)
+
+    def _servers_for(self, listener: Listener) -> list[asyncio.Server]:
+        if "control" in listener.purposes:
+            return self._control_servers
+        return self._client_servers if "clients" in listener.purposes else self._publisher_servers
 
     def _accept(self, listening: socket.socket, listener: Listener, count_max: int = ACCEPT_MAX) -> None:
         for _ in range(count_max):
@@ -139,7 +165,7 @@ class Ports:
     # A full worker
 
     def _close_full(self) -> None:
-        if self._shut or self._closed or self._hub.connections < self._full_at:
+        if self._shut or self._paused or self._closed or self._hub.connections < self._full_at:
             return
         self._shut = True
         for sock, listener in self._sockets.items():
@@ -157,7 +183,7 @@ class Ports:
         self._sockets, self._client_servers = {}, []
 
     def _reopen(self) -> None:
-        if self._closed:
+        if self._closed or self._paused or not self._shut:
             return
         if self._hub.loop.time() >= self._lack_until:
             self._full_at = self._full_usually
@@ -165,19 +191,21 @@ class Ports:
         if self._hub.connections > max(0, self._full_at - room):
             self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
             return
-        self._hub.keep(self._hub.loop.create_task(self._open_again()))
+        closed = [one for one in self._listeners if "clients" in one.purposes or not self._publisher_servers]
+        self._hub.keep(self._hub.loop.create_task(self._open_again(closed)))
 
-    async def _open_again(self) -> None:
+    async def _open_again(self, listeners: list[Listener]) -> None:
         try:
-            for listener in self._client_listeners:
-                await self._serve(listener, bind(listener, self._hub.settings, shared=True))
+            for listener in listeners:
+                await self._serve(listener, bind(listener, self._hub.settings, shared=self._shared))
         except SettingsError as error:
             log.error("%s; trying again", error)
+            self._shut = True
             self._close_clients()
             self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
             return
         self._shut = False
-        log.info("there is room again: %d connections", self._hub.connections)
+        log.info("accepting again: %d connections", self._hub.connections)
 
 
 def _client(hub: Hub, sock: socket.socket, address: str, listener: Listener, full: Callable[[], bool]) -> None:

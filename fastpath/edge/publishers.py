@@ -10,7 +10,17 @@ from typing import Any, cast
 from ..core.admission import Outcome
 from ..core.errors import Close, Refused
 from ..core.grants import Principal
-from ..core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Batch, Unpacker, pack, unpack_published
+from ..core.packets import (
+    BATCH_MESSAGES_MAX,
+    FRAME_BYTES_MAX,
+    PUBLICATION_MAX,
+    PUBLISHER_CHARS_MAX,
+    Batch,
+    Unpacker,
+    pack,
+    publisher_key,
+    unpack_published,
+)
 from .hub import Hub, now
 
 WINDOW = 16
@@ -22,6 +32,8 @@ ACKS_BYTES_MAX = 256 << 10
 GOODBYE_SECONDS = 5
 """How long a publisher that was told goodbye may take to read that and go."""
 
+DRAINS = "the server is stopping; reconnect and resend"
+
 log = logging.getLogger("fastpath.publishers")
 
 
@@ -32,9 +44,11 @@ class PublisherConnection(asyncio.Protocol):
         self._hub = hub
         self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
         self._principal: Principal | None = None
+        self._publisher: str | None = None
         self._transport: asyncio.Transport | None = None
-        self._closing = self._full = False
+        self._closing = self._full = self._draining = False
         self._batch = 0
+        self._unanswered = 0  # batches
         self._answers: list[bytes] | None = None  # gathered while a handler runs
         self.address = ""
 
@@ -81,7 +95,7 @@ class PublisherConnection(asyncio.Protocol):
             return
         if held and (self._full or self._principal is not None):
             self._transport.pause_reading()
-        elif not held and not self._full:
+        elif not held and not self._full and not self._draining:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -104,11 +118,13 @@ class PublisherConnection(asyncio.Protocol):
         try:
             match packet:
                 case Batch() if self._principal is not None:
-                    self._publish(packet.number, packet.messages)
+                    self._publish(packet.number, packet.messages, packet.first)
                 case ["hello", dict(options)] if self._principal is None:
                     self._hello(options)
                 case ["batch", int(number), list(rows)] if self._principal is not None:
-                    self._publish(number, rows)
+                    self._publish(number, rows, 0)
+                case ["batch", int(number), list(rows), int(first)] if self._principal is not None:
+                    self._publish(number, rows, first)
                 case ["ping", int(number)] if self._principal is not None:
                     self._send(["pong", number])
                 case Batch() | ["batch" | "ping", *_] if self._principal is None:
@@ -127,12 +143,16 @@ class PublisherConnection(asyncio.Protocol):
         token = options.get("token") or ""
         if not isinstance(token, str):
             raise Refused(Close.BAD_TOKEN, "the token is a text")
+        publisher = options.get("publisher") or ""
+        if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
+            raise Refused(Close.BAD_MESSAGE, f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
         broker = self._hub.broker
         if not broker.grants.ready:
             raise Refused(Close.NOT_READY, "the rights have not arrived from Django yet; retry")
         if self._hub.stale:
-            raise Refused(Close.NOT_READY, "the first worker is being restarted; retry")
+            raise Refused(Close.NOT_READY, "nothing can be published at this moment; retry, here or elsewhere")
         self._principal = broker.grants.principal(token, now())
+        self._publisher = publisher_key(self._principal.user, publisher) if publisher else None
         self._hub.spare(self)
         log.info("publisher %s user=%s", self.address, self._principal.user)
         self._send(
@@ -150,18 +170,26 @@ class PublisherConnection(asyncio.Protocol):
             ]
         )
 
-    def _publish(self, number: int, rows: list[Any]) -> None:
+    def _publish(self, number: int, rows: list[Any], first: int) -> None:
         if number <= self._batch:
             raise Refused(Close.BAD_MESSAGE, f"batch {number} after batch {self._batch}: numbers rise")
         if len(rows) > BATCH_MESSAGES_MAX:
             raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
+        if first and (self._publisher is None or not 0 < first <= PUBLICATION_MAX):
+            raise Refused(
+                Close.BAD_MESSAGE, "publications are numbered from 1 on, under the publisher that hello named"
+            )
         self._batch = number
-        self._hub.publish_rows(self._current(now()), rows, partial(self._acknowledge, number))
+        self._unanswered += 1
+        self._hub.publish_rows(self._current(now()), rows, partial(self._acknowledge, number), self._publisher, first)
 
     def _acknowledge(self, number: int, outcomes: list[Outcome]) -> None:
         """Tell what became of a batch. With another worker that numbers, this may be after the publisher has gone."""
+        self._unanswered -= 1
         if not self._closing:
             self._send(["ack", number, self._hub.broker.engine.epoch, outcomes])
+            if self._draining and not self._unanswered:
+                self.drain()
 
     def _current(self, moment: int) -> Principal:
         """The principal under the present rights; raises Refused when the token has ended or was revoked."""
@@ -207,5 +235,14 @@ class PublisherConnection(asyncio.Protocol):
         self._hub.expect(self, GOODBYE_SECONDS)
 
     def drain(self) -> None:
-        """The server stops."""
-        self._close(Close.DRAIN, "the server is stopping; reconnect and resend")
+        """The server stops, or cannot take anything: it is to send again what is not acknowledged."""
+        self._close(Close.DRAIN, DRAINS)
+
+    def leave(self) -> None:
+        """It is to go elsewhere: nothing more is taken from it, and it is told when what was taken is acknowledged."""
+        if self._draining or self._closing or self._transport is None:
+            return
+        self._draining = True
+        self._transport.pause_reading()
+        if not self._unanswered:
+            self.drain()

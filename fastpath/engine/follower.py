@@ -1,11 +1,11 @@
-"""What stands for the engine in a worker that does not number messages, and how the one that does is listened to."""
+"""What stands for the engine in a worker that does not number messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from ..core.admission import Outcome
 from ..core.messages import Message
-from .memory import MemoryEngine
 
 
 class FollowerEngine:
@@ -14,21 +14,7 @@ class FollowerEngine:
     def __init__(self) -> None:
         self.epoch = 0
 
-    def append(self, messages: Sequence[Message], now: int) -> None:
+    def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         """Never called: the broker hands its publications upstream."""
         del messages, now
         raise AssertionError("a worker that follows does not number messages")
-
-
-class LoggedEngine(MemoryEngine):
-    """The embedded engine of the first worker: tells ``log`` of everything it has numbered, in order."""
-
-    def __init__(self, epoch: int) -> None:
-        super().__init__(epoch)
-        self.log: Callable[[Sequence[Message]], None] | None = None
-
-    def append(self, messages: Sequence[Message], now: int) -> None:
-        """Number them, then tell."""
-        super().append(messages, now)
-        if self.log is not None:
-            self.log(messages)

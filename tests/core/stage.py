@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fastpath.core import lagging
-from fastpath.core.broker import Broker, Writer
+from fastpath.core.broker import Broker
 from fastpath.core.client import Client, Queue
 from fastpath.core.codec import JSON, decode_server, encode
 from fastpath.core.deflate import inflate
 from fastpath.core.frames import TEXT, split_frames
 from fastpath.core.grants import Grants
 from fastpath.core.interest import Group
+from fastpath.core.interfaces import Writer
 from fastpath.core.limits import Limits
 from fastpath.core.messages import AnyCommand, Data, Message
 from fastpath.core.sessions import Sessions
@@ -146,7 +147,7 @@ class Stage:
                 break
             self.now = moment
             if moment == grid:
-                self.broker.on_grid(self.now)
+                self.broker.grid.tick(self.now)
                 self.sessions.rights.tick(self.now)
             self.end()
         self.now = until

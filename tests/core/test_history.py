@@ -50,7 +50,8 @@ def test_since_answers_exactly_the_missed_ones_or_a_gap(published: int, seen: in
     history, topic = History(count_max, 1000, 10**6), Topic("/a/b", 1, 1)
     for seq in range(1, published + 1):
         history.append(topic, message("/a/b", seq, 0))
-    missed = history.since(topic.ring, 1, seen, 1, published)
+    topic.seq = published
+    missed = history.since(topic, 1, seen)
     wanted = list(range(seen + 1, published + 1))
     if 0 <= seen <= published and len(wanted) <= count_max:
         assert missed is not None
@@ -59,13 +60,48 @@ def test_since_answers_exactly_the_missed_ones_or_a_gap(published: int, seen: in
         assert missed is None
 
 
-def test_another_epoch_is_a_gap_and_empties_the_ring() -> None:
-    """Positions of an older epoch do not lead to the new one."""
+@given(st.data())
+def test_recovery_over_epochs_against_the_chain(data: st.DataObject) -> None:
+    """Each epoch keeps the chain up to where it begins and numbers on: exactly what stands after a position, or a gap.
+
+    A client has read up to some number of the chain as it was in some epoch. What it is owed is what stands now after
+    the last message of its own that still stands, if none of its own was numbered again.
+    """
+    history, topic = History(data.draw(st.integers(1, 30)), 10_000, 10**6), Topic("/a/b", 1, 1)
+    chain: list[Message] = []  # what stands
+    chains: list[tuple[int, list[Message]]] = []  # what stood at some time in an epoch
+    for epoch in range(1, data.draw(st.integers(2, 5))):
+        if epoch > 1:
+            chain = chain[: data.draw(st.integers(0, len(chain)), label="what stands of it")]
+        for _ in range(data.draw(st.integers(1, 6), label="messages")):
+            one = message("/a/b", len(chain) + 1, 0, epoch=epoch)
+            if one.epoch != topic.epoch:
+                history.cut(topic, one.seq)
+                if not topic.ring and topic.seq == one.seq - 1:
+                    topic.floor = topic.epoch
+                topic.epoch = one.epoch
+            chain = [*chain, one]
+            topic.seq = one.seq
+            history.append(topic, one)
+            chains.append((epoch, chain))
+    assert [one.seq for one in topic.ring] == list(range(topic.ring[0].seq, topic.seq + 1))
+    for epoch, stood in chains:
+        read = data.draw(st.integers(1, len(stood)))
+        missed = history.since(topic, epoch, read)
+        still = stood[:read] == chain[:read]
+        assert missed is None or (still and missed == chain[read:])
+        if still and read >= topic.ring[0].seq:
+            assert missed is not None
+
+
+def test_a_number_above_the_next_empties_the_ring() -> None:
+    """What lies between is not there: nobody recovers across it."""
     history, topic = History(10, 1000, 10**6), Topic("/a/b", 1, 1)
     history.append(topic, message("/a/b", 1, 0))
-    history.append(topic, message("/a/b", 1, 0, epoch=2))
-    assert [one.epoch for one in topic.ring] == [2]
-    assert history.since(topic.ring, 1, 1, 2, 1) is None
+    history.append(topic, message("/a/b", 3, 0))
+    topic.seq = 3
+    assert [one.seq for one in topic.ring] == [3]
+    assert history.since(topic, 1, 1) is None
     assert history.bytes == 10 + MESSAGE_OVERHEAD_BYTES
 
 

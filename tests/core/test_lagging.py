@@ -171,7 +171,7 @@ def nothing_is_left(broker: Broker) -> bool:
     """Whether nobody's subscription has left a trace."""
     topics = broker.interest.topics.values()
     used = [topic for topic in topics if topic.live is not None or topic.feed is not None or topic.conflated]
-    return not (used or broker.interest.groups or broker._slots or broker.counters.subscriptions)
+    return not (used or broker.interest.groups or len(broker.grid) or broker.counters.subscriptions)
 
 
 @pytest.mark.parametrize("outbox_bytes_max", [4000, 1500, 700])
@@ -229,7 +229,7 @@ def test_a_client_that_had_just_joined_an_interval() -> None:
     ann.taken()
     ann.blocked = True
     stage.publish("/s/2", LONG * 4)
-    assert not stage.broker._slots
+    assert not len(stage.broker.grid)
     stage.advance(3000)
     ann.unblock()
     stage.advance(1000)

@@ -86,7 +86,9 @@ def test_the_log_between_workers_carries_every_attribute() -> None:
     """What no publisher's row may set, and bytes; other packets of a link are left as they are."""
     messages = [
         Message("/a/b", "x", None, None, 7, 1, 1_700_000_000_000, 1, True),
-        Message("/a/b", b"x", {"n": b"y", "m": "z"}, None, 7, 2, 1, 4, False, False, "standard", "/r", "c", "p", 5),
+        Message(
+            "/a/b", b"x", {"n": b"y", "m": "z"}, None, 7, 2, 1, 4, False, False, "standard", "/r", "c", 5, "1:ap", 6
+        ),
     ]
     data = pack(["log", 9, messages]) + pack(["copied", 9])
     log, other = Unpacker(1 << 20, unpack_log).feed(data)

@@ -84,7 +84,7 @@ def test_the_rows_of_a_batch_are_read_as_publications() -> None:
     assert text.fields == {"bid": "193.19", "raw": b"\x00\xff"}
     assert (binary.content, binary.retained) == (bytes(range(256)), False)
     assert (full.qos, full.reply_to, full.closure, full.publication, full.as_of) == (
-        "standard", "/inbox/ann", "c-17", "batch-7-1", "2026-01-01T00:00:00Z")  # fmt: skip
+        "standard", "/inbox/ann", "c-17", 71, "2026-01-01T00:00:00Z")  # fmt: skip
 
 
 def test_a_frame_of_the_client_in_another_order_of_keys_is_still_understood() -> None:

@@ -60,7 +60,7 @@ def raw(path: str, data: bytes) -> list[Any]:
 
 def test_hello(rules: Sidecar, control: Control) -> None:
     answer = control.hello()
-    assert answer.keys() == {"version", "server", "pid", "mode", "epoch", "generation"}
+    assert answer.keys() == {"version", "server", "pid", "mode", "epoch", "generation", "engine", "draining"}
     assert (answer["version"], answer["pid"], answer["mode"]) == (1, rules.pid, "rules")
     assert isinstance(answer["generation"], int)
     with pytest.raises(ControlRefused, match="version 1"):
@@ -150,7 +150,7 @@ def test_stats(rules: Sidecar, control: Control) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {
-    "unknown verb": ("helo", {}, "invalid", "verbs: hello, publish, snapshot"),
+    "unknown verb": ("helo", {}, "invalid", "verbs: publish, hello, snapshot"),
     "no messages": ("publish", {}, "invalid", "the argument messages is missing"),
     "messages is a number": ("publish", {"messages": 5}, "invalid", "messages is a list"),
     "no subject": ("snapshot", {}, "invalid", "the argument subject is missing"),
@@ -210,7 +210,7 @@ def test_what_is_no_request_is_answered(shared: Sidecar, packet: list[Any]) -> N
     bad, good = raw(shared.control, packed(*packet) + packed(9, "hello", {}))
     number = packet[0] if packet and isinstance(packet[0], int) else 0
     assert bad[:2] == [number, "error"]
-    assert bad[2]["reason"].startswith("a request is [id, verb, {…}]; verbs: hello")
+    assert bad[2]["reason"].startswith("a request is [id, verb, {…}]; verbs: publish, hello")
     assert good[:2] == [9, "ok"]
 
 

@@ -98,7 +98,7 @@ ROWS: dict[str, tuple[Any, str, str]] = {
     "300 fields": (["/p/rows", "", {str(n): "" for n in range(300)}], "too_large", "more than 256 fields"),
     "meta is a list": (["/p/rows", "", None, ["a"]], "invalid", "meta is a map"),
     "quality": (["/p/rows", "", None, {"qos": "best"}], "invalid", 'qos is "guaranteed" or "standard"'),
-    "long id": (["/p/rows", "", None, {"id": "i" * 513}], "invalid", "id is a text of at most 512 characters"),
+    "id is a text": (["/p/rows", "", None, {"id": "7"}], "invalid", "id is a whole number from 1 on that rises"),
     "closure is a number": (["/p/rows", "", None, {"closure": 5}], "invalid", "closure is a text"),
     "as_of is a list": (["/p/rows", "", None, {"as_of": []}], "invalid", "as_of is a text or a whole number"),
     "long as_of": (["/p/rows", "", None, {"as_of": "x" * 257}], "invalid", "as_of has at most 256 characters"),

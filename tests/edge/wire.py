@@ -213,13 +213,14 @@ class WirePublisher(Socket):
         token: str = "",
         *,
         hello: bool = True,
+        publisher: str = "",
         tls: ssl.SSLContext | None = None,
         receive_bytes: int = 0,
     ) -> None:
         super().__init__(where if isinstance(where, str) else where.publisher_url, tls=tls, receive_bytes=receive_bytes)
         self.batch = 0
         if hello:
-            self.packet("hello", {"version": 1, "token": token})
+            self.packet("hello", {"version": 1, "token": token, "publisher": publisher})
             self.welcome = self.next()[1]
 
     def packet(self, *parts: Any) -> None:

@@ -16,6 +16,11 @@ CLIENT_TO_SERVER: list[Case] = [
     ("connect", "3.1", {"op": "connect", "id": 1, "token": "eyJ…", "client": "js/1"}),
     ("connect anonymous", "3.1", {"op": "connect", "id": 1}),
     (
+        "connect as a publisher",
+        "3.1",
+        {"op": "connect", "id": 1, "token": "eyJ…", "client": "js/1", "publisher": "page-81c0"},
+    ),
+    (
         "subscribe",
         "3.2",
         {
@@ -61,6 +66,11 @@ CLIENT_TO_SERVER: list[Case] = [
             "reply_to": "/inbox/ann",
             "closure": "c-17",
         },
+    ),
+    (
+        "publish numbered",
+        "3.4",
+        {"op": "publish", "id": 4, "subject": "/a/b", "content": "x", "closure": "c-18", "publication": 7},
     ),
     ("publish without id", "3.4", {"op": "publish", "subject": "/a/b", "content": ""}),
     (
@@ -165,6 +175,11 @@ SERVER_ANSWERS: list[Case] = [
         "4.4",
         {"op": "published", "id": 4, "closure": "c-17", "status": "denied", "reason": "no rule allows it"},
     ),
+    (
+        "published out of order",
+        "4.4",
+        {"op": "published", "id": 4, "closure": "c-18", "status": "out_of_order", "reason": "numbers rise"},
+    ),
     ("published with standard quality", "4.4", {"op": "published", "closure": "c-17", "status": "ok"}),
     ("renewed", "4.5", {"op": "renewed", "id": 5, "user": "alice", "expires": 1700043200000}),
     ("pong", "4.6", {"op": "pong", "id": 6, "time": 1700000000700}),
@@ -172,7 +187,17 @@ SERVER_ANSWERS: list[Case] = [
     ("epoch", "4.8", {"op": "epoch", "sid": 17, "epoch": 1700000900000, "seq": 42}),
     ("base", "4.9", {"op": "base", "base": 1700000000000}),
     ("expiring", "4.10", {"op": "expiring", "expires": 1700043200000}),
-    ("notice", "4.11", {"op": "notice", "code": "drain", "text": "the server restarts"}),
+    ("notice", "4.11", {"op": "notice", "code": "stale", "text": "nothing new arrives"}),
+    (
+        "notice of a drain",
+        "4.11",
+        {
+            "op": "notice",
+            "code": "drain",
+            "text": "the server stops",
+            "servers": [["wss://b.example.com/ws", 100], ["wss://c.example.com/ws", 0]],
+        },
+    ),
     ("error", "4.12", {"op": "error", "id": 9, "code": "invalid", "reason": 'unknown op "subscribee"'}),
     ("error without id", "4.12", {"op": "error", "code": "limit", "reason": TEXT}),
     ("lagging", "4.13", {"op": "lagging", "sids": [17, 18]}),
@@ -246,7 +271,7 @@ PUBLISHER_TO_SERVER: list[Case] = [
                         "qos": "standard",
                         "reply_to": "/inbox/ann",
                         "closure": "c-17",
-                        "id": "batch-7-1",
+                        "id": 71,
                         "as_of": "2026-01-01T00:00:00Z",
                     },
                 ],
@@ -254,6 +279,7 @@ PUBLISHER_TO_SERVER: list[Case] = [
         ],
     ),
     ("batch of nothing", "6.2", ["batch", 65536, []]),
+    ("batch numbered", "6.2", ["batch", 2, [["/a/b", "x"], ["/a/c", "y", {"bid": "1"}]], 4711]),
     ("publisher's ping", "6.2", ["ping", 7]),
 ]
 
@@ -275,6 +301,7 @@ SERVER_TO_PUBLISHER: list[Case] = [
         ],
     ),
     ("ack", "6.3", ["ack", 1, 1700000000000, [42, 0, ["denied", "no rule allows it"], 9007199254740991]]),
+    ("ack of a retry", "6.3", ["ack", 2, 1700000000000, [[1600000000000, 41], 43, ["stale", "too old"]]]),
     ("publisher's pong", "6.3", ["pong", 7]),
     ("close", "6.3", ["close", 4000, "drain: the server is stopping"]),
 ]

@@ -1,0 +1,110 @@
+"""Which publications have been stored: a retry gets its first position, and what cannot be told is said to be so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpath.core.ledger import REMEMBERED_MS, RUNS_MAX, Ledger
+from fastpath.core.messages import STANDARD, Message
+from fastpath.engine.memory import MemoryEngine
+from tests.core.stage import START, Stage
+
+
+def code(found: Any) -> Any:
+    """The code of a refusal, else what was found."""
+    return found[0] if found and isinstance(found[0], str) else found
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 40), st.integers(0, 60_000)), max_size=60))
+def test_against_a_plain_model(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever comes in whatever order: new above the last, the first position while it is remembered, else why not."""
+    ledger, now = Ledger(), START
+    stored: dict[str, dict[int, tuple[int, int]]] = {"a": {}, "b": {}}
+    for at, (publisher, number, pause) in enumerate(steps, 1):
+        now += pause
+        known = stored[publisher]
+        found = ledger.find(publisher, number)
+        if number > max(known, default=0):
+            assert found is None
+            ledger.note(publisher, number, 1, at, now)
+            known[number] = (at, now)
+        elif number in known and known[number][1] > now - REMEMBERED_MS:
+            assert found == (1, known[number][0])
+        elif number in known:
+            assert found == (1, known[number][0]) or code(found) == "stale"
+        else:
+            assert code(found) in ("out_of_order", "stale")
+        ledger.expire(now)
+    for publisher, last, _ in ledger.publishers():
+        assert last == max(stored[publisher])
+
+
+def test_what_is_forgotten_is_stale_and_what_was_left_out_is_out_of_order() -> None:
+    ledger = Ledger()
+    for number in (1, 2, 4):
+        ledger.note("a", number, 7, number, START)
+    assert code(ledger.find("a", 3)) == "out_of_order"
+    ledger.note("a", 5, 7, 5, START + REMEMBERED_MS)
+    ledger.expire(START + REMEMBERED_MS)
+    assert [code(ledger.find("a", number)) for number in (1, 3, 4, 5, 6)] == ["stale", "stale", "stale", (7, 5), None]
+    ledger.expire(START + 2 * REMEMBERED_MS)
+    assert code(ledger.find("a", 5)) == "stale"
+
+
+def test_what_is_undone_has_never_been() -> None:
+    """A batch that could not be written may come again."""
+    ledger = Ledger()
+    ledger.note("a", 1, 7, 1, START)
+    for number in (2, 3):
+        ledger.note("a", number, 7, number, START + 1)
+    for number in (3, 2):
+        ledger.undo("a", number)
+    assert (ledger.find("a", 1), ledger.find("a", 2)) == ((7, 1), None)
+    ledger.undo("a", 1)
+    assert ledger.find("a", 1) is None
+
+
+def test_a_publisher_of_single_messages_is_bounded() -> None:
+    ledger = Ledger()
+    for number in range(1, RUNS_MAX + 3):
+        ledger.note("a", number, 7, number, START + number)
+    assert code(ledger.find("a", 2)) == "stale"
+    assert ledger.find("a", 3) == (7, 3)
+
+
+def test_what_is_restored_knows_the_last_number_alone() -> None:
+    ledger = Ledger()
+    ledger.restore("a", 9, START)
+    assert (code(ledger.find("a", 9)), ledger.find("a", 10)) == ("stale", None)
+    assert list(ledger.publishers()) == [("a", 9, START)]
+
+
+@pytest.mark.parametrize("again", [[1, 2, 3], [2, 3, 4], [3]])
+def test_a_retry_is_stored_once_and_answered_with_its_first_position(again: list[int]) -> None:
+    stage = Stage()
+    ann = stage.enter("ann")
+
+    def publish(numbers: list[int]) -> list[Any]:
+        outcomes: list[Any] = []
+        messages = [Message("/a/b", str(number), publisher="1:ap", publication=number) for number in numbers]
+        stage.broker.publish(None, messages, stage.now, outcomes.extend)
+        stage.end()
+        return outcomes
+
+    assert publish([1, 2, 3]) == [1, 2, 3]
+    assert publish(again) == [number if number > 3 else (START, number) for number in again]
+    topic = stage.broker.interest.topics["/a/b"]
+    assert [one.content for one in topic.ring] == [str(number) for number in range(1, max(3, *again) + 1)]
+    assert ann.taken() == []
+
+
+def test_a_number_twice_in_a_batch_is_stored_once_and_standard_quality_has_none() -> None:
+    engine = MemoryEngine(START)
+    twice = [Message("/a/b", "x", publisher="p", publication=1) for _ in range(2)]
+    assert engine.append(twice, START) == [1, (START, 1)]
+    standard = [Message("/a/b", "x", qos=STANDARD, publisher="p", publication=1) for _ in range(2)]
+    assert engine.append(standard, START) is None

@@ -1,0 +1,190 @@
+"""A node sends its clients elsewhere: in turns, in order, with nothing lost, and no longer than it is asked to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from fastpath.client.control import Control
+from fastpath.settings import Settings, SettingsError
+from tests.edge.wire import CLOSE, Ended, WireClient, WirePublisher
+from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
+
+SUBJECT = "/drain/one"
+OTHERS = [["ws://b.example.com/ws", 100], ["ws://c.example.com/ws", 5]]
+SERVERS = "ws://b.example.com/ws, ws://c.example.com/ws 5"
+
+
+class Seen:
+    """What a client was sent until the server closed: the contents, the notice, the code, and when that was."""
+
+    def __init__(self, client: WireClient) -> None:
+        self.contents: list[int] = []
+        self.positions: list[int] = []
+        self.notice: dict[str, Any] | None = None
+        try:
+            while True:
+                frame = client.next()
+                if isinstance(frame, list):
+                    self.positions.append(frame[1])
+                    self.contents.append(int(frame[3]))
+                elif frame["op"] == "notice":
+                    self.notice = frame
+        except Ended as end:
+            self.code = end.code
+        self.at = time.monotonic()
+        client.frame(CLOSE, b"")
+
+
+@contextmanager
+def publishing(sidecar: Sidecar) -> Iterator[None]:
+    """Rising numbers come through the control socket all the while."""
+    over = threading.Event()
+
+    def publish() -> None:
+        number = 0
+        with Control(sidecar.control) as control:
+            while not over.wait(0.002):
+                number += 1
+                control.publish([[SUBJECT, str(number)]])
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+
+
+def clients_of(sidecar: Sidecar, stack: ExitStack, count: int) -> list[WireClient]:
+    """So many, each of which has subscribed."""
+    clients = [stack.enter_context(WireClient(sidecar, ("json", "msgpack")[number % 2])) for number in range(count)]
+    for client in clients:
+        client.subscribe(SUBJECT)
+    return clients
+
+
+def accepts(sidecar: Sidecar) -> bool:
+    """Whether clients and publishers get in."""
+    try:
+        with WireClient(sidecar), WirePublisher(sidecar):
+            return True
+    except OSError:
+        return False
+
+
+def test_clients_go_in_turns_and_resume_without_loss() -> None:
+    with Sidecar() as sidecar, ExitStack() as stack, Control(sidecar.control) as control:
+        clients = clients_of(sidecar, stack, 30)
+        with publishing(sidecar):
+            began = time.monotonic()
+            assert control.call("drain", {"per_second": 50, "servers": OTHERS}) == {"clients": 30}
+            assert control.hello()["draining"]
+            assert not accepts(sidecar)
+            seen = [Seen(client) for client in clients]
+            control.call("undrain")
+            assert not control.hello()["draining"]
+            until(lambda: accepts(sidecar))
+        for one in seen:
+            assert (one.code, one.notice and one.notice["servers"]) == (4000, OTHERS)
+            assert one.contents == list(range(one.contents[0], one.contents[0] + len(one.contents)))
+        # 30 at 50 a second: the last is told after 0.6 s, and closed a step later.
+        assert seen[0].at - began < 0.4
+        assert 0.5 < seen[-1].at - began < 1.5
+        assert seen[-1].at - seen[0].at > 0.3
+        for one in (seen[0], seen[-1]):
+            with WireClient(sidecar) as again:
+                epoch = control.hello()["epoch"]
+                [result] = again.subscribe(SUBJECT, since={SUBJECT: [epoch, one.positions[-1]]})
+                assert result["recovery"] == "recovered"
+                first = one.contents[-1] + 1
+                assert again.texts(result["messages"]) == [str(first + n) for n in range(result["messages"])]
+
+
+def test_it_can_be_called_off_and_those_who_were_not_told_stay() -> None:
+    with Sidecar() as sidecar, ExitStack() as stack, Control(sidecar.control) as control:
+        first, *others = clients_of(sidecar, stack, 4)
+        with WirePublisher(sidecar) as publisher:
+            control.call("drain", {"per_second": 1, "servers": OTHERS})
+            assert publisher.closed()[0] == 4000
+        assert Seen(first).code == 4000
+        assert control.call("undrain") == {"clients": 3}
+        until(lambda: accepts(sidecar))
+        control.publish([[SUBJECT, "7"]])
+        for client in others:
+            assert client.texts(1) == ["7"]
+            assert client.quiet()
+        assert "Traceback" not in sidecar.log
+
+
+def test_told_to_stop_it_drains_for_so_long_then_all_go_at_once() -> None:
+    with Sidecar(servers=SERVERS, drain_per_second=1, drain_seconds=2) as sidecar, ExitStack() as stack:
+        clients = clients_of(sidecar, stack, 8)
+        began = time.monotonic()
+        os.kill(sidecar.pid, signal.SIGTERM)
+        first = Seen(clients[0])
+        assert first.notice is not None
+        assert first.notice["servers"] == OTHERS
+        with Control(sidecar.control) as control:  # so that what is revoked now is still cut
+            assert control.hello()["draining"]
+            control.publish([[SUBJECT, "8"]])
+        late = [Seen(client) for client in clients[-3:]]
+        assert [(one.code, one.contents, one.notice) for one in late] == [(4000, [8], None)] * 3
+        assert all(1.8 < one.at - began < 3.5 for one in late)
+        for client in clients[1:-3]:
+            Seen(client)
+        assert sidecar.process is not None
+        assert sidecar.process.wait(2) == 0
+        assert "see FASTPATH_DRAIN_SECONDS" in sidecar.log
+
+
+def test_a_second_signal_ends_the_drain() -> None:
+    with Sidecar(servers=SERVERS, drain_per_second=1, drain_seconds=60) as sidecar, ExitStack() as stack:
+        clients = clients_of(sidecar, stack, 5)
+        os.kill(sidecar.pid, signal.SIGTERM)
+        assert Seen(clients[0]).code == 4000
+        began = time.monotonic()
+        os.kill(sidecar.pid, signal.SIGTERM)
+        assert [Seen(client).code for client in clients[1:]] == [4000] * 4
+        assert time.monotonic() - began < 1
+        assert sidecar.process is not None
+        assert sidecar.process.wait(2) == 0
+
+
+def test_what_waits_for_a_slow_client_comes_before_the_notice() -> None:
+    with Sidecar() as sidecar, Control(sidecar.control) as control:
+        with WireClient(sidecar, receive_bytes=4096) as slow:
+            slow.subscribe(SUBJECT)
+            for number in range(30):
+                control.publish([[SUBJECT, f"{number:>100000}"]])
+            control.call("drain", {"servers": OTHERS})
+            until(lambda: "close 127.0.0.1" in sidecar.log)
+            seen = Seen(slow)
+        assert seen.contents == list(range(30))
+        assert seen.notice is not None
+
+
+@pytest.mark.parametrize("servers", ["http://b/ws", "ws://b/ws 101", "ws://b/ws 1 2", "ws://b/ws -1"])
+def test_servers_that_cannot_be_read_are_refused(servers: str) -> None:
+    with pytest.raises(SettingsError, match="FASTPATH_SERVERS"):
+        Settings(mode="none", servers=servers)
+
+
+def test_the_servers_setting_is_a_list_with_weights() -> None:
+    assert Settings(mode="none", servers=SERVERS).drain_servers == [tuple(server) for server in OTHERS]
+    assert Settings(mode="none").drain_servers == []
+
+
+def test_a_weight_out_of_range_is_refused_by_control(sidecar: Sidecar) -> None:
+    with Control(sidecar.control) as control, pytest.raises(Exception, match="0 to 100"):
+        control.call("drain", {"servers": [["ws://b/ws", 101]]})
+    assert accepts(sidecar)

@@ -1,0 +1,65 @@
+"""Several workers drain as one: their rate together is the one that was asked for, and messages go on meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+
+from fastpath.client.control import Control
+from tests.edge.test_drain import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
+from tests.edge.wire import WireClient
+from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
+from tests.workers.spread import figures_by_worker, kill_worker, spread
+
+
+def test_all_workers_drain_and_open_again() -> None:
+    with Sidecar(workers=2) as sidecar, Control(sidecar.control) as control, spread(sidecar, 2) as clients:
+        for client in clients.all:
+            client.subscribe(SUBJECT)
+        control.call("drain", {"servers": OTHERS})
+        for client in clients.all:
+            seen = Seen(client)
+            assert (seen.code, seen.notice and seen.notice["servers"]) == (4000, OTHERS)
+        until(lambda: not accepts(sidecar))
+        kill_worker(sidecar, 1, 2)
+        assert not accepts(sidecar), "the one that took its place drains, too"
+        control.call("undrain")
+        with spread(sidecar, 2) as again:
+            for client in again.all:
+                assert client.subscribe(SUBJECT)[0]["sid"]
+
+
+def test_they_share_the_rate_and_clients_of_all_get_what_comes_meanwhile() -> None:
+    settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 20, "drain_seconds": 30}
+    with Sidecar(**settings) as sidecar, Control(sidecar.control) as control, ExitStack() as stack:
+        clients = clients_of(sidecar, stack, 24)
+        until(lambda: sum(one["connections"] for one in figures_by_worker(sidecar)) == 24)
+        began = time.monotonic()
+        os.kill(sidecar.pid, signal.SIGTERM)
+        until(lambda: control.hello()["draining"])
+        control.publish([[SUBJECT, "1"]])
+        seen = [Seen(client) for client in clients]
+        assert {one.code for one in seen} == {4000}
+        assert sum(one.contents == [1] for one in seen) >= 12, "the links carry until the last client has gone"
+        # 24 at 20 a second take 1.2 s when the kernel spread them evenly, more when it did not.
+        assert time.monotonic() - began > 0.9
+        assert sidecar.process is not None
+        assert sidecar.process.wait(5) == 0
+        assert "Traceback" not in sidecar.log
+
+
+def test_a_second_signal_to_the_parent_ends_it() -> None:
+    settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 1, "drain_seconds": 60}
+    with Sidecar(**settings) as sidecar, ExitStack() as stack:
+        clients: list[WireClient] = clients_of(sidecar, stack, 6)
+        os.kill(sidecar.pid, signal.SIGTERM)
+        until(lambda: "draining" in sidecar.log)
+        os.kill(sidecar.pid, signal.SIGTERM)
+        began = time.monotonic()
+        assert {Seen(client).code for client in clients} == {4000}
+        assert sidecar.process is not None
+        assert sidecar.process.wait(3) == 0
+        assert time.monotonic() - began < 3
