@@ -7,6 +7,8 @@ class Counters:
     """Plain totals, raised on the data path by integer additions only."""
 
     __slots__ = (
+        "cache_hits",
+        "cache_misses",
         "bytes_in",
         "bytes_out",
         "closes",
@@ -31,6 +33,8 @@ class Counters:
         self.bytes_in = 0
         self.bytes_out = 0
         self.publications_refused = 0
+        self.cache_hits = 0
+        self.cache_misses = 0
         self.conflated_away = 0
         self.lags = 0
         self.recoveries = 0

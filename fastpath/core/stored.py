@@ -32,19 +32,24 @@ def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) ->
     that it was resynchronised, rather than being closed as slow for a burst that it asked for.
     """
     budget = broker.limits.outbox_bytes_max // 2
+    counters = broker.counters
     recovery = ""
     if topic.subject in request.since:
         epoch, seq = request.since[topic.subject]
         missed = broker.history.since(topic, epoch, seq) if broker.guaranteed else None
         if missed is not None and _size(missed) <= budget:
+            counters.cache_hits += 1
             return Stored(_frames(broker, client, topic, missed, "recovered"), "recovered")
+        counters.cache_misses += 1
         recovery = "resynchronised"
     elif request.history:
         newest = broker.history.newest(topic.ring, request.history)
         while newest and _size(newest) > budget:
             newest = newest[(len(newest) + 1) // 2 :]
         if newest:
+            counters.cache_hits += 1
             return Stored(_frames(broker, client, topic, newest, "historical"))
+        counters.cache_misses += 1
     snapshot = broker.snapshot(topic)
     if snapshot is None:
         return Stored(recovery=recovery)
