@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check bench format clean
+.PHONY: help setup setup-tests run test test-slow check bench chaos chaos-short format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -34,6 +34,12 @@ check: setup-tests ## style, types, who imports whom, sizes
 
 bench: setup ## measure, and rewrite the tables and charts of docs/benchmarks.md; ARGS="F1 --repeat 1" narrows
 	@tools/bench.sh $(ARGS)
+
+chaos: setup-tests ## inject every fault 20 times under load, prove what must hold; FAULT=sidecar-killed N=5 adds to the results
+	@$(PYTHON) -m tests.chaos run $(FAULT) $(if $(N),--times $(N)) $(ARGS)
+
+chaos-short: setup-tests ## every fault once
+	@$(PYTHON) -m tests.chaos run --short $(FAULT) $(ARGS)
 
 format: setup-tests ## bring the code into the one format, sort imports
 	@.venv/bin/ruff check --select I --fix --quiet .

@@ -1,4 +1,4 @@
-"""Keep a sidecar's rights as the database has them: the full set once, then every difference within a second.
+"""Keep the nodes' rights as the database has them: the full set once, then every difference within a second.
 
 The agent is the only part of Django that the sidecar depends on, so it gives up on nothing: a sidecar that is
 away, another one in its place, a database that does not answer are logged once and tried again until they are there.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 from django.db import Error as DatabaseFailure
 from django.db import ProgrammingError, connections, router
@@ -17,6 +18,7 @@ from entitlement import compiler, triggers
 from entitlement.models import Rule
 from fastpath.client.control import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.client.nodes import label
 
 POLL_SECONDS = 0.2
 """How often the sidecar is asked which process it is and what it holds, and the generation row is read."""
@@ -27,10 +29,39 @@ BACKOFF_SECONDS_MAX = 0.5
 UPKEEP_SECONDS = 60.0
 """How often the triggers are looked for and the database connection is renewed (it may be another file now)."""
 
+RESTART_SECONDS = 1.0
+"""The pause before an agent that failed in a way that it does not know is started again."""
+
+JOIN_SECONDS = 1.0
+"""How long stopping agents may take; one may be waiting for a node that does not answer."""
+
 FORGET_SECONDS = 3600.0
 """How often changes that no living token can contradict are deleted."""
 
 _log = logging.getLogger(__name__)
+
+
+def follow(addresses: Sequence[str], stop_event: threading.Event) -> None:
+    """Keep all nodes up to date until told to stop, each by an agent of its own: one that is away delays no other."""
+    threads = [
+        threading.Thread(target=_keep_following, args=(address, stop_event), name=f"agent {number}", daemon=True)
+        for number, address in enumerate(addresses)
+    ]
+    for thread in threads:
+        thread.start()
+    stop_event.wait()
+    for thread in threads:
+        thread.join(JOIN_SECONDS)
+
+
+def _keep_following(address: str, stop_event: threading.Event) -> None:
+    """The agent gives up on nothing that it knows of; what it does not know must not leave the rights as they are."""
+    while not stop_event.is_set():
+        try:
+            Agent(address, stop_event).run()
+        except Exception:
+            _log.exception("the agent of %s failed; starting it again", label(address))
+            stop_event.wait(RESTART_SECONDS)
 
 
 class Agent:
@@ -38,6 +69,7 @@ class Agent:
 
     def __init__(self, control_path: str, stop_event: threading.Event) -> None:
         self._control = Control(control_path)
+        self._label = label(control_path)
         self._stop = stop_event
         self._database = connections[router.db_for_write(Rule)].alias
         self._server = ""
@@ -71,7 +103,7 @@ class Agent:
             self._report(f"the sidecar cannot be reached: {error}")
         except ControlRefused as error:
             self._lost()
-            self._report(f"the sidecar refuses the rights: {error}")
+            self._report(f"the sidecar at {self._label} refuses the rights: {error}")
         except DatabaseFailure as error:
             self._report(f"the database cannot be read: {error}")
             connections[self._database].close()
@@ -106,7 +138,9 @@ class Agent:
         if server == self._server and held == self._sent:
             return
         if server != self._server:
-            _log.info("connected to sidecar %s (pid %s, mode %s)", server, hello["pid"], hello["mode"])
+            _log.info(
+                "connected to sidecar %s at %s (pid %s, mode %s)", server, self._label, hello["pid"], hello["mode"]
+            )
         at = compiler.position()
         self._server = server
         self._sent = held if at is not None and held == at.generation else None
@@ -150,11 +184,12 @@ class Agent:
         self._control.rules_commit(generation)
         self._sent = generation
         _log.info(
-            "sent all %d rules, %d changed users and %d revoked sessions, generation %d",
+            "sent all %d rules, %d changed users and %d revoked sessions, generation %d, to %s",
             len(records.rules),
             len(records.users),
             len(records.sessions),
             generation,
+            self._label,
         )
 
     def _upkeep(self) -> None:
@@ -176,5 +211,5 @@ class Agent:
         if trouble:
             _log.warning("%s; trying again", trouble)
         else:
-            _log.info("the rights are up to date again")
+            _log.info("the rights at %s are up to date again", self._label)
         return True

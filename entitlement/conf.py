@@ -34,12 +34,13 @@ def token_seconds_max() -> int:
     return max(int(_read("TOKEN_SECONDS_MAX", TOKEN_SECONDS_MAX)), token_seconds())
 
 
-def control_path() -> str:
-    """The path of the sidecar's control socket, REALTIME["CONTROL"]; raises ImproperlyConfigured if unset."""
-    path = str(_read("CONTROL", ""))
-    if not path:
+def control_addresses() -> list[str]:
+    """REALTIME["CONTROL"]: one or more paths of control sockets and tls:// addresses; else ImproperlyConfigured."""
+    given = _read("CONTROL", ())
+    found = [str(one) for one in (given if isinstance(given, list | tuple) else [given]) if str(one)]
+    if not found:
         raise ImproperlyConfigured('Set REALTIME["CONTROL"] to the path of the sidecar\'s control socket.')
-    return path
+    return found
 
 
 def _read(name: str, default: Any) -> Any:

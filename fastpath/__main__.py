@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from . import workers
 from .edge.listeners import tls_context
+from .engines import check_engine
 from .settings import PREFIX, Settings, SettingsError, describe, load
 
 
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             for listener in settings.listeners:
                 if listener.tls:
                     tls_context(listener)
+            check_engine(settings)
             print("the settings are good")
         else:
             workers.run(settings)

@@ -32,10 +32,12 @@ from .edge.link_first import Links
 from .edge.link_follower import Follower
 from .edge.listeners import Ports
 from .engine.follower import FollowerEngine
-from .engine.journal import JournalEngine, JournalError
-from .engine.journal_files import check_folder
 from .engine.memory import MemoryEngine
+from .engines import begin, end, make_engine
 from .settings import Listener, Settings, SettingsError
+
+DEAF_SECONDS = 0.3
+"""Signals that come so soon after another are the same one."""
 
 log = logging.getLogger("fastpath")
 
@@ -127,50 +129,15 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine
     return hub
 
 
-def make_embedded(settings: Settings) -> MemoryEngine:
-    """The engine that needs no other server; raises SettingsError."""
-    if settings.journal == "off":
-        return MemoryEngine(now())
-    try:
-        return JournalEngine(settings.data, batch=settings.journal == "batch", clock=now)
-    except JournalError as error:
-        raise SettingsError(f"FASTPATH_DATA: {error}") from None
-
-
-def check_data(settings: Settings) -> None:
-    """Raises SettingsError when the journal's folder cannot be written."""
-    if settings.journal != "off":
-        try:
-            check_folder(settings.data)
-        except JournalError as error:
-            raise SettingsError(f"FASTPATH_DATA: {error}") from None
-
-
-def restore(engine: MemoryEngine, hub: Hub, statistics: Statistics) -> bool:
-    """Bring the broker to where the journal ends; False without a journal. Raises SettingsError."""
-    if not isinstance(engine, JournalEngine):
-        return False
-    try:
-        engine.restore(hub.broker)
-    except JournalError as error:
-        raise SettingsError(f"FASTPATH_DATA: {error}") from None
-    engine.start(hub.loop, hub.end)
-    statistics.engine = engine.figures
-    return True
-
-
-async def end(engine: MemoryEngine) -> None:
-    """Close the journal in order, if there is one."""
-    if isinstance(engine, JournalEngine):
-        await engine.close()
-
-
 async def _serve_alone(settings: Settings) -> None:
     told = Told(signal.SIGTERM, signal.SIGINT)
-    engine = make_embedded(settings)
+    engine = make_engine(settings)
     hub = make_hub(settings, asyncio.get_running_loop(), engine)
     statistics = Statistics(hub)
-    restore(engine, hub, statistics)
+    await begin(engine, hub, statistics, told.wait)
+    if told.count:
+        await end(engine)
+        return
     ports = Ports(hub, lambda: ControlConnection(hub, statistics, drain=drain))
     drain = Drain(hub, ports)
     for listener in settings.listeners:
@@ -188,17 +155,20 @@ async def _serve_alone(settings: Settings) -> None:
 async def _serve_first(settings: Settings, worker: Worker) -> None:
     """The worker that numbers: it alone has the publishers' ports and the control socket."""
     told = _until_told(worker)
-    engine = make_embedded(settings)
+    engine = make_engine(settings)
     hub = make_hub(settings, asyncio.get_running_loop(), engine)
     assert worker.links_socket is not None
     links = Links(hub, worker.links_socket)
     statistics = Statistics(hub)
-    restored = restore(engine, hub, statistics)
+    restored = await begin(engine, hub, statistics, told.wait)
+    if told.count:
+        await end(engine)
+        return
     statistics.others, statistics.gone = links.figures, links.gone
     ports = Ports(hub, lambda: ControlConnection(hub, statistics, links, drain), shared=True)
     drain = Drain(hub, ports, worker.count)
     drain.passed_on = links.pass_on
-    await links.resume(worker.survivors, None if restored else engine)
+    await links.resume(worker.survivors, engine if isinstance(engine, MemoryEngine) and not restored else None)
     # Rights may change from here on: the others serve already, and follow.
     control = await open_control(settings.control, ports.control) if settings.control else None
     for listener in worker.listeners:
@@ -227,7 +197,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
 
     def cut() -> None:
         nonlocal was_cut
-        was_cut = True
+        was_cut = told.at_once = True
         told.stop()
 
     follower = Follower(hub, engine, worker.number, worker.links, cut)
@@ -250,7 +220,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     copied.cancel()
     if was_cut:
         follower.stop()
-    await _close(hub, drain, ports, told, gradually=not was_cut)
+    await _close(hub, drain, ports, told)
     follower.stop()
     statistics.stop()
     if was_cut:
@@ -286,15 +256,20 @@ class Told:
 
     def __init__(self, *numbers: signal.Signals) -> None:
         self.count = 0
+        self.at_once = False
+        self._deaf_until = 0.0
         self._stopped = asyncio.Event()
         self.wait = self._stopped.wait
         for number in numbers:
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
 
     def stop(self) -> None:
-        """Be told once more."""
-        self.count += 1
-        self._stopped.set()
+        """Be told once more; what a service manager sends to all processes and the parent hands on is one signal."""
+        moment = asyncio.get_running_loop().time()
+        if moment >= self._deaf_until:
+            self._deaf_until = moment + DEAF_SECONDS
+            self.count += 1
+            self._stopped.set()
 
 
 def _until_told(worker: Worker) -> Told:
@@ -307,6 +282,7 @@ def _until_told(worker: Worker) -> Told:
         loop.remove_reader(worker.parent)
         log.error("the parent process is gone: stopping")
         shutil.rmtree(Path(worker.links).parent, ignore_errors=True)
+        told.at_once = True  # the workers of another parent need the ports
         told.stop()
 
     loop.add_reader(worker.parent, orphaned)
@@ -320,18 +296,20 @@ async def _close(
     told: Told,
     control: asyncio.Server | None = None,
     links: Links | None = None,
-    *,
-    gradually: bool = True,
 ) -> None:
-    """Clients and publishers go first; control and the links serve them until then."""
-    others = links.count if links is not None else lambda: 0
-    await drain.finish(lambda: told.count, others, gradually=gradually)
+    """While clients have their turns, control and the links go on: rights and messages reach them to the end."""
+    signals, others = lambda: told.count, links.count if links is not None and not told.at_once else lambda: 0
+    if not told.at_once:
+        await drain.turns(signals, others)
     ports.close()
-    if links is not None:
-        links.close()
     if control is not None:
         control.close()
         Path(hub.settings.control).unlink(missing_ok=True)
+    for connection in list(hub.control_connections):
+        connection.close()  # what it would be told from now on is not kept
+    await drain.end(signals, others)
+    if links is not None:
+        links.close()
     hub.stop()
 
 

@@ -1,12 +1,14 @@
-"""The HTTP endpoints: the snapshot of a subject, and tokens for signed-in users."""
+"""The HTTP endpoints: the snapshot of a subject, tokens for signed-in users, the servers to choose from."""
 
 from __future__ import annotations
 
 import base64
 from typing import Any
 
+from django.http import HttpRequest, JsonResponse
 from django.utils.decorators import method_decorator
-from django.views.decorators.cache import never_cache
+from django.views.decorators.cache import cache_control, never_cache
+from django.views.decorators.http import require_safe
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -17,6 +19,7 @@ from entitlement.tokens import MintError, mint
 from fastpath.client.errors import ClientError, ControlRefused
 from fastpath.core.errors import InvalidSubject
 from fastpath.core.subject import check_subject
+from realtime import nodes
 from realtime.control import control
 
 _SNAPSHOT_TOKEN_SECONDS = 60
@@ -74,6 +77,19 @@ class TokenView(_Endpoint):
         except MintError as error:
             return _refusal(401, str(error))
         return Response({"token": token, "expires": expires, "user": request.user.get_username()})
+
+
+@require_safe
+@cache_control(public=True, max_age=1)
+def servers(request: HttpRequest) -> JsonResponse:
+    """GET /api/servers/: where clients may connect now, with weights; for anybody."""
+    return JsonResponse({"servers": server_list(request)})
+
+
+def server_list(request: HttpRequest) -> list[dict[str, Any]]:
+    """The servers as a page that this request asks for should see them."""
+    found = nodes.servers(request.get_host(), request.is_secure())
+    return [{"url": server.url, "weight": server.weight} for server in found]
 
 
 def _token(request: Request) -> str | None:

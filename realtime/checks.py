@@ -13,7 +13,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 from fastpath.client.control import Control
 from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
 from realtime.conf import KEYS, conf
+
+RENAMED = {"CLIENT_URLS": "SERVERS"}
 
 _ANSWER_SECONDS = 1.0
 """A sidecar that needs longer than this to say hello is worth a warning."""
@@ -24,7 +27,7 @@ def check_keys(**_: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for key in getattr(settings, "REALTIME", {}):
         if key not in KEYS:
-            close = difflib.get_close_matches(str(key).upper(), KEYS, 1, 0.5)
+            close = [RENAMED[key]] if key in RENAMED else difflib.get_close_matches(str(key).upper(), KEYS, 1, 0.5)
             hint = f"Did you mean {close[0]} ({KEYS[close[0]]})?" if close else f"Known keys: {', '.join(KEYS)}."
             found.append(Error(f'REALTIME["{key}"] is not a setting.', hint=hint, id="realtime.E001"))
     return found
@@ -38,27 +41,48 @@ def check_sidecar(**_: Any) -> list[CheckMessage]:
 
 
 def sidecar_messages() -> list[CheckMessage]:
-    """What stands between Django and the sidecar, if anything."""
+    """What stands between Django and its nodes, if anything."""
     try:
-        with Control(conf.control, timeout_seconds=_ANSWER_SECONDS) as control:
-            hello = control.hello()
+        addresses = conf.controls
+        conf.servers("localhost")
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E002")]
+    return [message for address in addresses for message in _node_messages(address, len(addresses) == 1)]
+
+
+def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
+    try:
+        with Control(address, timeout_seconds=_ANSWER_SECONDS) as control:
+            hello = control.hello()
+    except ValueError as error:
+        return [Error(f'REALTIME["CONTROL"]: {error}', id="realtime.E002")]
     except ClientError as error:
+        what = "Nothing is pushed and publish() raises" if alone else f"The node at {label(address)} is away"
+        here = f"or by `python -m fastpath` with FASTPATH_CONTROL={address}"
+        there = "of another host: is it running, and are the certificates those of its control+tls address?"
         return [
             Warning(
-                f"Nothing is pushed and publish() raises: {error}.",
-                hint=f"It is started by `{Path(sys.argv[0]).name} runrealtime`, or by `python -m fastpath` with "
-                f"FASTPATH_CONTROL={conf.control}.",
+                f"{what}: {error}.",
+                hint=f"A node {there}"
+                if "://" in address
+                else f"It is started by `{Path(sys.argv[0]).name} runrealtime`, {here}.",
                 id="realtime.W001",
             )
         ]
     if hello.get("mode") == "rules" and hello.get("generation") is None:
         return [
             Warning(
-                "The sidecar runs, but no rights have arrived there yet, so that it answers nobody.",
+                f"The sidecar at {label(address)} runs, but no rights have arrived there yet: it answers nobody.",
                 hint="runrealtime sends them; beside a sidecar of its own run `python manage.py realtime_agent`.",
                 id="realtime.W002",
+            )
+        ]
+    if hello.get("engine") == "memory" and not alone:
+        return [
+            Warning(
+                f"The node at {label(address)} keeps its messages for itself: its clients miss those of other nodes.",
+                hint="Nodes of a cluster have a Redis in common: set FASTPATH_ENGINE for each (docs/cluster.md).",
+                id="realtime.W003",
             )
         ]
     return []

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import conf as entitlement_conf
 
 LISTEN = "clients://127.0.0.1:8800,publishers://127.0.0.1:8801"
 
+WEIGHT_MAX = 100
+"""The weight of a server that says none; one of weight 0 is tried when no other is left."""
+
 KEYS = {
-    "CONTROL": "path of the sidecar's control socket",
+    "CONTROL": "control socket of the sidecar, or a list of those of several nodes: paths and tls:// addresses",
     "CONTROL_SECONDS": "how long to wait for an answer there, in seconds",
     "LISTEN": "where the sidecar listens, as FASTPATH_LISTEN",
-    "CLIENT_URLS": "WebSocket addresses for pages, in the order to try; {host} and {web} are filled in",
+    "SERVERS": "WebSocket addresses for clients, each with its weight; {host} and {web} are filled in",
+    "DATA": "folder of the sidecar's journal, for runrealtime",
     "RELAY_URL": "the sidecar's client port as the web application reaches it",
     "TOKEN_SECRET": "HS256 secret of the tokens",
     "TOKEN_SECONDS": "how long a token is valid, in seconds",
@@ -25,13 +31,29 @@ KEYS = {
 """Every key and what it says; checks.py refuses others."""
 
 
+class Server(NamedTuple):
+    """Where clients may connect; ``control`` is the control address of the node behind it, empty: not known."""
+
+    url: str
+    weight: int
+    control: str
+
+
 class Conf:
     """REALTIME as attributes; each is read when asked for, so that overridden settings count."""
 
     @property
-    def control(self) -> str:
-        """Path of the control socket; raises ImproperlyConfigured without one."""
-        return entitlement_conf.control_path()
+    def controls(self) -> list[str]:
+        """The nodes' control sockets, at least one; raises ImproperlyConfigured without any."""
+        return entitlement_conf.control_addresses()
+
+    @property
+    def own_control(self) -> str:
+        """The path of the sidecar that runrealtime starts: the first that is one; raises ImproperlyConfigured."""
+        for address in self.controls:
+            if "://" not in address:
+                return address
+        raise ImproperlyConfigured('REALTIME["CONTROL"] names no path: runrealtime has no sidecar to start.')
 
     @property
     def control_seconds(self) -> float:
@@ -63,15 +85,31 @@ class Conf:
         """The address that /ws of the web port is relayed to."""
         return str(_read("RELAY_URL", f"ws://{self.clients}/ws" if self.clients else ""))
 
-    def client_urls(self, host: str, secure: bool) -> list[str]:
-        """WebSocket addresses for a page that was asked for as ``host``: the sidecar's own port, then the relay."""
+    @property
+    def data(self) -> str:
+        """The folder of the sidecar's journal; FASTPATH_DATA of the environment wins. Empty: none."""
+        base = getattr(settings, "BASE_DIR", None)
+        default = Path(base) / "var" / "fastpath" if base else ""
+        return os.environ.get("FASTPATH_DATA") or str(_read("DATA", default))
+
+    def servers(self, host: str = "", secure: bool = False) -> list[Server]:
+        """Where the clients of a page that was asked for as ``host`` may connect.
+
+        Without a host those that depend on it are left out. Raises ImproperlyConfigured for a list that makes no sense.
+        """
+        # A page that came over TLS may not open a plain WebSocket: browsers refuse it.
+        ports = [] if secure else _page_ports(self.listen)
+        own = [{"url": f"ws://{{host}}:{port}/ws", "control": self.controls[0]} for port in ports]
+        given = _read("SERVERS", [*own, {"url": "{web}", "weight": 0 if own else WEIGHT_MAX}])
         name = urlsplit(f"//{host}").hostname or "localhost"
         name = f"[{name}]" if ":" in name else name
         web = f"{'wss' if secure else 'ws'}://{host}/ws"
-        default = [f"ws://{{host}}:{port}/ws" for port in _page_ports(self.listen)]
-        # A page that came over TLS may not open a plain WebSocket: browsers refuse it.
-        urls = _read("CLIENT_URLS", (default if not secure else []) + ["{web}"])
-        return [str(url).replace("{host}", name).replace("{web}", web) for url in urls]
+        found = []
+        for server in map(_server, given):
+            url = server.url.replace("{host}", name).replace("{web}", web)
+            if host or url == server.url:
+                found.append(server._replace(url=url))
+        return found
 
 
 conf = Conf()
@@ -83,6 +121,21 @@ def local_address(listen: str, purpose: str) -> str:
         if purpose in scheme and "tls" not in scheme:
             return f"{'127.0.0.1' if host in ('*', '0.0.0.0', '::') else host}:{port}"
     return ""
+
+
+def _server(given: Any) -> Server:
+    """An entry of SERVERS; raises ImproperlyConfigured with what is wrong."""
+    entry = {"url": given} if isinstance(given, str) else given
+    if not isinstance(entry, dict) or not entry.get("url") or set(entry) - {"url", "weight", "control"}:
+        raise ImproperlyConfigured(f'REALTIME["SERVERS"]: {given!r} is no {{"url", "weight", "control"}}.')
+    server = Server(str(entry["url"]), entry.get("weight", WEIGHT_MAX), str(entry.get("control") or ""))
+    if type(server.weight) is not int or not 0 <= server.weight <= WEIGHT_MAX:
+        raise ImproperlyConfigured(f'REALTIME["SERVERS"]: the weight of {server.url} is no whole number from 0 to 100.')
+    if server.control and server.control not in entitlement_conf.control_addresses():
+        raise ImproperlyConfigured(
+            f'REALTIME["SERVERS"]: the control address of {server.url} is none of REALTIME["CONTROL"].'
+        )
+    return server
 
 
 def _page_ports(listen: str) -> list[int]:

@@ -1,18 +1,18 @@
-"""This process's connection to the sidecar's control socket."""
+"""This process's connections to the nodes' control sockets."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from fastpath.client.control import Control
+from fastpath.client.nodes import Nodes
 from realtime.conf import conf
 
 
-def control(seconds: float | None = None) -> Control:
-    """The shared connection to the socket that the settings name; it waits ``seconds`` for an answer."""
-    return _open(conf.control, conf.control_seconds if seconds is None else seconds)
+def control(seconds: float | None = None) -> Nodes:
+    """The shared connections to the sockets that the settings name; each waits ``seconds`` for an answer."""
+    return _open(tuple(conf.controls), conf.control_seconds if seconds is None else seconds)
 
 
 @lru_cache(maxsize=8)
-def _open(path: str, seconds: float) -> Control:
-    return Control(path, timeout_seconds=seconds, client="django/1")
+def _open(addresses: tuple[str, ...], seconds: float) -> Nodes:
+    return Nodes(addresses, timeout_seconds=seconds, client="django/1")

@@ -26,6 +26,10 @@ _ADVICE = {
 }
 
 
+_TRANSIENT = frozenset({"failed", "unavailable", "not_ready", "stale", "out_of_order"})
+"""The results after which the same message may be stored when it is sent again."""
+
+
 class Position(NamedTuple):
     """Where a message stands in its subject; ``seq`` is 0 for one of standard quality."""
 
@@ -46,6 +50,24 @@ class PublishRefused(ClientError, ValueError):
         return f"the message to {self.subject} was not published, {self.code}: {self.reason}"
 
 
+class PublishFailed(ClientError):
+    """No node could store the message; sending it again may work.
+
+    ``code`` ``failed``: it was not stored. ``unavailable``: the cluster could not store it safely in time; it may come
+    all the same.
+    """
+
+    def __init__(self, code: str, reason: str, subject: str) -> None:
+        super().__init__(code, reason, subject)
+        self.code = code
+        self.reason = reason
+        self.subject = subject
+
+    def __str__(self) -> str:
+        fate = "may or may not come" if self.code == "unavailable" else "was not published"
+        return f"the message to {self.subject} {fate}, {self.code}: {self.reason}"
+
+
 def publish(
     subject: str,
     content: Value,
@@ -57,10 +79,11 @@ def publish(
     """Publish after the current transaction's commit, or at once outside of one.
 
     Returns the position when it was sent at once, else None; a transaction that is rolled back publishes nothing.
-    Raises TypeError or PublishRefused at once for what can never be sent, and SidecarUnavailable when no sidecar
-    answers: inside a transaction now, so that it can still be rolled back, and again from the commit if the sidecar
-    went away in between (then the data is saved and nothing was published). ``retained`` False leaves the snapshot as
-    it is; ``qos`` is ``"guaranteed"`` or ``"standard"`` (protocol.md 3.4).
+    Raises TypeError or PublishRefused at once for what can never be sent, PublishFailed when no node could store it,
+    and SidecarUnavailable when no node answers: inside a transaction now, so that it can still be rolled back, and
+    again from the commit if it went away in between (then the data is saved). Of several nodes the next one is asked
+    when one does not answer or cannot store the message; it is stored once all the same. ``retained`` False leaves the
+    snapshot as it is; ``qos`` is ``"guaranteed"`` or ``"standard"`` (protocol.md 3.4).
     """
     send = _prepared(subject, content, fields, retained, qos)
     if not transaction.get_connection().in_atomic_block:
@@ -87,10 +110,15 @@ def _prepared(
             answer = control().publish([row])
         except ControlRefused as error:
             raise PublishRefused(error.code, error.reason, subject) from None
-        [result] = answer["results"]
-        if isinstance(result, list | tuple):
-            raise PublishRefused(str(result[0]), str(result[1]), subject)
-        return Position(answer["epoch"], result)
+        match answer["results"]:
+            case [int(seq)]:
+                return Position(answer["epoch"], seq)
+            case [[int(epoch), int(seq)]]:
+                return Position(epoch, seq)
+            case [[str(code), str(reason)]]:
+                raise (PublishFailed if code in _TRANSIENT else PublishRefused)(code, reason, subject)
+            case other:
+                raise PublishFailed("failed", f"the node answers {other!r}", subject)
 
     return send
 

@@ -1,13 +1,16 @@
 """Django settings of this project: development by default, production through environment variables.
 
 REALTIME_SECRET_KEY, REALTIME_DEBUG (0 or 1), REALTIME_ALLOWED_HOSTS (comma list), REALTIME_DATABASE (path of the SQLite
-file), REALTIME_VAR (folder of run-time files), REALTIME_LOG_LEVEL; FASTPATH_CONTROL, FASTPATH_TOKEN_SECRET and
-FASTPATH_LISTEN are the sidecar's own variables: both sides must agree on them. docs/django.md explains each.
+file), REALTIME_VAR (folder of run-time files), REALTIME_LOG_LEVEL; for several nodes REALTIME_CONTROL (their control
+addresses, with spaces between) and REALTIME_SERVERS (their client addresses, JSON). FASTPATH_CONTROL,
+FASTPATH_TOKEN_SECRET and FASTPATH_LISTEN are the sidecar's own variables: both sides must agree on them.
+docs/django.md explains each.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import tempfile
@@ -62,7 +65,9 @@ ALLOWED_HOSTS = [
 ]
 
 REALTIME = {
-    "CONTROL": os.environ.get("FASTPATH_CONTROL") or _control_path(),
+    "CONTROL": os.environ.get("REALTIME_CONTROL", "").split() or os.environ.get("FASTPATH_CONTROL") or _control_path(),
+    "SERVERS": json.loads(os.environ.get("REALTIME_SERVERS") or "null"),
+    "DATA": VAR / "fastpath",
     "TOKEN_SECRET": os.environ.get("FASTPATH_TOKEN_SECRET"),
 }
 

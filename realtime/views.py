@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
+from django.contrib import messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.views import LoginView, redirect_to_login
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
+from realtime import draining, nodes
+from realtime.api import server_list
 from realtime.conf import conf
 from realtime.control import control
 from realtime.instruments import instruments
+from realtime.models import Node
 
 _FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b1f33"/>'
@@ -44,7 +51,39 @@ def monitoring(request: HttpRequest) -> HttpResponse:
         return redirect_to_login(request.get_full_path())
     if not request.user.is_staff:
         raise PermissionDenied("The monitoring page is for staff.")
-    return render(request, "realtime/monitoring.html", page_context(request))
+    return render(request, "realtime/monitoring.html", page_context(request) | _nodes_context(request))
+
+
+@require_POST
+@permission_required("realtime.drain_node", raise_exception=True)
+def drain(request: HttpRequest) -> HttpResponse:
+    """Send the clients of ``node`` elsewhere, or with ``undo`` no more; it is noted in the admin's log."""
+    address = request.POST.get("node", "")
+    if not request.user.is_staff:
+        raise PermissionDenied("Nodes are drained by staff.")
+    if address not in conf.controls:
+        return HttpResponseBadRequest("no such node")
+    undo = "undo" in request.POST
+    try:
+        if undo:
+            clients = draining.undrain(address)
+            done = f"no longer draining, {clients} clients"
+        else:
+            clients = draining.drain(address, conf.servers(request.get_host(), request.is_secure()))
+            done = f"draining, {clients} clients"
+    except ClientError as error:
+        messages.error(request, str(error))
+        return redirect("monitoring")
+    LogEntry.objects.create(
+        user_id=request.user.pk,
+        content_type=ContentType.objects.get_for_model(Node, for_concrete_model=False),
+        object_id=label(address),
+        object_repr=label(address),
+        action_flag=CHANGE,
+        change_message=done,
+    )
+    messages.success(request, f"{label(address)}: {done}")
+    return redirect("monitoring")
 
 
 @require_safe
@@ -69,11 +108,24 @@ def is_demo() -> bool:
     return os.environ.get("REALTIME_DEMO") == "1"
 
 
+def _nodes_context(request: HttpRequest) -> dict[str, Any]:
+    """The rows of the table of nodes, and their sum when there are several."""
+    states = nodes.states()
+    sums = {name: sum(state.figures.get(name, 0) for state in states) for name in nodes.SUMMED}
+    return {
+        "nodes": states,
+        "sums": sums if len(states) > 1 else None,
+        # Of one node alone the clients have nowhere to go.
+        "may_drain": len(states) > 1 and request.user.has_perm("realtime.drain_node"),
+    }
+
+
 def page_context(request: HttpRequest) -> dict[str, Any]:
-    """``config`` for the page's script and ``sidecar_error`` (empty when the sidecar answers)."""
+    """``config`` for the page's script and ``sidecar_error`` (empty when a sidecar answers)."""
     return {
         "config": {
-            "urls": conf.client_urls(request.get_host(), request.is_secure()),
+            "servers": server_list(request),
+            "servers_url": reverse("realtime_servers"),
             "token_url": reverse("realtime_token"),
             "user": request.user.get_username(),
             "instruments": instruments(),

@@ -24,13 +24,15 @@ class Option:
 
 
 OPTIONS = {
-    "url": Option("host:port of the sidecar's publisher port; several with commas: the first that answers is used"),
+    "url": Option(
+        "host:port of the sidecar's publisher port; of several nodes with commas: another is used when one is away"
+    ),
     "token": Option("what the sidecar asks for: a token of a user who may publish", ""),
     "subject": Option("template of the subject, such as /stocks/us/{symbol}; else there is a column `subject`", ""),
     "content": Option("the column that is the content", "content"),
     "batch_rows": Option(f"rows in one frame to the sidecar, 1 to {BATCH_ROWS_MAX}", "1000"),
     "retry_seconds": Option("how long to go on trying while no sidecar answers", "60"),
-    "publisher": Option("the name under which the sidecar knows this publisher", "spark"),
+    "publisher": Option("what the names of this job's publishers begin with", "spark"),
 }
 
 

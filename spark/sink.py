@@ -1,15 +1,18 @@
 """The PySpark data source `realtime`: writes the rows of a DataFrame to the sidecar's publisher port.
 
 Every row of a batch is acknowledged before Spark sees the batch as written; a refused row fails it. Executors import
-this module, so it needs only PySpark, PyArrow and fastpath.client.
+this module, so it needs only PySpark, PyArrow, msgspec and fastpath.client.
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
@@ -22,15 +25,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fastpath.client.errors import RefusedMessage
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher import Publisher, Row
 from spark.options import InvalidOption, SinkOptions
 from spark.rows import RowBuilder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FLUSH_ROWS = 50_000
-"""After so many rows their acknowledgements are awaited: until then their subjects are kept, for errors."""
+GROUP_ROWS = 50_000
+"""So many rows are gathered, published and acknowledged together."""
+
+FORGOTTEN = frozenset({"stale", "out_of_order"})
+"""The results of rows whose numbers were used before, with an outcome that is not remembered (protocol.md 4.4)."""
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class RowRefused(RuntimeError):
@@ -71,31 +79,25 @@ class _Writer:
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._options = options
         self._builder = RowBuilder(schema, options)
+        self._write = secrets.token_hex(8)  # the same for every attempt at a task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish the rows of one partition; returns when all are acknowledged.
 
         Raises RowRefused, spark.rows.InvalidRow, and what the publisher raises when no sidecar answers in time.
         """
-        publisher = _publisher(self._options)
-        try:
-            return Written(self._publish(publisher, iterator))
-        except BaseException:
-            # It may hold rows of this batch, which the next one must not send.
-            _forget(publisher)
-            raise
-
-    def _publish(self, publisher: Publisher, iterator: Iterator[pa.RecordBatch]) -> int:
-        flushed = 0
-        subjects: list[str] = []
+        task = _task(self._write)
+        rows: list[Row] = []
+        done = 0
         for batch in iterator:
-            rows = self._builder.rows(batch, flushed + len(subjects) + 1)
-            subjects += [row[0] for row in rows]
-            for start in range(0, len(rows), self._options.batch_rows):
-                publisher.send_batch(rows[start : start + self._options.batch_rows])
-            if len(subjects) >= FLUSH_ROWS:
-                flushed += _flush(publisher, subjects, flushed)
-        return flushed + _flush(publisher, subjects, flushed)
+            rows += self._builder.rows(batch, done + len(rows) + 1)
+            while len(rows) >= GROUP_ROWS:
+                _publish(self._options, f"{task}:{done}", rows[:GROUP_ROWS], done)
+                del rows[:GROUP_ROWS]
+                done += GROUP_ROWS
+        if rows:
+            _publish(self._options, f"{task}:{done}", rows, done)
+        return Written(done + len(rows))
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -120,37 +122,43 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Nothing can be done: what was published stays published, and Spark will publish the batch again."""
 
 
-_publishers: dict[SinkOptions, Publisher] = {}
-"""Of this worker process, which does one task at a time: the next batch uses the same connection."""
+def _task(write: str) -> str:
+    """What is the same when this task is tried again: of a query also after its restart from the checkpoint."""
+    context = TaskContext.get()
+    if context is None:
+        return write
+    query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+    return f"{f'{query}:{batch}' if query and batch else write}:{context.partitionId()}"
 
 
-def _publisher(options: SinkOptions) -> Publisher:
-    publisher = _publishers.get(options)
-    if publisher is None:
-        publisher = Publisher(
-            options.url, token=options.token or None, publisher=options.publisher, retry_seconds=options.retry_seconds
-        )
-        _publishers[options] = publisher
-    return publisher
+def _publish(options: SinkOptions, task: str, rows: list[Row], done: int) -> None:
+    """Publish rows and wait for all; those of an earlier attempt with the same rows in the same order only once.
 
-
-def _forget(publisher: Publisher) -> None:
-    for options, known in list(_publishers.items()):
-        if known is publisher:
-            del _publishers[options]
-    publisher.close()
-
-
-def _flush(publisher: Publisher, subjects: list[str], flushed: int) -> int:
-    """Wait for the acknowledgement of the rows with these subjects, and forget them; answers how many they were."""
-    try:
-        publisher.flush()
-    except RefusedMessage as refused:
+    A digest of the rows is in the publisher's name: were rows of another order numbered alike, some would be taken for
+    rows that came before, and lost.
+    """
+    digest = hashlib.blake2b(_encode(rows), digest_size=12).hexdigest()
+    refused = _send(options, rows, name=f"{options.publisher}:{task}:{digest}", first=1)
+    if refused is not None and refused.code in FORGOTTEN:
+        # What came of the earlier attempt is not remembered any more: better twice than never.
+        refused = _send(options, rows, name=options.publisher, first=None)
+    if refused is not None:
         context = TaskContext.get()
-        where = f"row {flushed + refused.index + 1} of partition {context.partitionId() if context else 0}"
+        where = f"row {done + refused.index + 1} of partition {context.partitionId() if context else 0}"
         raise RowRefused(
-            f"{where}, subject {subjects[refused.index]}, was refused by the sidecar, {refused.code}: {refused.reason}"
-        ) from None
-    count = len(subjects)
-    subjects.clear()
-    return count
+            f"{where}, subject {rows[refused.index][0]}, was refused by the sidecar, {refused.code}: {refused.reason}"
+        )
+
+
+def _send(options: SinkOptions, rows: list[Row], name: str, first: int | None) -> RefusedMessage | None:
+    """Send rows and wait until each is answered; the first that was refused, preferably for being forgotten."""
+    publisher = Publisher(
+        options.url, token=options.token or None, publisher=name, first=first, retry_seconds=options.retry_seconds
+    )
+    try:
+        for start in range(0, len(rows), options.batch_rows):
+            publisher.send_batch(rows[start : start + options.batch_rows])
+        refused = publisher.flush(raise_refused=False).refused
+    finally:
+        publisher.close()
+    return next((one for one in refused if one.code in FORGOTTEN), refused[0] if refused else None)

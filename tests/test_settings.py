@@ -75,6 +75,10 @@ BAD = {
     "short secret": ({"FASTPATH_MODE": "jwt", "FASTPATH_TOKEN_SECRET": "short"}, "needs a secret of 32 bytes"),
     "nowhere": ({"FASTPATH_LISTEN": ""}, "FASTPATH_LISTEN: no address to listen on"),
     "only commas": ({"FASTPATH_LISTEN": " , "}, "FASTPATH_LISTEN: no address to listen on"),
+    "engine": ({"FASTPATH_ENGINE": "kafka://x"}, "FASTPATH_ENGINE: 'kafka://x' is neither memory nor redis://"),
+    "engine's password": ({"FASTPATH_ENGINE": "redi://u:secret@h"}, "FASTPATH_ENGINE: 'redi://…@h'"),
+    "prefix": ({"FASTPATH_REDIS_PREFIX": "a{b}"}, "FASTPATH_REDIS_PREFIX: 'a{b}' is empty or has a blank or a brace"),
+    "short logs": ({"FASTPATH_REDIS_LOG_MESSAGES": "10"}, "FASTPATH_REDIS_LOG_MESSAGES: 10 is less than 1000"),
     "no such file": ({"FASTPATH_CONFIG": "/no/such/file"}, "FASTPATH_CONFIG: /no/such/file: [Errno 2]"),
 }
 
@@ -120,6 +124,12 @@ def test_the_environment_has_the_last_word(tmp_path: Path) -> None:
     file.write_text('mode = "none"\nping_seconds = 5\necho = true\ncontrol = "/é"\n', encoding="utf-8")
     settings = load({"FASTPATH_CONFIG": str(file), "FASTPATH_PING_SECONDS": "7"})
     assert (settings.mode, settings.ping_seconds, settings.echo, settings.control) == ("none", 7, True, "/é")
+
+
+def test_no_password_of_redis_is_printed() -> None:
+    url = "rediss+sentinel://u:one@h1,h2,h3/fp?sentinel_user=s&sentinel_password=two&ca=/ca.pem"
+    text = describe(load(NONE | {"FASTPATH_ENGINE": url}))
+    assert 'engine = "rediss+sentinel://…@h1,h2,h3/fp?sentinel_user=s&sentinel_password=…&ca=/ca.pem"' in text
 
 
 ADDRESSES: dict[str, tuple[set[str], str, int, bool]] = {

@@ -1,13 +1,30 @@
 #!/usr/bin/env bash
-# Says whether the browser tests can run: exits 0, or prints the one line that says what only apt-get has, and exits 1.
+# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|redis` exits 0, or prints the one line that
+# says what only apt-get has, and exits 1. With --packages it prints the packages instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-shopt -s nullglob
-# Playwright's driver is a Node that needs a library which a bare Debian does not have.
-drivers=(.venv/lib/python3*/site-packages/playwright/driver/node)
-if command -v chromium chromium-browser google-chrome >/dev/null && "${drivers[0]:-false}" --version >/dev/null 2>&1; then
-    exit 0
+need=$1
+case $need in
+    browser) packages="chromium libatomic1" what="Chromium" ;;
+    redis) packages="redis-server" what="redis-server" ;;
+esac
+if [[ ${2:-} == --packages ]]; then
+    echo "$packages"
+    exit
 fi
-echo "the browser tests need Chromium. As root: apt-get update && apt-get install -y chromium libatomic1"
+
+browser_ready() {
+    shopt -s nullglob
+    # Playwright's driver is a Node that needs a library which a bare Debian does not have.
+    local drivers=(.venv/lib/python3*/site-packages/playwright/driver/node)
+    command -v chromium chromium-browser google-chrome >/dev/null && "${drivers[0]:-false}" --version >/dev/null 2>&1
+}
+
+redis_ready() {
+    command -v redis-server >/dev/null
+}
+
+"${need}_ready" && exit
+echo "the $need tests need $what. As root: apt-get update && apt-get install -y $packages"
 exit 1

@@ -5,13 +5,18 @@ cd "$(dirname "$0")/.."
 
 markers=$1
 shift
-# In CI the browser tests run, and fail, where there is no browser. By hand the rest is still worth running, and the
-# last line says what was not run.
-missing=
-if [[ ${CI:-} != true ]] && ! missing=$(tools/browser_ready.sh); then
-    markers="($markers) and not browser"
-fi
+# In CI the tests that need a browser or Redis run, and fail, where there is none. By hand the rest is still worth
+# running, and the last lines say what was not run.
+missing=()
+for need in browser redis; do
+    if [[ ${CI:-} != true ]] && ! line=$(tools/ready_for.sh "$need"); then
+        markers="($markers) and not $need"
+        missing+=("$line")
+    fi
+done
 status=0
 .venv/bin/python -m pytest -m "$markers" "$@" || status=$?
-[[ -z $missing ]] || printf 'NOT RUN: %s\n' "$missing" >&2
+for line in "${missing[@]}"; do
+    printf 'NOT RUN: %s\n' "$line" >&2
+done
 exit "$status"

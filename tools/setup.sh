@@ -59,21 +59,22 @@ install() {
     say "installed in $((SECONDS - started)) s"
 }
 
-# The browser tests drive Debian's Chromium, which no pip package brings.
-install_browser() {
-    local missing
-    missing=$(tools/browser_ready.sh) && return
+# The browser tests drive Debian's Chromium, the Redis tests Debian's redis-server: no pip package brings them.
+install_for() {
+    local missing packages
+    missing=$(tools/ready_for.sh "$1") && return
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
         say "$missing"
         [[ ${CI:-} != true ]] || exit 1
         return
     fi
-    say "installing Chromium for the browser tests (apt-get; about 100 MB)"
+    packages=$(tools/ready_for.sh "$1" --packages)
+    say "installing what the $1 tests need (apt-get: $packages)"
     export DEBIAN_FRONTEND=noninteractive
-    local install=(apt-get install -y --no-install-recommends chromium libatomic1)
+    local install=(apt-get install -y --no-install-recommends $packages)
     # Lists that are empty or old do not name a package that is there: update, and try once more.
     quietly "${install[@]}" 2>/dev/null || { quietly apt-get update && quietly "${install[@]}"; } || fail "$missing"
-    missing=$(tools/browser_ready.sh) || fail "$missing"
+    missing=$(tools/ready_for.sh "$1") || fail "$missing"
 }
 
 prepare_database() {
@@ -85,7 +86,8 @@ prepare_database() {
 make_environment
 if [[ $purpose == --tests ]]; then
     install tests "installing what the tests need" requirements.txt requirements-test.txt
-    install_browser
+    install_for browser
+    install_for redis
 else
     install run "installing the pinned packages; Spark is the large one (456 MB), so the first time takes minutes" \
         requirements.txt

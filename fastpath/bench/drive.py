@@ -151,8 +151,29 @@ class Load:
 
         return self._measure(step, warmup_s, duration_s)
 
+    def batches(self, size: int, in_flight: int, warmup_s: float, duration_s: float) -> Measured:
+        """Publish ``size`` messages at a time through one outlet, on one subject after the other, as fast as they are
+        acknowledged and delivered; at most ``in_flight`` such batches are on the way to the subscribers."""
+        swarm, subjects, (outlet,) = self.swarm, self.subjects, self.outlets
+        bound = (in_flight - 1) * size * sum(self.subscribers) / subjects
+
+        def step() -> None:
+            for _ in range(in_flight):
+                if not outlet.room or self.expected - swarm.delivered > bound:
+                    break
+                self.publish([(self._next + at) % subjects for at in range(size)])
+                self._next = (self._next + size) % subjects
+            outlet.flush()
+            swarm.poll(0.01)
+
+        return self._measure(step, warmup_s, duration_s)
+
     def rate(self, per_second: float, warmup_s: float, duration_s: float, *, burst: bool = False) -> Measured:
-        """Publish every subject ``per_second`` times a second, spread evenly, or all at once with ``burst``.
+        """Publish every subject ``per_second`` times a second, spread evenly, or all at once with ``burst``."""
+        return self._measure(self.pace(per_second, burst=burst), warmup_s, duration_s)
+
+    def pace(self, per_second: float, *, burst: bool = False) -> Callable[[], None]:
+        """What ``turn`` is to do over and over to publish at a rate, from now on.
 
         Latency counts from the moment at which a message was due, not from when the generator got to it.
         """
@@ -178,7 +199,7 @@ class Load:
             self._flush()
             swarm.poll(max(0.0, min(0.02, (due_ns - time.monotonic_ns()) / 1e9)))
 
-        return self._measure(step, warmup_s, duration_s)
+        return step
 
     # Time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 import select
 import time
 from collections.abc import Sequence
@@ -130,15 +130,19 @@ class Outlet:
 
 
 class PortOutlet(Outlet):
-    """Fastpath's publisher port (protocol.md 6): a batch a write, and at most ``window`` without acknowledgement."""
+    """Fastpath's publisher port (protocol.md 6): a batch a write, and at most ``window`` without acknowledgement.
+
+    Every publication is numbered, as the client libraries do it, so that the server looks whether it has it already.
+    """
 
     def __init__(self, swarm: Swarm, dialect: Dialect, sockets: Sockets, number: int, token: str) -> None:
         self._token = token
         self._unpacker = Unpacker(ANSWER_BYTES_MAX)
         self._batch = 0
         self._unanswered = 0
-        self._window = 1
+        self.window = 1
         self._sent: dict[int, int] = {}
+        self._number = 1
         self.acknowledged = 0
         self.latency = Histogram()
         """From a batch to its acknowledgement."""
@@ -146,7 +150,7 @@ class PortOutlet(Outlet):
 
     @property
     def room(self) -> bool:
-        return self._unanswered < self._window and super().room
+        return self._unanswered < self.window and super().room
 
     @property
     def quiet(self) -> bool:
@@ -161,18 +165,20 @@ class PortOutlet(Outlet):
             rows: list[tuple[Any, ...]] = [(subject, payload.decode("ascii")) for subject, payload in some]
             if self.dialect.fields:
                 rows = [(*row, self.dialect.fields) for row in rows]
-            body = ENCODERS["msgpack"](("batch", self._batch, rows))
+            body = ENCODERS["msgpack"](("batch", self._batch, rows, self._number))
+            self._number += len(rows)
             self._write(len(body).to_bytes(4) + body)
 
     def _greet(self, number: int, subject: str) -> None:
-        hello = {"version": 1, "token": self._token, "publisher": f"bench-{os.getpid()}-{number}", "client": "bench/1"}
+        publisher = f"bench-{number}-{secrets.token_hex(8)}"
+        hello = {"version": 1, "token": self._token, "publisher": publisher, "client": "bench/1"}
         self._sockets.write_all(self.fd, pack(["hello", hello]))
         answer: list[Any] = []
         while not answer:
             answer = self._unpacker.feed(self._await(b""))
         match answer[0]:
             case ["welcome", {"window": int(window)}]:
-                self._window = window
+                self.window = window
             case other:
                 raise BenchError(f"the server refused the publisher: {other}")
 

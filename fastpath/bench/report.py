@@ -45,22 +45,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def load(paths: list[Path]) -> dict[str, Any]:
-    """Several results files as one: the machine of the first, the runs of all. Raises ResultsError."""
+def load(paths: list[Path], key: str = "scenario") -> dict[str, Any]:
+    """Several results files as one: the machine of the first, the runs of all, each with a text under ``key``.
+
+    Raises ResultsError.
+    """
     merged: dict[str, Any] = {"machine": {}, "runs": []}
     for path in paths:
         try:
             results = json.loads(path.read_text(encoding="utf-8"))
             runs = results["runs"]
-            if not all(isinstance(run["scenario"], str) for run in runs):
-                raise TypeError("scenario")
+            if not all(isinstance(run[key], str) for run in runs):
+                raise TypeError(key)
             machine = dict(results.get("machine", {}))
         except OSError as error:
             raise ResultsError(
                 f"{path}: {error.strerror}; `python -m fastpath.bench run all --output {path}` makes it"
             ) from None
         except (ValueError, KeyError, TypeError):
-            raise ResultsError(f'{path}: not results; expected {{"machine": …, "runs": [{{"scenario": …}}]}}') from None
+            raise ResultsError(f'{path}: not results; expected {{"machine": …, "runs": [{{"{key}": …}}]}}') from None
         merged["machine"] = merged["machine"] or machine
         merged["runs"] += runs
     return merged

@@ -38,13 +38,13 @@ def write(results: dict[str, Any], path: Path) -> list[Path]:
     return [path, *charts]
 
 
-def replace(text: str, inner: str) -> str:
+def replace(text: str, inner: str, begin: str = BEGIN, end: str = END) -> str:
     """``text`` with ``inner`` between its markers. Raises MarkerError."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise MarkerError(f"the page needs one line {BEGIN} and after it one line {END}: the tables go between them")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{inner.strip()}\n{END}{after}"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise MarkerError(f"the page needs one line {begin} and after it one line {end}: the tables go between them")
+    before, rest = text.split(begin)
+    after = rest.split(end)[1]
+    return f"{before}{begin}\n{inner.strip()}\n{end}{after}"
 
 
 def section(results: dict[str, Any], found: list[Figure], folder: str) -> str:

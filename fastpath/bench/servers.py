@@ -21,12 +21,16 @@ import jwt
 
 from fastpath.client.control import Control
 
+from .procfs import cpu_ns
 from .sockets import BenchError
 from .spawn import family, free_ports, settle, stop
 
 READY_SECONDS_MAX = 30
 TOKEN_HOURS = 24
 GENERATION = 1
+
+PLACES = ("control", "listen", "data", "engine")
+"""Settings that only say where something is."""
 
 SUBSCRIBERS = "subscribers"
 PUBLISHER = "publisher"
@@ -51,6 +55,10 @@ class Server:
     secret: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     log: Path | None = None
+    ready_s: float = 0
+    """From its start until it said that it is ready."""
+    ready_cpu_s: float = 0
+    """The CPU time that this took."""
 
     def token(self, number: int) -> str:
         """A subscriber's; each has its own user."""
@@ -79,7 +87,8 @@ def sidecar(
 ) -> Iterator[Server]:
     """`python -m fastpath` on free ports with rights in force, pinned to a core; BenchError when it does not start.
 
-    Statistics, pings, queue bounds and guaranteed delivery are on by default, and stay so.
+    Statistics, pings, queue bounds and guaranteed delivery are on by default, and stay so. A journal is in a folder
+    that goes when the server has ended, unless ``settings`` name another one.
     """
     folder = Path(tempfile.mkdtemp(prefix="fp-bench-"))
     process: subprocess.Popen[bytes] | None = None
@@ -96,19 +105,21 @@ def sidecar(
             cert = _certificate(folder)
             shown["listen"] = f"clients+tls://127.0.0.1:0?cert={cert},publishers://127.0.0.1:0"
         shown |= {name.lower(): str(value) for name, value in (settings or {}).items()}
+        if shown.get("journal", "off") != "off":
+            shown.setdefault("data", str(folder / "data"))
+        begin = time.monotonic()
         process, ready = _start(folder, core, shown | ({"token_secret": secret} if secret else {}))
+        took = time.monotonic() - begin
+        pids = family(process.pid)
+        spent = cpu_ns(pids) / 1e9
         if secret:
             _grant(shown["control"])
-        port = int(ready["clients"][0].rpartition(":")[2])
-        publisher_port = int(ready["publishers"][0].rpartition(":")[2])
-        names = {
-            f"FASTPATH_{name.upper()}": value for name, value in shown.items() if name not in ("control", "listen")
-        }
+        port, publisher_port = (int(ready[purpose][0].rpartition(":")[2]) for purpose in ("clients", "publishers"))
+        names = {f"FASTPATH_{name.upper()}": value for name, value in shown.items() if name not in PLACES}
         names["FASTPATH_LISTEN"] = "clients+tls and publishers" if tls else "clients and publishers"
-        pids = family(process.pid)
-        yield Server(
-            "fastpath", "127.0.0.1", port, pids, publisher_port, shown["control"], secret, names, folder / "log"
-        )
+        server = Server("fastpath", "127.0.0.1", port, pids, publisher_port, shown["control"], secret, names)
+        server.log, server.ready_s, server.ready_cpu_s = folder / "log", took, spent
+        yield server
         if process.poll() is not None:
             raise BenchError(f"the sidecar ended while it was measured: {_tail(folder / 'log')}")
     finally:

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
         Limited,
         NotReady,
         PublishTimeout,
+        QueueFull,
         RefusedMessage,
         SidecarUnavailable,
         TooLarge,
         Unavailable,
+        Unknown,
     )
     from .message import Message, Position, Status
     from .session import connect
@@ -45,11 +47,13 @@ __all__ = [
     "NotReady",
     "Position",
     "PublishTimeout",
+    "QueueFull",
     "RefusedMessage",
     "SidecarUnavailable",
     "Status",
     "TooLarge",
     "Unavailable",
+    "Unknown",
     "connect",
 ]
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack
 from weakref import WeakSet
 
 from fastpath.core.codec import Form
 from fastpath.core.messages import GUARANTEED, Fields, Value
 
+from .discovery import ServersSource
+from .driver import Token
 from .errors import ClientError
 from .feed import Feed, MessageStream
 from .message import Message, Position, Status
-from .session import Client, Token
+from .options import OptionNames
+from .servers import Servers
+from .session import Client
 
 T = TypeVar("T")
+
+NOT_OPEN = "the client is not open: use it inside `with connect(…) as client:`"
 
 CLOSE_SECONDS = 1
 """How long closing waits for what other threads have asked for."""
@@ -89,14 +97,18 @@ class BlockingClient:
 
     def __init__(
         self,
-        urls: str | Iterable[str],
+        urls: Servers = (),
         token: Token = None,
         form: Form = "msgpack",
         *,
         on_status: Callable[[Status], None] | None = None,
-        **options: Any,
+        servers_url: ServersSource | None = None,
+        tls: ssl.SSLContext | None = None,
+        **options: Unpack[OptionNames],
     ) -> None:
-        self._make: Callable[[], Client] = lambda: Client(urls, token, form, on_status=on_status, **options)
+        self._make: Callable[[], Client] = lambda: Client(
+            urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, **options
+        )
         self.streams: WeakSet[BlockingStream] = WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
@@ -176,9 +188,47 @@ class BlockingClient:
         retained: bool = True,
         qos: str = GUARANTEED,
         reply_to: str | None = None,
+        closure: str | None = None,
     ) -> Position:
         """As ``Client.publish``."""
-        return self.call(self._open.publish(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to))
+        return self.call(
+            self._open.publish(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure)
+        )
+
+    def enqueue(
+        self,
+        subject: str,
+        content: Value,
+        fields: Fields | None = None,
+        *,
+        retained: bool = True,
+        qos: str = GUARANTEED,
+        reply_to: str | None = None,
+        closure: str | None = None,
+    ) -> concurrent.futures.Future[Position]:
+        """As ``Client.enqueue``: returns when it is in the queue; the future's ``result()`` waits for the answer."""
+        with self._lock:
+            loop = self._running()
+            enqueued = asyncio.run_coroutine_threadsafe(
+                _now(
+                    lambda: self._open.enqueue(
+                        subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure
+                    )
+                ),
+                loop,
+            )
+        outcome: concurrent.futures.Future[Position] = concurrent.futures.Future()
+        inner = enqueued.result()
+        loop.call_soon_threadsafe(inner.add_done_callback, lambda done: _copy(done, outcome))
+        return outcome
+
+    def pause(self) -> None:
+        """As ``Client.pause``."""
+        self.call(_now(lambda: self._open.pause()))
+
+    def resume(self) -> None:
+        """As ``Client.resume``."""
+        self.call(_now(lambda: self._open.resume()))
 
     def renew(self, token: str) -> None:
         """As ``Client.renew``."""
@@ -187,10 +237,12 @@ class BlockingClient:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the client's loop and wait for it."""
         with self._lock:
-            if self._loop is None or self.closed:
+            try:
+                loop = self._running()
+            except ClientError:
                 work.close()
-                raise ClientError("the client is not open: use it inside `with connect(…) as client:`")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+                raise
+            future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
         except BaseException:
@@ -200,8 +252,13 @@ class BlockingClient:
     @property
     def _open(self) -> Client:
         if self._client is None:
-            raise ClientError("the client is not open: use it inside `with connect(…) as client:`")
+            raise ClientError(NOT_OPEN)
         return self._client
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or self.closed:
+            raise ClientError(NOT_OPEN)
+        return self._loop
 
     async def _enter(self) -> Client:
         return await self._make().__aenter__()
@@ -223,9 +280,18 @@ class BlockingClient:
             loop.close()
 
 
-def connect(urls: str | Iterable[str], token: Token = None, form: Form = "msgpack", **options: Any) -> BlockingClient:
+def connect(
+    urls: Servers = (),
+    token: Token = None,
+    form: Form = "msgpack",
+    *,
+    on_status: Callable[[Status], None] | None = None,
+    servers_url: ServersSource | None = None,
+    tls: ssl.SSLContext | None = None,
+    **options: Unpack[OptionNames],
+) -> BlockingClient:
     """``with connect("ws://127.0.0.1:8800/ws", token) as client:``; options as ``fastpath.client.connect``."""
-    return BlockingClient(urls, token, form, **options)
+    return BlockingClient(urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, **options)
 
 
 async def _all_of(feed: Feed[T], timeout_seconds: float | None) -> list[T]:
@@ -239,3 +305,14 @@ async def _all_of(feed: Feed[T], timeout_seconds: float | None) -> list[T]:
 
 async def _now(make: Callable[[], T]) -> T:
     return make()
+
+
+def _copy(done: asyncio.Future[Position], outcome: concurrent.futures.Future[Position]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    if done.cancelled():
+        outcome.set_exception(ClientError("the client is closed"))
+    elif (error := done.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(done.result())

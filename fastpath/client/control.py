@@ -55,12 +55,14 @@ class Control:
         """``version, server, pid, mode, epoch, generation``; generation is None until rights have arrived."""
         return self.call("hello", {"version": VERSION, "client": self._client})
 
-    def publish(self, messages: Sequence[Sequence[Any]]) -> Answer:
+    def publish(self, messages: Sequence[Sequence[Any]], publisher: str | None = None) -> Answer:
         """Publish rows ``[subject, content, fields, meta]``; answers ``epoch`` and ``results``.
 
-        One result a row: its sequence number, 0 for standard quality, or ``[code, reason]`` (protocol.md 6.2, 6.3).
+        One result a row: its sequence number, 0 for standard quality, ``[epoch, sequence number]`` when it was stored
+        under another epoch, or ``[code, reason]`` (protocol.md 6.2, 6.3). With ``publisher`` a row whose meta has an
+        ``id`` is stored once, however often it is sent; ids of a publisher rise.
         """
-        return self.call("publish", {"messages": messages})
+        return self.call("publish", _without_none(messages=messages, publisher=publisher))
 
     def snapshot(self, subject: str, token: str | None = None) -> Answer:
         """``status``, and ``reason`` or ``message``; without a token as anonymous."""
@@ -73,6 +75,17 @@ class Control:
     def stats(self) -> Answer:
         """The sidecar's figures by name."""
         return self.call("stats")
+
+    def drain(self, per_second: int = 0, servers: Sequence[Sequence[Any]] = ()) -> Answer:
+        """Refuse newcomers and send clients to ``[url, weight]`` elsewhere; ``clients``: how many there are.
+
+        0 and an empty list stand for the node's own settings.
+        """
+        return self.call("drain", {"per_second": per_second, "servers": servers})
+
+    def undrain(self) -> Answer:
+        """Accept again; who has not been told to go stays. ``clients`` as above."""
+        return self.call("undrain")
 
     def rules_begin(self, generation: int) -> Answer:
         """Start a full set of rights beside the one in force."""

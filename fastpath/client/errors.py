@@ -4,6 +4,8 @@ ClientError
  ├─ Unavailable          no server could be reached in time; the client may go on trying
  ├─ ConnectionRejected   the server closed with a code that says "do not reconnect" (protocol.md 7)
  ├─ Disconnected         the connection was lost before an answer came: its outcome is not known
+ │   └─ Unknown          a publication may or may not have been stored
+ ├─ QueueFull            too many publications wait for their answer
  ├─ Denied, TooLarge, Invalid, Limited, Failed, NotReady, BadToken    a command was refused (protocol.md 4.2, 4.4, 4.12)
  ├─ RefusedMessage       one message of a batch on the publisher port was refused
  ├─ PublishTimeout       a batch stayed without acknowledgement for the whole retry time
@@ -40,6 +42,14 @@ class ConnectionRejected(ClientError, ConnectionError):
 
 class Disconnected(ClientError, ConnectionError):
     """The connection was lost while an answer was due: the command may or may not have had its effect."""
+
+
+class Unknown(Disconnected):
+    """No answer to a publication came in all the time that it was tried: it may or may not have been stored."""
+
+
+class QueueFull(ClientError):
+    """As many publications as the client keeps wait for their answer; this one was not taken."""
 
 
 class CommandRefused(ClientError):

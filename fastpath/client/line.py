@@ -16,11 +16,10 @@ from websockets.typing import Subprotocol
 from fastpath.core.codec import JSON, SUBPROTOCOLS, Form
 from fastpath.core.errors import BadFrame
 
+from .machine import ABNORMAL
+
 FRAME_BYTES_MAX = 64 << 20
 """A snapshot may be larger than any message that made it."""
-
-ABNORMAL = 1006
-"""The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
 
 CLOSE_SECONDS = 1
 
@@ -40,6 +39,12 @@ class Line:
         self._take_out = take_out
         self._receive = receive
         self._form: Form = JSON
+        self._left: asyncio.Future[End] | None = None
+
+    def leave(self, end: End) -> None:
+        """Close the connection that stands; it ends like this."""
+        if self._left is not None and not self._left.done():
+            self._left.set_result(end)
 
     async def run(
         self,
@@ -82,8 +87,10 @@ class Line:
     async def _carry(self, websocket: ClientConnection, watch: Callable[[], Awaitable[str]]) -> End:
         self.wake.set()
         reader = asyncio.create_task(self._read(websocket))
+        self._left = asyncio.get_running_loop().create_future()
         tasks: set[asyncio.Future[Any]] = {
             reader,
+            self._left,
             asyncio.create_task(self._write(websocket)),
             asyncio.ensure_future(watch()),
         }
@@ -122,5 +129,6 @@ def _end(*tasks: asyncio.Future[Any]) -> End:
             return End(ABNORMAL, str(error))
         if error is not None:
             raise error
-        return End(ABNORMAL, str(task.result()))
+        result = task.result()
+        return result if isinstance(result, End) else End(ABNORMAL, str(result))
     return End(ABNORMAL, "the connection was lost")

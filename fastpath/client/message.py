@@ -60,14 +60,19 @@ def message_of(data: Data, subject: str, epoch: int, base: int) -> Message:
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the connection, or of one subject's subscription.
+    """A change of the connection, of one subject's subscription, or what became of a publication.
 
-    The connection: ``connected`` (``url``), ``disconnected`` (``code``, ``reason``; it is tried again after
-    ``retry_seconds``), ``failed`` (it is not), ``expiring``, ``renewed``, ``notice``, ``error``. A subject:
+    The connection: ``connected`` (``url``, ``user``), ``disconnected`` (``code``, ``reason``; it is tried again after
+    ``retry_seconds``), ``down`` (``count`` rounds through the servers have failed), ``failed`` (it is not tried again),
+    ``synchronised`` (after a reconnection every subject has been recovered), ``reconnect_rate_exceeded`` (``count`` in
+    3 minutes), ``paused``, ``closed``, ``expiring``, ``renewed``, ``notice`` (``notice``), ``error``. A subject:
     ``subscribed``, ``recovered`` (exactly what was missed follows), ``resynchronised`` (the snapshot follows
-    if there is one, or the subject goes on in a new epoch), ``gap`` (messages are missing and are asked for again),
+    if there is one, or what was seen last is void), ``granted`` (the right came; one of these follows),
+    ``gap`` (messages are missing and are asked for again),
     ``denied``, ``not_ready``, ``revoked`` (it waits for the right), ``lagging`` (this client does not keep up, and
-    a subscription with ``slow="conflate"`` is conflated), ``caught_up`` (no more).
+    a subscription with ``slow="conflate"`` is conflated), ``caught_up`` (no more). A publication that was given a
+    ``closure``: ``published`` (``epoch``, ``seq``), ``publish_denied``, ``publish_too_large``, ``publish_failed``; its
+    ``status`` is that of protocol.md 4.4, ``unknown`` or ``queue_full``.
     """
 
     name: str
@@ -76,3 +81,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     code: int = 0
     url: str = ""
     retry_seconds: float = 0
+    user: str = ""
+    notice: str = ""
+    count: int = 0
+    closure: str = ""
+    status: str = ""
+    epoch: int = 0
+    seq: int = 0

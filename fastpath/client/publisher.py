@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import select
 import socket
 import ssl
@@ -16,14 +17,17 @@ from fastpath.core.errors import BadFrame, Close
 from fastpath.core.messages import GUARANTEED, Fields, Value
 from fastpath.core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack
 
-from .backoff import Backoff
+from .backoff import Jitter
 from .errors import ConnectionRejected, PublishTimeout, RefusedMessage, may_reconnect
-from .window import Batch, Results, Window
+from .window import Batch, Results, Settled, Window
 
 VERSION = 1
 CLIENT = "py/1"
 _ENVELOPE_BYTES = 32
 """Room that a batch's frame needs beside its rows."""
+
+PUBLISHER_MAX = 256
+"""Characters of a publisher's name (protocol.md 6.2)."""
 
 _WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -38,12 +42,18 @@ class _Lost(Exception):
 
 
 class Publisher:
-    """Sends batches of messages, and again after a lost connection, until they are acknowledged (at least once).
+    """Sends batches of messages, and again after a lost connection, until they are acknowledged.
 
-    ``url`` is ``"host:port"``, ``"tls://host:port"``, a comma list or a list of those: when one does not
-    answer, the next is tried. ``token`` is a text, or a callable that is asked at each connect. ``window``
-    lowers the number of batches without acknowledgement below what the server allows. ``timeout_seconds``
-    bounds a connect and the wait for an answer, ``retry_seconds`` an outage. Not for several threads at once.
+    Each message has a number of this publisher, and keeps it when it is sent again, to whichever server: it is stored
+    once (of quality standard, perhaps twice). ``url`` is ``"host:port"``, ``"tls://host:port"``, a comma list or a
+    list of those: when one does not answer, or cannot store now, the next is tried. ``token`` is a text, or a callable
+    that is asked at each connect. ``publisher`` is a label: what the server is told is this with a random part, so that
+    no other publisher's messages are taken for these sent again. With ``first`` it is told as it is, and messages are
+    numbered from ``first`` on: for a program that sends the same messages in the same order when it is run again
+    within three minutes. ``window`` lowers the number of batches without acknowledgement below what the server allows.
+    ``timeout_seconds`` bounds a connect and the wait for an answer, ``retry_seconds`` an outage. ``on_settled`` is
+    called for each row of ``send_batch``: its index since the last ``flush()``, its position or why it was refused.
+    Not for several threads at once.
     """
 
     def __init__(
@@ -56,19 +66,21 @@ class Publisher:
         retry_seconds: float = 60,
         *,
         tls: ssl.SSLContext | None = None,
+        first: int | None = None,
+        on_settled: Settled | None = None,
     ) -> None:
         texts = url.split(",") if isinstance(url, str) else list(url)
         self._addresses = [_address(text.strip()) for text in texts]
         if not self._addresses:
             raise ValueError("a publisher needs an address, such as 127.0.0.1:8801")
         self._token = token
-        self._publisher = publisher
+        self._publisher = _name(publisher, first)
         self._window_asked = window
         self._timeout = timeout_seconds
         self._retry = retry_seconds
         self._tls = tls
-        self._window = Window(window or 1)
-        self._backoff = Backoff(0.1, 2)
+        self._window = Window(window or 1, first or 1, on_settled)
+        self._backoff = Jitter(0.1, 2)
         self._index = 0
         self._failures = 0
         self._trouble_since: float | None = None
@@ -170,7 +182,10 @@ class Publisher:
         self._alive_at = time.monotonic()
         while not done():
             if self._window.holds:
-                self._pause("the server's rights have not arrived yet")
+                if self._window.unavailable and len(self._addresses) > 1:
+                    self._next(self._window.why_held)
+                    continue
+                self._pause(self._window.why_held)
                 self._window.release()
             try:
                 if self._socket is None:
@@ -180,11 +195,14 @@ class Publisher:
                 self._drop()
                 raise
             except (_Lost, OSError, BadFrame) as error:
-                self._drop()
-                self._index = (self._index + 1) % len(self._addresses)
-                self._failures += 1
-                # Another address is tried at once; only a round through all of them is followed by a pause.
-                self._pause(str(error) or type(error).__name__, self._failures % len(self._addresses) == 0)
+                self._next(str(error) or type(error).__name__)
+
+    def _next(self, why: str) -> None:
+        """To the next address, at once; only a round through all of them is followed by a pause."""
+        self._drop()
+        self._index = (self._index + 1) % len(self._addresses)
+        self._failures += 1
+        self._pause(why, self._failures % len(self._addresses) == 0)
 
     def _drop(self) -> None:
         self.close()
@@ -297,6 +315,19 @@ class Publisher:
         if may_reconnect(code) and renewable:
             raise _Lost(f"{code} {reason}")
         raise ConnectionRejected(code, reason)
+
+
+def _name(label: str | None, first: int | None) -> str:
+    """What the server is told; ValueError for a name that it would not take, or numbers that it would not."""
+    if first is not None:
+        if not label or not 1 <= first < 1 << 53:
+            raise ValueError("first is a number from 1 on, and needs the name of a publisher")
+        name = label
+    else:
+        name = f"{label}:{secrets.token_hex(12)}" if label else secrets.token_hex(12)
+    if len(name) > PUBLISHER_MAX:
+        raise ValueError(f"the name of a publisher has at most {PUBLISHER_MAX} characters")
+    return name
 
 
 def _meta(

@@ -17,18 +17,26 @@ from fastpath.core import messages as wire
 from fastpath.core.messages import GUARANTEED, Fields, Value
 
 from .errors import refusal
-from .message import Message, Position, Status, message_of
+from .events import Answered, Arrived, Event, Named, Refused
+from .message import Position, Status, message_of
 
 CLIENT = "py/1"
 SUBJECTS_PER_COMMAND = 500
 """Half of what a server takes, so that a command with positions stays within its frame."""
+
+RETRY_MS = 1000
+"""Pause before a subject is asked for again whose answer ``not_ready`` named none."""
+
+RETRY_SECONDS_MAX = 30
+"""That pause doubles up to this."""
 
 _STORED = ("snapshot", "historical", "recovered")
 
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One subject that is wanted; ``owner`` gets its messages. While it is ``lagging`` gaps are no fault (5.3).
+    """One subject that is wanted; ``owner`` gets its messages. While it is ``lagging`` gaps are no fault (5.3); while
+    it ``waits`` the server has not begun it.
 
     ``position`` is the last that was read. While ``stored`` messages are still to come it lags behind
     ``target``, where live messages begin, so that a connection lost between them misses nothing.
@@ -42,6 +50,8 @@ class Subscription:
     position: Position | None
     asked: int = 0
     live: bool = False
+    waits: bool = False
+    tries: int = 0
     lagging: bool = False
     sid: int = -1
     epoch: int = 0
@@ -49,39 +59,12 @@ class Subscription:
     target: Position | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Arrived:
-    """A message for an owner."""
-
-    owner: Any
-    message: Message
-
-
-@dataclass(slots=True, frozen=True)
-class Answered:
-    """The answer to the command ``id``."""
-
-    id: int
-    answer: wire.AnyAnswer
-
-
-@dataclass(slots=True, frozen=True)
-class Refused:
-    """A subscription that will not work; it is forgotten."""
-
-    owner: Any
-    subject: str
-    error: Exception
-
-
-Event = Arrived | Answered | Refused | Status
-
-
 class ClientState:
     """The state of one client over all its connections."""
 
-    def __init__(self, form: codec.Form, client: str = CLIENT) -> None:
+    def __init__(self, form: codec.Form, client: str = CLIENT, publisher: str = "") -> None:
         self._client = client
+        self._publisher = publisher
         self.form: codec.Form = form
         self.out: list[bytes] = []
         self.subscriptions: dict[str, Subscription] = {}
@@ -101,7 +84,7 @@ class ClientState:
         self.form = form or self.form
         self.out.clear()
         self._open = True
-        self._send(wire.Connect(id=self._next(), token=token, client=self._client))
+        self._send(wire.Connect(id=self._next(), token=token, client=self._client, publisher=self._publisher))
         self._ask(self.subscriptions.values())
 
     def lose(self) -> None:
@@ -111,7 +94,8 @@ class ClientState:
         self._sids.clear()
         self._asked.clear()
         for wanted in self.subscriptions.values():
-            wanted.live = wanted.lagging = False
+            wanted.live = wanted.waits = wanted.lagging = False
+            wanted.tries = 0
 
     def take_out(self) -> list[bytes]:
         """What is to be sent now."""
@@ -156,6 +140,11 @@ class ClientState:
             self._send(wire.Unsubscribe(id=ids[-1], subjects=gone[start : start + SUBJECTS_PER_COMMAND]))
         return ids
 
+    def ask_again(self, subjects: Iterable[str]) -> None:
+        """Ask once more for those that the server has not begun."""
+        known = (self.subscriptions.get(subject) for subject in subjects)
+        self._ask(wanted for wanted in known if wanted is not None and not wanted.live)
+
     def publish(
         self,
         subject: str,
@@ -165,8 +154,9 @@ class ClientState:
         retained: bool = True,
         qos: str = GUARANTEED,
         reply_to: str = "",
+        publication: int = 0,
     ) -> int:
-        """Publish one message."""
+        """Publish one message, now."""
         number = self._next()
         self._send(
             wire.Publish(
@@ -178,6 +168,7 @@ class ClientState:
                 qos=qos,
                 reply_to=reply_to,
                 closure=closure,
+                publication=publication,
             )
         )
         return number
@@ -216,13 +207,16 @@ class ClientState:
             case wire.Epoch():
                 return self._epoch(frame)
             case wire.Revoked():
-                return [self._revoked(subject, frame.reason) for subject in frame.subjects]
+                return [
+                    self._revoked(subject, frame.reason) for subject in frame.subjects if subject in self.subscriptions
+                ]
             case wire.Lagging() | wire.CaughtUp():
                 return self._lagging(frame)
             case wire.Expiring():
                 return [Status(name="expiring")]
             case wire.Notice():
-                return [Status(name="notice", reason=f"{frame.code}: {frame.text}")]
+                named: list[Event] = [Named(frame.servers)] if frame.servers else []
+                return [*named, Status(name="notice", notice=frame.code, reason=f"{frame.code}: {frame.text}")]
             case wire.Error():
                 return self._error(frame)
             case wire.Published() if frame.id is UNSET:
@@ -253,8 +247,7 @@ class ClientState:
 
     @staticmethod
     def _seen(wanted: Subscription, seq: int) -> bool:
-        position = wanted.position
-        return position is not None and position.epoch == wanted.epoch and seq <= position.seq
+        return wanted.position is not None and (wanted.epoch, seq) <= wanted.position
 
     def _stored_came(self, wanted: Subscription, kind: str, seq: int) -> None:
         if kind != "snapshot" and seq:
@@ -285,7 +278,12 @@ class ClientState:
         if wanted is None or (number and number != wanted.asked):
             return []
         if result.error in ("denied", "not_ready"):
-            return [Status(name=result.error, subject=result.subject, reason=result.reason)]
+            wanted.waits = True
+            retry = 0.0
+            if result.error == "not_ready":
+                retry = min(RETRY_SECONDS_MAX, (result.retry_ms or RETRY_MS) / 1000 * 2.0**wanted.tries)
+                wanted.tries = min(wanted.tries + 1, 64)
+            return [Status(name=result.error, subject=result.subject, reason=result.reason, retry_seconds=retry)]
         if result.error:
             self._forget(wanted)
             return [Refused(wanted.owner, wanted.subject, refusal(result.error, result.reason))]
@@ -301,19 +299,24 @@ class ClientState:
         wanted.stored = result.messages
         if not wanted.stored:
             self._stored_over(wanted)
-        return [Status(name=result.recovery or "subscribed", subject=wanted.subject)]
+        granted = [Status(name="granted", subject=wanted.subject)] if wanted.waits and not number else []
+        wanted.waits, wanted.tries = False, 0
+        return [*granted, Status(name=result.recovery or "subscribed", subject=wanted.subject)]
 
     def _epoch(self, frame: wire.Epoch) -> list[Event]:
         wanted = self._sids.get(frame.sid)
         if wanted is None:
             return []
         wanted.epoch = frame.epoch
+        void = False
         for name in ("position", "target"):
             old = getattr(wanted, name)
             if old is not None:
-                # The number goes on over epochs; it falls back only where the new epoch begins lower.
+                # The number goes on over epochs; what was read above it is void (protocol.md 4.8).
+                void = void or old.seq > frame.seq
                 setattr(wanted, name, Position(frame.epoch, min(old.seq, frame.seq)))
-        told: list[Event] = [Status(name="resynchronised", subject=wanted.subject, reason="a new epoch")]
+        reason = "what was read last is void"
+        told: list[Event] = [Status(name="resynchronised", subject=wanted.subject, reason=reason)] if void else []
         last = wanted.target or wanted.position
         return told + self._gap(wanted, frame.seq + 1) if last is not None and last.seq < frame.seq else told
 
@@ -326,11 +329,10 @@ class ClientState:
         return [Status(name="lagging" if lagging else "caught_up", subject=wanted.subject) for wanted in told]
 
     def _revoked(self, subject: str, reason: str) -> Status:
-        wanted = self.subscriptions.get(subject)
-        if wanted is not None:
-            self._unname(wanted)
-            wanted.live = wanted.lagging = False
-            wanted.position, wanted.stored = None, 0
+        wanted = self.subscriptions[subject]
+        self._unname(wanted)
+        wanted.live, wanted.waits, wanted.lagging = False, True, False
+        wanted.position, wanted.target, wanted.stored = None, None, 0
         return Status(name="revoked", subject=subject, reason=reason)
 
     def _error(self, frame: wire.Error) -> list[Event]:
@@ -353,7 +355,9 @@ class ClientState:
             return
         groups: dict[tuple[int, int, str], list[Subscription]] = {}
         for wanted in subscriptions:
-            groups.setdefault((wanted.history, wanted.conflation, wanted.slow), []).append(wanted)
+            # Who knows a position gets what follows it, not the history before it once more.
+            history = 0 if wanted.position else wanted.history
+            groups.setdefault((history, wanted.conflation, wanted.slow), []).append(wanted)
         for (history, conflation, slow), members in groups.items():
             for start in range(0, len(members), SUBJECTS_PER_COMMAND):
                 some = members[start : start + SUBJECTS_PER_COMMAND]

@@ -207,6 +207,8 @@ class Broker:
         self.history.cut(topic, seq + 1)
         if not topic.ring or (topic.ring[-1].epoch, topic.ring[-1].seq) != (epoch, seq):
             self.history.drop(topic)
+            if epoch != topic.epoch and seq:  # what was read under the same number may be another message
+                self._tell_epoch(topic, epoch, 0)
         topic.snapshot = snapshot
         self._tell_epoch(topic, epoch, seq)
         topic.epoch, topic.seq = epoch, seq

@@ -62,6 +62,13 @@ class ControlConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected."""
         self._transport = cast(asyncio.Transport, transport)
+        self._hub.control_connections.add(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Django is gone."""
+        del exc
+        if self._transport is not None:
+            self._hub.control_connections.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Requests, or parts of them."""

@@ -105,31 +105,35 @@ class Drain:
             case _:
                 self.cancel()
 
-    async def finish(self, signals: Callable[[], int], others: Callable[[], int], *, gradually: bool = True) -> None:
-        """Send all elsewhere, as this process stops.
+    async def turns(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
+        """As this process stops: send clients elsewhere in turns, for ``drain_seconds``, if there is somewhere to go.
 
-        With servers to go to at the bounded rate, for ``drain_seconds``; then, or without any, all that are left at
-        once. Who does not answer is waited for no longer than HEAR_SECONDS, and so are the ``others``: workers that
-        still need this one. ``signals`` counts how often this process was told to stop; each time more cuts it short.
+        ``others`` counts the workers that still need this one: they are waited for. ``signals`` counts how often this
+        process was told to stop; once more cuts it short.
         """
-        hub, clients, began = self._hub, self._hub.sessions.clients, signals()
+        clients, began = self._hub.sessions.clients, signals()
         self._stopping = True
-        log.info("stopping: %d clients", len(clients))
-        if gradually and (clients or others()) and (self._servers or self.active):
-            self._begin()
-            seconds = hub.settings.drain_seconds
-            if len(clients) > self._rate * seconds:
-                log.warning("some will go at once after %d s: see FASTPATH_DRAIN_SECONDS", seconds)
-            await self._until(lambda: (not clients and not others()) or signals() > began, seconds)
+        if (not clients and not others()) or (not self._servers and not self.active):
+            return
+        self._begin()
+        seconds = self._hub.settings.drain_seconds
+        if len(clients) > self._rate * seconds:
+            log.warning("some will go at once after %d s: see FASTPATH_DRAIN_SECONDS", seconds)
+        await self._until(lambda: (not clients and not others()) or signals() > began, seconds)
+
+    async def end(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
+        """Send all that are left elsewhere at once, and wait a little for them, and for the others, to go."""
+        hub, began = self._hub, signals()
+        self._stopping = True
+        log.info("stopping: %d clients", len(hub.sessions.clients))
         self._ports.pause()
         self._rest()
         for publisher in list(hub.publisher_connections):
             publisher.leave()
         hub.broker.flush()  # what is pending, or collected, still counts
         self._end_told()
-        for client in list(clients):
+        for client in list(hub.sessions.clients):
             self._close(client, STOPS)
-        began = signals()
         await self._until(
             lambda: not hub.connections + len(hub.publisher_connections) + others() or signals() > began, HEAR_SECONDS
         )

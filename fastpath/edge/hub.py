@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections.abc import Callable
 from time import time_ns
 from typing import Any, Protocol
 
@@ -62,8 +63,11 @@ class Hub:
         self.connections = 0
         self.watch = make_watch(loop, self.end)
         self.publisher_connections: set[Drains] = set()
+        self.control_connections: set[asyncio.Transport] = set()
         self.stale = False
         """Who numbers messages is away: nothing new comes, nothing can be published."""
+        self.noticed: Callable[[Notice], None] | None = None
+        """Passes on what all clients are told."""
         self.congested = False
         """Another worker is behind: who publishes is held back."""
         self._flush_due = False
@@ -141,6 +145,8 @@ class Hub:
             self._tell(Notice(code="fresh", text=text))
 
     def _tell(self, notice: Notice) -> None:
+        if self.noticed is not None:
+            self.noticed(notice)
         for client in self.sessions.clients:
             if client.greeted:
                 self.broker.send(client, notice)

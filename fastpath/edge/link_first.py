@@ -11,7 +11,7 @@ from typing import Any
 from ..core.admission import Outcome
 from ..core.copies import Takeover, whole_part
 from ..core.interest import Topic
-from ..core.messages import Message
+from ..core.messages import Message, Notice
 from ..core.packets import pack, read_handed_in
 from ..engine.memory import MemoryEngine
 from .hub import Hub, now
@@ -125,6 +125,7 @@ class Links:
         hub.broker.log = self._note
         hub.broker.restarted = self._restarted
         hub.broker.before_answers = self.flush
+        hub.noticed = self._notice
 
     async def resume(self, survivors: int, engine: MemoryEngine | None) -> None:
         """Take over what the others still hold of a first worker that died: the state of the one who got furthest.
@@ -308,12 +309,12 @@ class Links:
                 link.socket.send(["restart", whole_part(self.hub.broker, topic)])
                 link.socket.flush()
 
-    def notice(self, code: str, text: str) -> None:
+    def _notice(self, notice: Notice) -> None:
         """Let the others tell their clients that messages are stale, or fresh again."""
         self.flush()
         for link in self._links:
             if link.giver is not None:
-                link.socket.send(["notice", code, text])
+                link.socket.send(["notice", notice.code, notice.text])
                 link.socket.flush()
 
     def _accept(self) -> None:

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from fastpath.client.blocking import connect
 from fastpath.client.control import Control
-from spark.options import InvalidOption
-from spark.sink import RealtimeSource, Written
+from spark.options import InvalidOption, SinkOptions
+from spark.sink import RealtimeSource, Written, _publish
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until
@@ -147,6 +147,34 @@ def test_a_query_goes_on_where_it_stopped(session: SparkSession, sidecar: Sideca
         # At least once: what was under way at the stop may come twice, but nothing is left out.
         assert int(got[0]) % BATCH_ROWS == 0
         assert int(got[0]) <= first + BATCH_ROWS
+
+
+def test_a_task_that_is_tried_again_stores_nothing_twice(sidecar: Sidecar) -> None:
+    options = SinkOptions.parse({"url": sidecar.publisher_url})
+    rows = [("/t/again", str(number), None, None) for number in range(10)]
+    for _ in range(2):
+        _publish(options, "task:0", rows[:6], 0)  # the first attempt ended here
+    _publish(options, "task:6", rows[6:], 6)
+    assert stored(sidecar, "/t/again")["seq"] == 10
+    # Its rows came in another order, so that their numbers tell nothing: all of them once more, none left out.
+    _publish(options, "task:0", rows[5::-1], 0)
+    assert (stored(sidecar, "/t/again")["seq"], stored(sidecar, "/t/again")["content"]) == (16, "0")
+
+
+def test_a_batch_that_is_replayed_is_stored_once(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
+    with connect(sidecar.client_url) as client, client.subscribe("/t/n") as stream:
+        query = start(numbers(session, "/t/n"), sidecar, tmp_path)
+        got = [stream.get(30).content for _ in range(BATCH_ROWS * 2)]
+        until(lambda: (tmp_path / "commits" / "1").exists(), 30)
+        query.stop()
+        commits = tmp_path / "commits"
+        last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
+        for file in (f"{last}", f".{last}.crc"):
+            (commits / file).unlink(missing_ok=True)
+        query = start(numbers(session, "/t/n"), sidecar, tmp_path)
+        got += [stream.get(30).content for _ in range(BATCH_ROWS * (last + 3) - len(got))]
+        query.stop()
+        assert got == [str(number) for number in range(BATCH_ROWS * (last + 3))]
 
 
 def test_a_query_outlives_the_sidecar(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:

@@ -8,14 +8,17 @@ from playwright.sync_api import Page
 
 from tests.support.waiting import until
 
-_OPEN = """async ({ urls, form, tokens }) => {
+QUICKLY = {"quickRetries": 0, "backoffSeconds": 0.2, "backoffSecondsMax": 0.5}
+"""Waits that a test can afford; how long they are by default is in tests/behaviours/."""
+
+_OPEN = """async ({ urls, form, tokens, options }) => {
     const { connect } = await import("/realtime/static/realtime/client.js");
     const plain = (value) => value instanceof Uint8Array ? { bytes: [...value] } : value;
     window.statuses = [];
     window.messages = [];
     window.asked = 0;
     const token = () => tokens[Math.min(window.asked++, tokens.length - 1)];
-    window.client = connect({ urls, form, token: tokens.length ? token : undefined,
+    window.client = connect({ urls, form, token: tokens.length ? token : undefined, ...options,
                               onStatus: (status) => statuses.push({ ...status, at: performance.now() }) });
     window.hear = (message) => messages.push({ ...message, content: plain(message.content),
         fields: Object.fromEntries(Object.entries(message.fields).map(([name, value]) => [name, plain(value)])) });
@@ -23,11 +26,19 @@ _OPEN = """async ({ urls, form, tokens }) => {
 
 
 class Scripted:
-    """A client in a page."""
+    """A client in a page; options are the client's own, and it reconnects ``QUICKLY`` unless they say otherwise."""
 
-    def __init__(self, page: Page, *urls: str, form: str = "msgpack", tokens: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        page: Page,
+        *urls: str | dict[str, Any],
+        form: str = "msgpack",
+        tokens: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
         self.page = page
-        page.evaluate(_OPEN, {"urls": list(urls), "form": form, "tokens": list(tokens)})
+        every = QUICKLY | options
+        page.evaluate(_OPEN, {"urls": list(urls), "form": form, "tokens": list(tokens), "options": every})
 
     def do(self, script: str, argument: Any = None) -> Any:
         """Run a script with ``client`` and ``argument``; a promise is waited for."""

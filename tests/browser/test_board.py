@@ -262,6 +262,45 @@ def test_a_killed_sidecar_comes_back(visit: Any, prices: Prices, stack: Stack) -
     expect(page.locator("#banner")).to_be_hidden()
 
 
+CORNER = """async () => {
+    const ids = ["connection", "state", "port", "latency", "user"];
+    document.body.innerHTML = ids.map((id) => `<i id="${id}"></i>`).join("");
+    const { Corner } = await import("/realtime/static/realtime/page.js");
+    const { Listeners } = await import("/realtime/static/realtime/listeners.js");
+    const client = new Listeners();
+    new Corner(client);
+    const at = { url: "ws://a:1/ws", via: "direct", user: "" };
+    const lost = { code: 1006, codeName: "lost", final: false };
+    const told = [
+        ["connecting", at], ["connected", at], ["notice", { code: "stale" }], ["notice", { code: "fresh" }],
+        ["disconnected", lost], ["connecting", at], ["disconnected", lost], ["down", {}], ["connecting", at],
+        ["disconnected", lost], ["connected", at], ["disconnected", { ...lost, codeName: "not_ready" }],
+    ];
+    return told.map(([name, details]) => {
+        client.emit(name, details);
+        return [document.documentElement.dataset.connection, document.getElementById("state").textContent];
+    });
+}"""
+
+
+def test_the_corner_says_what_is_the_matter(page: Page) -> None:
+    """A lost connection, a server that is away, and one that gets nothing new are three things."""
+    assert page.evaluate(CORNER) == [
+        ["connecting", "Connecting…"],
+        ["connected", "Live"],
+        ["stale", "Connected, nothing new arrives"],
+        ["connected", "Live"],
+        ["reconnecting", "Reconnecting…"],
+        ["reconnecting", "Reconnecting…"],
+        ["reconnecting", "Reconnecting…"],
+        ["reconnecting", "Server away, retrying…"],
+        ["reconnecting", "Server away, retrying…"],
+        ["reconnecting", "Server away, retrying…"],
+        ["connected", "Live"],
+        ["reconnecting", "Not ready yet, retrying…"],
+    ]
+
+
 def test_on_a_phone(visit: Any, prices: Prices) -> None:
     """Nothing sticks out at 400 pixels, and the numbers are there."""
     page = visit("bob", width=400)

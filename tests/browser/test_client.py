@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -187,9 +188,14 @@ def test_a_restarted_sidecar_is_told_as_resynchronised(page: Page, sidecar: Side
     until(lambda: client.contents == ["before", "after"])
 
 
+def last_resort(url: str) -> dict[str, Any]:
+    """A server that is tried when no other is left, as the relay of the web port."""
+    return {"url": url, "weight": 0}
+
+
 def test_the_next_address_when_the_first_is_closed(page: Page, sidecar: Sidecar, closed_port: int) -> None:
-    """It says which address it uses."""
-    client = Scripted(page, f"ws://127.0.0.1:{closed_port}/ws", sidecar.client_url)
+    """At once, and it says which address it uses."""
+    client = Scripted(page, last_resort(sidecar.client_url), f"ws://127.0.0.1:{closed_port}/ws")
     connected = client.wait("connected")
     assert connected["url"] == sidecar.client_url
     assert connected["via"] == "relay"
@@ -198,7 +204,7 @@ def test_the_next_address_when_the_first_is_closed(page: Page, sidecar: Sidecar,
 
 def test_the_next_address_when_the_first_is_silent(page: Page, sidecar: Sidecar, silent_port: int) -> None:
     """Two seconds are enough to say something."""
-    client = Scripted(page, f"ws://127.0.0.1:{silent_port}/ws", sidecar.client_url)
+    client = Scripted(page, f"ws://127.0.0.1:{silent_port}/ws", last_resort(sidecar.client_url))
     client.wait("connected")
     first, second = client.statuses("connecting")
     assert 1900 < second["at"] - first["at"] < 4000
@@ -207,7 +213,7 @@ def test_the_next_address_when_the_first_is_silent(page: Page, sidecar: Sidecar,
 def test_the_first_address_again_at_a_reconnection(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
     """Whatever served last, the sidecar's own port is tried first."""
     proxy.shut()
-    client = Scripted(page, f"ws://{proxy.address}/ws", sidecar.client_url)
+    client = Scripted(page, f"ws://{proxy.address}/ws", last_resort(sidecar.client_url))
     assert client.wait("connected")["via"] == "relay"
     proxy.open()
     client.do("client.pause()")
@@ -216,14 +222,19 @@ def test_the_first_address_again_at_a_reconnection(page: Page, sidecar: Sidecar,
 
 
 def test_retries_come_later_and_later(page: Page, closed_port: int) -> None:
-    """Full jitter below 0.2 s doubling."""
-    client = Scripted(page, f"ws://127.0.0.1:{closed_port}/ws")
+    """Each quick retry a little later than the last, and when it is said; a closed client tries no more."""
+    client = Scripted(page, f"ws://127.0.0.1:{closed_port}/ws", quickRetries=4, quickSeconds=0.1)
     client.wait("disconnected", 4)
+    told = [status["name"] for status in client.statuses("connecting", "disconnected", "down")]
+    assert told[:6] == ["connecting", "disconnected", "down", "connecting", "disconnected", "connecting"]
     for number, status in enumerate(client.statuses("disconnected")):
-        assert status["retryMs"] <= min(10_000, 200 * 2**number)
+        assert number * 100 <= status["retryMs"] <= (number + 1) * 100
+    ends, starts = client.statuses("disconnected"), client.statuses("connecting")[1:]
+    for end, start in zip(ends, starts, strict=False):
+        assert start["at"] - end["at"] > end["retryMs"] - 5
     client.do("client.close()")
     count = len(client.statuses("connecting"))
-    assert client.do("new Promise((done) => setTimeout(() => done(statuses.at(-1).name), 1700))") == "closed"
+    assert client.do("new Promise((done) => setTimeout(() => done(statuses.at(-1).name), 700))") == "closed"
     assert len(client.statuses("connecting")) == count
 
 
@@ -271,96 +282,6 @@ def test_latency_is_measured(page: Page, sidecar: Sidecar) -> None:
     client = Scripted(page, sidecar.client_url)
     assert 0 < client.wait("latency")["ms"] < 1000
     assert client.do("client.latency") > 0
-
-
-def test_a_gap_is_noticed_and_filled(page: Page) -> None:
-    """The pure state asks again from the last it read, and drops what comes twice (protocol.md 5.3)."""
-    result = page.evaluate(
-        """async () => {
-            const { ClientState } = await import("/realtime/static/realtime/protocol.js");
-            const state = new ClientState("json");
-            state.open("", "json");
-            state.subscribe("me", ["/a/b"], { history: 0, conflation: 0, slow: "close", since: {} });
-            const sent = state.takeOut().map(JSON.parse);
-            const id = sent[1].id;
-            const heard = [];
-            const receive = (frame) => state.receive(JSON.stringify(frame)).forEach((event) => heard.push(
-                event.type === "message" ? event.message.content : event.status.name));
-            receive({ op: "subscribed", id, results: [{ subject: "/a/b", sid: 7, epoch: 5, seq: 1 }] });
-            receive([7, 2, 0, "two"]);
-            receive([7, 2, 0, "two"]);
-            receive([7, 5, 0, "five"]);
-            const [again] = state.takeOut().map(JSON.parse);
-            receive([7, 6, 0, "six"]);
-            receive({ op: "subscribed", id: again.id,
-                      results: [{ subject: "/a/b", sid: 7, epoch: 5, seq: 6, recovery: "recovered", messages: 4 }] });
-            for (const n of [3, 4, 5, 6]) receive([7, n, 0, String(n), null, { kind: "recovered" }]);
-            receive([7, 7, 0, "7"]);
-            return { heard, since: again.since };
-        }"""
-    )
-    assert result["since"] == {"/a/b": [5, 2]}
-    assert result["heard"] == ["subscribed", "two", "gap", "subscribed", "3", "4", "5", "6", "7"]
-
-
-def test_a_new_epoch_on_a_standing_connection_is_told(page: Page) -> None:
-    """Numbers go on; what the new epoch holds beyond the last that was read is asked for (protocol.md 4.8)."""
-    result = page.evaluate(
-        """async () => {
-            const { ClientState } = await import("/realtime/static/realtime/protocol.js");
-            const state = new ClientState("json");
-            state.open("", "json");
-            state.subscribe("me", ["/a/b"], { history: 0, conflation: 0, slow: "close", since: {} });
-            const id = state.takeOut().map(JSON.parse)[1].id;
-            const heard = [];
-            const receive = (frame) => state.receive(JSON.stringify(frame)).forEach((event) => heard.push(
-                event.type === "message" ? [event.message.epoch, event.message.seq]
-                : [event.status.name, event.status.recovery ?? ""].join(" ").trim()));
-            receive({ op: "subscribed", id, results: [{ subject: "/a/b", sid: 7, epoch: 5, seq: 1 }] });
-            receive([7, 2, 0, "two"]);
-            receive({ op: "notice", code: "stale", text: "" });
-            receive({ op: "epoch", sid: 7, epoch: 6, seq: 2 });
-            receive([7, 3, 0, "three"]);
-            receive({ op: "epoch", sid: 7, epoch: 7, seq: 1 });
-            receive([7, 2, 0, "another two"]);
-            const before = state.takeOut().length;
-            receive({ op: "epoch", sid: 7, epoch: 8, seq: 4 });
-            const [again] = state.takeOut().map(JSON.parse);
-            return { heard, before, since: again.since };
-        }"""
-    )
-    assert result["heard"] == [
-        "subscribed", [5, 2], "notice", "subscribed resynchronised", [6, 3], "subscribed resynchronised", [7, 2],
-        "subscribed resynchronised", "gap",
-    ]  # fmt: skip
-    assert (result["before"], result["since"]) == (0, {"/a/b": [8, 2]})
-
-
-def test_ids_of_another_server_are_other_ids(page: Page) -> None:
-    """After a restart the ids of subjects may have changed places; each still gets its own messages."""
-    heard = page.evaluate(
-        """async () => {
-            const { ClientState } = await import("/realtime/static/realtime/protocol.js");
-            const state = new ClientState("json");
-            state.subscribe("me", ["/a/b", "/a/c"], { history: 0, conflation: 0, slow: "close", since: {} });
-            const heard = [];
-            const open = (ids, epoch) => {
-                state.open("", "json");
-                const [, { id }] = state.takeOut().map(JSON.parse);
-                const results = ["/a/b", "/a/c"].map((subject, index) => ({ subject, sid: ids[index], epoch, seq: 0 }));
-                state.receive(JSON.stringify({ op: "subscribed", id, results }));
-                for (const sid of ids) {
-                    const [event] = state.receive(JSON.stringify([sid, 1, 0, "x"]));
-                    heard.push(event.message.subject);
-                }
-                state.lose();
-            };
-            open([1, 2], 5);
-            open([2, 1], 6);
-            return heard;
-        }"""
-    )
-    assert heard == ["/a/b", "/a/c"] * 2
 
 
 def test_a_client_that_does_not_keep_up_is_conflated_and_told(page: Page) -> None:

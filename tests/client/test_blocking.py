@@ -88,4 +88,4 @@ def test_status(shared: Sidecar) -> None:
         status = client.status
         client.subscribe("/status/a")
         assert status.get(10).name == "subscribed"
-    assert seen == ["connected", "subscribed", "disconnected"]
+    assert seen == ["connected", "subscribed", "closed"]

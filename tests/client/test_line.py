@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from fastpath.client import ConnectionRejected, Disconnected, Status, connect
+from fastpath.client import ConnectionRejected, Disconnected, Status, Unknown, connect
 from fastpath.client.errors import may_reconnect
 from fastpath.client.session import Client
 from fastpath.core.errors import Close
+from tests.support.reconnecting import SOON
 from tests.support.waiting import auntil
 
 CONNECTED = '{"op":"connected","id":1,"server":"s","epoch":5,"user":"","time":5,"base":5,"ping_ms":25000}'
@@ -67,8 +68,9 @@ async def test_after_these_codes_it_reconnects(code: int) -> None:
             await polite(connection)
 
     seen: list[Status] = []
-    async with server(behave) as url, connect(url, on_status=seen.append):
-        assert [(status.name, status.code) for status in seen] == [("disconnected", code), ("connected", 0)]
+    async with server(behave) as url, connect(url, on_status=seen.append, **SOON):
+        assert [(status.name, status.code) for status in seen] == [
+            ("disconnected", code), ("down", 0), ("connected", 0)]  # fmt: skip
         assert seen[0].reason == "name: why"
 
 
@@ -128,7 +130,7 @@ async def test_garbage_ends_the_connection_and_another_is_made(garbage: str | by
             await connection.send(garbage)
         await polite(connection)
 
-    async with server(behave) as url, connect(url) as client:
+    async with server(behave) as url, connect(url, **SOON) as client:
         assert client.connected
 
 
@@ -139,7 +141,7 @@ async def test_silence_is_the_end_of_a_connection() -> None:
         async for _ in connection:
             pass
 
-    async with server(behave) as url, connect(url, ping_seconds=0.1) as client:
+    async with server(behave) as url, connect(url, ping_seconds=0.1, silence_seconds=0.3) as client:
         [lost] = await statuses(client, "disconnected", 1)
         assert "no sign of life" in lost.reason
 
@@ -152,9 +154,11 @@ async def test_a_lost_connection_leaves_no_publication_without_an_answer() -> No
             if '"publish"' in str(frame):
                 connection.transport.abort()
 
-    async with server(behave) as url, connect(url, form="json") as client:
-        with pytest.raises(Disconnected):
+    async with server(behave) as url, connect(url, form="json", publish_seconds=0.5, **SOON) as client:
+        with pytest.raises(Unknown):
             await client.publish("/a/b", "x")
+        with pytest.raises(Disconnected):
+            await client.publish("/a/b", "x", qos="standard")
 
 
 async def test_a_callback_that_fails_and_a_token_that_cannot_be_had_do_no_harm() -> None:
@@ -173,5 +177,5 @@ async def test_a_callback_that_fails_and_a_token_that_cannot_be_had_do_no_harm()
     async def behave(connection: ServerConnection, number: int) -> None:
         await polite(connection)
 
-    async with server(behave) as url, connect(url, token, on_status=callback) as client:
+    async with server(behave) as url, connect(url, token, on_status=callback, **SOON) as client:
         assert (client.connected, asked) == (True, 2)

@@ -103,16 +103,40 @@ def test_after_a_restart_of_the_sidecar_all_that_was_not_acknowledged_is_sent_ag
     assert cached(sidecar) == ["a", "b", "c"]
 
 
-def test_a_cut_connection_loses_nothing(sidecar: Sidecar) -> None:
-    with Proxy(sidecar.publisher_url) as proxy, Publisher(proxy.address) as publisher:
-        for number in range(200):
+def test_a_cut_connection_loses_and_doubles_nothing(sidecar: Sidecar) -> None:
+    settled: dict[int, Any] = {}
+    with (
+        Proxy(sidecar.publisher_url) as proxy,
+        Publisher(proxy.address, on_settled=lambda index, outcome: settled.update({index: outcome})) as publisher,
+    ):
+        for number in range(400):
             publisher.send_batch([[A, f"{number}"]])
-            if number % 40 == 20:
+            if number % 20 == 10:
                 proxy.cut()
-        assert publisher.flush().accepted == 200
-    contents = cached(sidecar)
-    assert list(dict.fromkeys(contents)) == [f"{number}" for number in range(200)]
-    assert len(contents) < 200 + 5 * 17  # at most a window is repeated at each cut
+        assert publisher.flush().accepted == 400
+    assert cached(sidecar) == [f"{number}" for number in range(400)]
+    assert [settled[number].seq for number in range(400)] == list(range(1, 401))
+
+
+def test_the_same_messages_under_the_same_numbers_are_stored_once(sidecar: Sidecar) -> None:
+    """As a task does that is run again; without ``first`` two with one label are two publishers."""
+    for _ in range(2):
+        with Publisher(sidecar.publisher_url, publisher="job/7", first=5) as publisher:
+            publisher.send_batch([[A, "x"], [A, "y"]])
+            assert publisher.flush().accepted == 2
+    assert cached(sidecar) == ["x", "y"]
+    with (
+        Publisher(sidecar.publisher_url, publisher="job/7", first=2) as publisher,
+        pytest.raises(RefusedMessage, match="out_of_order"),
+    ):
+        publisher.publish(A, "older")
+    for _ in range(2):
+        with Publisher(sidecar.publisher_url, publisher="label") as publisher:
+            publisher.publish(A, "z")
+    assert cached(sidecar) == ["x", "y", "z", "z"]
+    for options in ({"first": 1}, {"first": 0, "publisher": "x"}, {"publisher": "x" * 300}):
+        with pytest.raises(ValueError, match="publisher"):
+            Publisher(sidecar.publisher_url, **options)
 
 
 def test_the_next_address_is_tried(sidecar: Sidecar) -> None:

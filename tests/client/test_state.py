@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fastpath.client.errors import Invalid, Limited
+from fastpath.client.events import Answered, Arrived, Event, Named, Refused
 from fastpath.client.message import Position, Status
-from fastpath.client.state import SUBJECTS_PER_COMMAND, Answered, Arrived, ClientState, Event, Refused
+from fastpath.client.state import RETRY_MS, SUBJECTS_PER_COMMAND, ClientState
 from fastpath.core.errors import BadFrame
 
 EPOCH = 1700000000000
@@ -156,7 +157,7 @@ def test_a_new_connection_asks_for_all_subjects_from_where_each_was(story: Story
     connect, *subscribes = story.sent()
     assert connect["op"] == "connect"
     assert [(command["subjects"], command.get("history"), command["since"]) for command in subscribes] == [
-        ([A], None, {A: [EPOCH, 6]}), ([B], 10, {B: [EPOCH, 6]})]  # fmt: skip
+        ([A, B], None, {A: [EPOCH, 6], B: [EPOCH, 6]})]  # fmt: skip
 
 
 def test_recovered_messages_that_were_seen_are_dropped(story: Story) -> None:
@@ -181,15 +182,19 @@ def test_resynchronised_in_a_new_epoch_starts_with_the_snapshot(story: Story) ->
     assert story.gets(4) == ["4"]
 
 
+VOID = Status(name="resynchronised", subject=A, reason="what was read last is void")
+
+
 def test_a_new_epoch_on_the_way(story: Story) -> None:
+    """Numbers go on over epochs: it is news only for who has read what the new epoch does not have."""
     story.answers(seq=5)
-    told = [Status(name="resynchronised", subject=A, reason="a new epoch")]
-    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 9, "seq": 5}) == told
+    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 9, "seq": 5}) == []
     [event] = story.says([1, 6, 0, "x"])
     assert isinstance(event, Arrived) and (event.message.epoch, event.message.seq) == (EPOCH + 9, 6)
-    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 10, "seq": 0}) == told
-    assert story.gets(1) == ["1"]
-    assert story.position() == (EPOCH + 10, 1)
+    assert story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 10, "seq": 4}) == [VOID]
+    assert story.position() == (EPOCH + 10, 4)
+    assert [story.gets(seq) for seq in (4, 5)] == [[], ["5"]]
+    assert story.position() == (EPOCH + 10, 5)
     assert story.says({"op": "epoch", "sid": 99, "epoch": 1, "seq": 0}) == []
 
 
@@ -198,20 +203,35 @@ def test_a_new_epoch_that_is_ahead_is_a_gap(story: Story) -> None:
     story.answers(seq=5)
     story.state.take_out()
     told = story.says({"op": "epoch", "sid": 1, "epoch": EPOCH + 9, "seq": 7})
-    assert told == [
-        Status(name="resynchronised", subject=A, reason="a new epoch"),
-        Status(name="gap", subject=A, reason="5 was followed by 8"),
-    ]
+    assert told == [Status(name="gap", subject=A, reason="5 was followed by 8")]
     assert story.position() == (EPOCH + 9, 5)
     [command] = story.sent()
     assert command["since"] == {A: [EPOCH + 9, 5]}
 
 
+def test_recovered_over_epochs(story: Story) -> None:
+    """The missed messages stood in an older epoch or in this one: their numbers go on."""
+    story.answers(seq=5)
+    story.state.lose()
+    story.connects()
+    assert story.answers(epoch=EPOCH + 1, seq=7, recovery="recovered", messages=2) == [
+        Status(name="recovered", subject=A)]  # fmt: skip
+    assert [story.gets(seq, "recovered") for seq in (6, 7)] == [["6"], ["7"]]
+    assert story.position() == (EPOCH + 1, 7)
+    # A server that is behind, in the epoch before: nothing of it is news, whatever its number.
+    story.state.lose()
+    story.connects()
+    story.answers(epoch=EPOCH, seq=9, recovery="recovered", messages=1)
+    assert story.gets(9, "recovered") == []
+
+
 @pytest.mark.parametrize("error", ["denied", "not_ready"])
 def test_without_the_right_a_subscription_waits(story: Story, error: str) -> None:
-    assert story.answers(error=error) == [Status(name=error, subject=A, reason="so")]
+    seconds = RETRY_MS / 1000 if error == "not_ready" else 0
+    assert story.answers(error=error) == [Status(name=error, subject=A, reason="so", retry_seconds=seconds)]
     result = {"subject": A, "sid": 7, "epoch": EPOCH, "seq": 3}
-    assert story.says({"op": "subscribed", "results": [result]}) == [Status(name="subscribed", subject=A)]
+    assert story.says({"op": "subscribed", "results": [result]}) == [
+        Status(name="granted", subject=A), Status(name="subscribed", subject=A)]  # fmt: skip
     assert story.gets(4, sid=7) == ["4"]
 
 
@@ -306,12 +326,20 @@ def test_what_is_no_frame_is_said_to_be_none(data: bytes) -> None:
     ("frame", "status"),
     [
         ({"op": "expiring", "expires": 5}, Status(name="expiring")),
-        ({"op": "notice", "code": "drain", "text": "soon"}, Status(name="notice", reason="drain: soon")),
+        (
+            {"op": "notice", "code": "drain", "text": "soon"},
+            Status(name="notice", notice="drain", reason="drain: soon"),
+        ),
         ({"op": "error", "code": "limit", "reason": "r"}, Status(name="error", reason="limit: r")),
     ],
 )
 def test_what_the_server_says_unasked(story: Story, frame: dict[str, Any], status: Status) -> None:
     assert story.says(frame) == [status]
+
+
+def test_a_server_that_drains_names_others(story: Story) -> None:
+    events = story.says({"op": "notice", "code": "drain", "text": "bye", "servers": [["ws://b/ws", 50]]})
+    assert events[0] == Named([("ws://b/ws", 50)])
 
 
 def test_times_count_from_the_base(story: Story) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import logging
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +25,7 @@ from django.utils import timezone
 from websockets.exceptions import ConnectionClosed
 
 from entitlement import compiler, conf, tokens
+from entitlement.agent import follow
 from entitlement.models import Change, Generation, Rule
 from fastpath.client.control import Control
 from fastpath.client.errors import SidecarUnavailable
@@ -243,6 +247,34 @@ def test_the_agent_as_a_process(carrier, bob, desk):
         finally:
             process.terminate()
         assert process.wait(5) == 0
+
+
+def test_every_node_is_followed_and_one_that_is_away_delays_no_other(carrier, bob, desk, tmp_path):
+    silent = str(tmp_path / "silent.sock")
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listening.bind(silent)  # takes what it is asked and never answers
+        listening.listen(16)
+        second = stack.enter_context(Sidecar(mode="rules", token_secret=conf.token_secret()))
+        addresses = [silent, carrier.control, str(tmp_path / "none.sock"), second.control]
+        stop = threading.Event()
+        agents = threading.Thread(target=follow, args=(addresses, stop))
+        agents.start()
+        stack.callback(agents.join, 10)
+        stack.callback(stop.set)
+        _sync(carrier)
+        _sync(second)
+        viewers = [stack.enter_context(Viewer(node.client_url, tokens.mint(bob)[0])) for node in (carrier, second)]
+        for viewer in viewers:
+            assert viewer.subscribe(SUBJECT) == "denied"
+        bob.groups.add(desk)
+        for viewer in viewers:
+            viewer.started(SUBJECT)
+        carrier.kill()
+        bob.groups.clear()
+        viewers[1].revoked(SUBJECT)
+        carrier.start()
+        _sync(carrier, 3)
 
 
 def test_a_killed_sidecar_gets_everything_again(carrier, bob, desk):

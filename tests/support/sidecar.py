@@ -41,6 +41,7 @@ class Sidecar:
             "mode": "none",
             "workers": 1,
         } | settings
+        self.command = [sys.executable, "-m", "fastpath"]
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -61,7 +62,7 @@ class Sidecar:
         environment["PYTHONUNBUFFERED"] = "1"
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fastpath"],
+                self.command,
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.test import RequestFactory
 
 from realtime import checks
@@ -83,11 +84,77 @@ def test_pages_learn_addresses_that_work_where_they_are_shown(settings: Any, mon
     monkeypatch.delenv("FASTPATH_LISTEN", raising=False)
     request = RequestFactory().get("/", headers={"host": "localhost:8000"})
     host = request.get_host()
-    assert conf.client_urls(host, secure=False) == ["ws://localhost:8800/ws", "ws://localhost:8000/ws"]
-    assert conf.client_urls(host, secure=True) == ["wss://localhost:8000/ws"]
-    assert conf.client_urls("[::1]:8000", secure=False)[0] == "ws://[::1]:8800/ws"
-    settings.REALTIME = settings.REALTIME | {"CLIENT_URLS": ["wss://live.example.com/ws", "{web}"]}
-    assert conf.client_urls("x.example.com", secure=True) == ["wss://live.example.com/ws", "wss://x.example.com/ws"]
+
+    def servers(host: str, secure: bool) -> list[tuple[str, int]]:
+        return [(server.url, server.weight) for server in conf.servers(host, secure)]
+
+    assert servers(host, False) == [("ws://localhost:8800/ws", 100), ("ws://localhost:8000/ws", 0)]
+    assert servers(host, True) == [("wss://localhost:8000/ws", 100)]
+    assert servers("[::1]:8000", False)[0] == ("ws://[::1]:8800/ws", 100)
+    listed = ["wss://live.example.com/ws", {"url": "{web}", "weight": 5}, {"url": "ws://{host}:1/ws"}]
+    settings.REALTIME = settings.REALTIME | {"SERVERS": listed}
+    assert servers("x.example.com", True) == [
+        ("wss://live.example.com/ws", 100),
+        ("wss://x.example.com/ws", 5),
+        ("ws://x.example.com:1/ws", 100),
+    ]
+    assert servers("", True) == [("wss://live.example.com/ws", 100)], "without a page nothing is known of its host"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"url": "ws://a/ws", "weight": 101},
+        {"url": "ws://a/ws", "weight": "5"},
+        {"url": "ws://a/ws", "control": "/no/such.sock"},
+        {"address": "ws://a/ws"},
+        {"url": ""},
+        7,
+    ],
+)
+def test_a_server_list_that_makes_no_sense_is_an_error(settings: Any, entry: Any) -> None:
+    """It is found by `manage.py check`, not by a page."""
+    settings.REALTIME = settings.REALTIME | {"SERVERS": [entry]}
+    [error] = checks.sidecar_messages()
+    assert (error.id, 'REALTIME["SERVERS"]' in error.msg) == ("realtime.E002", True)
+
+
+def test_a_key_that_has_another_name_now_is_named(settings: Any) -> None:
+    """Its list has the same form."""
+    settings.REALTIME = settings.REALTIME | {"CLIENT_URLS": []}
+    assert "SERVERS" in checks.check_keys()[0].hint
+
+
+def test_each_node_is_asked_for(settings: Any, tmp_path: Path, sidecar: Sidecar) -> None:
+    """One that is away is named, and so is one that shares nothing with the others."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": [sidecar.control, str(tmp_path / "none.sock")]}
+    unshared, away = checks.sidecar_messages()
+    assert (unshared.id, sidecar.control in unshared.msg) == ("realtime.W003", True)
+    assert (away.id, "none.sock is away" in away.msg) == ("realtime.W001", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "controls", "own"),
+    [
+        ("/run/a.sock", ["/run/a.sock"], "/run/a.sock"),
+        (Path("/run/a.sock"), ["/run/a.sock"], "/run/a.sock"),
+        (["tls://b:1", Path("/run/a.sock")], ["tls://b:1", "/run/a.sock"], "/run/a.sock"),
+        (("tls://b:1", "tls://c:1"), ["tls://b:1", "tls://c:1"], None),
+        ([], None, None),
+        ("", None, None),
+    ],
+)
+def test_control_is_one_address_or_several(
+    settings: Any, given: Any, controls: list[str] | None, own: str | None
+) -> None:
+    """The first path is that of the sidecar which runrealtime starts."""
+    settings.REALTIME = {"CONTROL": given}
+    for ask, answer in ((lambda: conf.controls, controls), (lambda: conf.own_control, own)):
+        if answer is not None:
+            assert ask() == answer
+        else:
+            with pytest.raises(ImproperlyConfigured):
+                ask()
 
 
 def test_the_sidecars_addresses_are_those_it_listens_on() -> None:

@@ -16,8 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from fastpath.client.control import Control
 from tests.support.processes import descendants, running, send
 from tests.support.waiting import until
 from tests.web.server import ROOT, Program
@@ -42,9 +44,9 @@ def environment(folder: Path) -> dict[str, str]:
 class Everything(Program):
     """``manage.py runrealtime`` on free ports."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, **more: str) -> None:
         argv = [sys.executable, "manage.py", "runrealtime", "--port", "0", *options]
-        super().__init__(argv, environment(folder), r"Everything is running(?s:.*)Ctrl-C ends everything", 40)
+        super().__init__(argv, environment(folder) | more, r"Everything is running(?s:.*)Ctrl-C ends everything", 40)
 
     def latest(self, pattern: str) -> str:
         """The last match in the output."""
@@ -102,8 +104,11 @@ def test_up_in_one_session_and_down_without_a_trace(everything: Everything) -> N
 
 
 def test_a_killed_sidecar_is_back_where_it_was_with_its_rights(everything: Everything) -> None:
-    """The web server goes on meanwhile."""
+    """The web server goes on meanwhile, and what was acknowledged is still there."""
     web = everything.pid("realtime.web")
+    path, row = everything.latest(r"control +(\S+)"), ["/kept/one", "1", None, {"id": 1}]
+    with Control(path) as control:
+        first_answer = control.publish([row], publisher="test")
     for _ in range(2):
         first = until(lambda: everything.pid("fastpath"))
         os.kill(first, signal.SIGKILL)
@@ -113,6 +118,8 @@ def test_a_killed_sidecar_is_back_where_it_was_with_its_rights(everything: Every
             client.send('{"op":"connect","id":1}')
             assert json.loads(client.recv(timeout=5))["op"] == "connected"
     assert everything.pid("realtime.web") == web
+    with Control(path) as control:  # the same publication again: it has been stored
+        assert control.publish([row], publisher="test")["results"] == [[first_answer["epoch"], 1]]
 
 
 def test_a_hangup_restarts_the_web_server_and_no_socket_of_the_sidecar_drops(everything: Everything) -> None:
@@ -127,6 +134,22 @@ def test_a_hangup_restarts_the_web_server_and_no_socket_of_the_sidecar_drops(eve
         client.send('{"op":"ping","id":2}')
         assert json.loads(client.recv(timeout=5))["op"] == "pong"
     assert everything.pid("fastpath") == sidecar
+
+
+def test_its_end_sends_clients_to_the_other_nodes(folder: Path) -> None:
+    """FASTPATH_* reaches the sidecar, and nobody kills it before its clients have gone."""
+    with (
+        Everything(folder, FASTPATH_SERVERS="ws://b.example.com/ws 50") as program,
+        connect(program.client_url) as client,
+    ):
+        client.send('{"op":"connect","id":1}')
+        assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        program.process.terminate()
+        notice = json.loads(client.recv(timeout=10))
+        assert (notice["code"], notice["servers"]) == ("drain", [["ws://b.example.com/ws", 50]])
+        with pytest.raises(ConnectionClosed, match="4000"):
+            client.recv(timeout=5)
+        assert program.process.wait(15) == 0
 
 
 def test_ctrl_c_ends_it_without_a_traceback(folder: Path) -> None:

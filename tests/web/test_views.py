@@ -53,7 +53,8 @@ def test_what_the_script_is_told(carrier: Sidecar) -> None:
     context = page_context(request)
     config = json.loads(json.dumps(context["config"]))
     port = carrier.client_url.rsplit(":", 1)[1]
-    assert config["urls"] == [f"ws://localhost:{port}", "ws://localhost:8000/ws"]
+    own, relay = {"url": f"ws://localhost:{port}", "weight": 100}, {"url": "ws://localhost:8000/ws", "weight": 0}
+    assert (config["servers"], config["servers_url"]) == ([own, relay], "/api/servers/")
     assert (config["token_url"], config["user"], config["demo"]) == ("/realtime/token/", "alice", False)
     assert {"subject": "/stocks/us/AAPL", "symbol": "AAPL", "name": "Apple", "exchange": "NASDAQ"} in config[
         "instruments"

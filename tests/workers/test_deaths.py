@@ -19,6 +19,7 @@ from fastpath.client.message import Message, Status
 from fastpath.client.publisher import Publisher
 from fastpath.client.session import Client
 from tests.edge.wire import WireClient
+from tests.support.reconnecting import SOON
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import auntil, run, until
 from tests.workers.spread import kill_worker, publisher, spread
@@ -34,7 +35,7 @@ class Reader:
 
     def __init__(self, sidecar: Sidecar) -> None:
         self.heard: list[Message | Status] = []
-        self.client: Client = connect(sidecar.client_url, on_status=self.heard.append)
+        self.client: Client = connect(sidecar.client_url, on_status=self.heard.append, **SOON)
 
     async def read(self) -> None:
         async for message in self.client.subscribe(SUBJECT):

@@ -57,7 +57,12 @@ def test_a_second_signal_to_the_parent_ends_it() -> None:
         clients: list[WireClient] = clients_of(sidecar, stack, 6)
         os.kill(sidecar.pid, signal.SIGTERM)
         until(lambda: "draining" in sidecar.log)
-        os.kill(sidecar.pid, signal.SIGTERM)
+
+        def told() -> bool:
+            os.kill(sidecar.pid, signal.SIGTERM)
+            return sidecar.log.count("stopping: ") == 2
+
+        until(told)
         began = time.monotonic()
         assert {Seen(client).code for client in clients} == {4000}
         assert sidecar.process is not None

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from entitlement import conf, tokens
-from fastpath.client.control import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.client.nodes import Nodes
 
 
 class Command(BaseCommand):
@@ -28,8 +28,8 @@ class Command(BaseCommand):
         name, subject, action = options["user"], options["subject"], options["action"]
         try:
             token = None if name == "-" else tokens.mint(tokens.user_named(name), seconds=60)[0]
-            with Control(conf.control_path()) as control:
-                answer = control.check(subject, action, token)
+            with Nodes(conf.control_addresses()) as nodes:
+                answer = nodes.check(subject, action, token)
         except (tokens.UnknownUser, tokens.MintError, SidecarUnavailable, ControlRefused) as error:
             raise CommandError(str(error)) from None
         who = "Somebody who is not signed in" if name == "-" else name

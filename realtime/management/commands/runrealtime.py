@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -18,19 +17,22 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from entitlement import demo, tokens
-from entitlement.agent import Agent
+from entitlement.agent import follow
 from fastpath.client.control import Control
 from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
 from realtime.conf import conf
 from realtime.ports import PortTaken, resolve_listen, try_listen, try_port
 from realtime.supervisor import Child, StartFailed, Stopped, Supervisor
 
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FEED_TOKEN_SECONDS = 30 * 24 * 3600
-_AGENT_RESTART_SECONDS = 1.0
 _AGENT_STOP_SECONDS = 5.0
+_SIDECAR_STOP_SECONDS = 10
+"""Beyond its drain: its own deadlines are shorter."""
 
-_log = logging.getLogger(__name__)
+_DRAIN_SECONDS = 10
+"""FASTPATH_DRAIN_SECONDS, when it is not set."""
 
 
 class Command(BaseCommand):
@@ -61,7 +63,7 @@ class Command(BaseCommand):
         sidecar, web = _sidecar(), _web(host, port)
         feed = _feed() if options["demo"] else None
         agent_stop = threading.Event()
-        agent = threading.Thread(target=_run_agent, args=(agent_stop,), name="agent", daemon=True)
+        agent = threading.Thread(target=follow, args=(conf.controls, agent_stop), name="agents", daemon=True)
         try:
             with Supervisor(self._say) as supervisor:
                 supervisor.start(sidecar)
@@ -91,7 +93,7 @@ class Command(BaseCommand):
 def _refuse_disagreement() -> None:
     """The sidecar and Django must use the same socket and secret."""
     for name, value, key in (
-        ("FASTPATH_CONTROL", conf.control, "CONTROL"),
+        ("FASTPATH_CONTROL", conf.own_control, "CONTROL"),
         ("FASTPATH_TOKEN_SECRET", conf.token_secret, "TOKEN_SECRET"),
     ):
         if os.environ.get(name, value) != value:
@@ -125,12 +127,12 @@ def _free_ports(host: str, port: int) -> int:
 
 def _refuse_second_sidecar() -> None:
     try:
-        with Control(conf.control, timeout_seconds=1) as control:
+        with Control(conf.own_control, timeout_seconds=1) as control:
             pid = control.hello()["pid"]
     except ClientError:
         return
     raise CommandError(
-        f"a sidecar (pid {pid}) already answers at {conf.control}: stop it, or set FASTPATH_CONTROL to another path"
+        f"a sidecar (pid {pid}) already answers at {conf.own_control}: stop it, or set FASTPATH_CONTROL to another path"
     )
 
 
@@ -143,13 +145,27 @@ def _environment(**more: str) -> dict[str, str]:
 
 def _sidecar() -> Child:
     given = {
-        "FASTPATH_CONTROL": conf.control,
+        "FASTPATH_CONTROL": conf.own_control,
         "FASTPATH_TOKEN_SECRET": conf.token_secret,
         "FASTPATH_MODE": os.environ.get("FASTPATH_MODE", "rules"),
     }
+    if conf.data and not os.environ.get("FASTPATH_ENGINE", "").startswith("redis"):
+        # What was acknowledged outlives a sidecar that is killed.
+        given |= {"FASTPATH_DATA": conf.data, "FASTPATH_JOURNAL": os.environ.get("FASTPATH_JOURNAL", "interval")}
     return Child(
-        "sidecar", [sys.executable, "-m", "fastpath"], lambda: _environment(**given), ready="ready {", restart_seconds=0
+        "sidecar",
+        [sys.executable, "-m", "fastpath"],
+        lambda: _environment(**given),
+        ready="ready {",
+        restart_seconds=0,
+        stop_seconds_max=_SIDECAR_STOP_SECONDS + _drain_seconds(),
     )
+
+
+def _drain_seconds() -> int:
+    """How long the sidecar may send its clients elsewhere; what is no number it refuses itself."""
+    given = os.environ.get("FASTPATH_DRAIN_SECONDS", "")
+    return int(given) if given.isdecimal() else _DRAIN_SECONDS
 
 
 def _web(host: str, port: int) -> Child:
@@ -180,16 +196,6 @@ def _feed() -> Child:
     )
 
 
-def _run_agent(stop: threading.Event) -> None:
-    """The agent gives up on nothing that it knows of; what it does not know must not leave the rights as they are."""
-    while not stop.is_set():
-        try:
-            Agent(conf.control, stop).run()
-        except Exception:
-            _log.exception("the rights agent failed; starting it again")
-            stop.wait(_AGENT_RESTART_SECONDS)
-
-
 def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | None) -> str:
     shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
     site = f"http://{shown}:{port}"
@@ -199,7 +205,7 @@ def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | Non
         ("monitoring", f"{site}/monitoring/"),
         ("WebSocket", f"ws://{conf.clients}/ws" if conf.clients else conf.listen),
         ("publishers", conf.publishers or conf.listen),
-        ("control", conf.control),
+        ("control", ", ".join(map(label, conf.controls))),
         (
             "processes",
             f"runrealtime {os.getpid()}, sidecar {sidecar.pid}, web {web.pid}"

@@ -55,6 +55,9 @@ function tick() {
   } else if (connection === "reconnecting") {
     state = "reconnecting";
     words = "The connection was lost. Reconnecting; the board continues where it was.";
+  } else if (connection === "stale") {
+    state = "stale";
+    words = "The sidecar gets nothing new for now. What is shown may be old; it catches up by itself.";
   } else if (connection === "connecting") {
     state = "connecting";
     words = "Connecting to the sidecar…";

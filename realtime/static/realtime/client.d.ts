@@ -24,9 +24,15 @@ export interface Message {
 }
 
 export type StatusName =
-  | "connecting" | "connected" | "disconnected" | "paused" | "closed"
-  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "gap" | "lagging" | "caughtUp" | "refused"
+  | "connecting" | "connected" | "disconnected" | "down" | "reconnectRateExceeded" | "paused" | "closed"
+  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "refused"
+  | "synchronised" | "resynchronised" | "gap" | "lagging" | "caughtUp"
+  | "published" | "publishDenied" | "publishTooLarge" | "publishFailed"
   | "latency" | "expiring" | "notice" | "error";
+
+/** What became of a publication, other than "ok". */
+export type PublishStatus =
+  | "denied" | "failed" | "too_large" | "not_ready" | "invalid" | "limit" | "queue_full" | "unknown";
 
 /** What happened; which keys are there depends on the name (docs/javascript.md lists them). */
 export interface Status {
@@ -43,14 +49,32 @@ export interface Status {
   /** Whether the client gave up; `resume()` tries again. */
   readonly final?: boolean;
   readonly retryMs?: number;
+  /** Rounds in a row in which no server answered. */
+  readonly attempts?: number;
+  /** Reconnections within the last three minutes. */
+  readonly count?: number;
+  readonly closure?: string;
+  readonly status?: PublishStatus;
+  readonly epoch?: number;
+  readonly seq?: number;
   readonly ms?: number;
   readonly clockOffsetMs?: number;
   readonly expires?: number;
+  /** The other servers that a notice "drain" names. */
+  readonly servers?: readonly Server[];
+}
+
+export interface Server {
+  readonly url: string;
+  /** 0 to 100, default 100: how often it is picked; 0: only where no other is left. */
+  readonly weight?: number;
 }
 
 export interface Options {
-  /** In the order to try. */
-  urls: string | readonly string[];
+  /** One server or several; may be left out when there is a `serversUrl`. */
+  urls?: string | Server | readonly (string | Server)[];
+  /** Where the list of servers is had before each reconnection: an address such as "/api/servers/", or a function. */
+  serversUrl?: string | (() => ServerAnswer | Promise<ServerAnswer>);
   /** A token, or a function that gets one; an error it throws with `final: true` ends the client's attempts. */
   token?: string | (() => Promise<string> | string);
   /** Default "msgpack". */
@@ -58,7 +82,31 @@ export interface Options {
   onStatus?: (status: Status) => void;
   /** For surroundings without a global WebSocket. */
   WebSocket?: new (url: string, protocols: string[]) => unknown;
+  /** How many retries are quick; default 3. */
+  quickRetries?: number;
+  /** The k-th quick retry comes after k times that, less a random part of it; default 5. */
+  quickSeconds?: number;
+  /** Later retries come after a random half to whole of that, which doubles; default 20. */
+  backoffSeconds?: number;
+  /** Up to that; default 360. */
+  backoffSecondsMax?: number;
+  /** After a connection that stood so long retries are quick again; default 60. */
+  steadySeconds?: number;
+  /** After how many rounds without an answer the status `down` is told; default 1. */
+  downAfter?: number;
+  /** More reconnections within three minutes are told as `reconnectRateExceeded`; default 15. */
+  reconnectsMax?: number;
+  /** How many publications may wait for their answers; default 1000. */
+  publishQueueMessages?: number;
+  /** How much they may take, in bytes; default 1 MiB. */
+  publishQueueBytes?: number;
+  /** How long a publication is tried; default 60. */
+  publishSeconds?: number;
+  /** The name within which publications are numbered; default a random one. Never share it between clients. */
+  publisher?: string;
 }
+
+export type ServerAnswer = readonly (string | Server)[] | { readonly servers: readonly (string | Server)[] };
 
 export interface SubscribeOptions {
   /** The newest n cached messages come first; 0, the default, is the snapshot. */
@@ -84,7 +132,7 @@ export interface PublishOptions {
   /** Default "guaranteed". */
   qos?: "guaranteed" | "standard";
   replyTo?: string;
-  /** Your own id of the publication; by default one is made. */
+  /** Your own id of the publication; with it, statuses tell what became of it. */
   closure?: string;
 }
 
@@ -102,18 +150,25 @@ export interface Client {
     handler: (message: Message, subscription: Subscription) => void,
     options?: SubscribeOptions,
   ): Subscription;
-  /** Resolves when the server has accepted the message; rejects with a RealtimeError. */
+  /**
+   * Resolves when the server has accepted the message; rejects with a RealtimeError. Without a connection it waits, and
+   * a guaranteed message whose answer was lost is sent again, and stored once.
+   */
   publish(subject: string, content: Value, options?: PublishOptions): Promise<{ epoch: number; seq: number; closure: string }>;
   /** Renew the token of the live connection; the user must be the same. */
   renew(token: string): Promise<{ user: string; expires?: number }>;
+  /** Give the connection up and keep subscriptions and publications. */
   pause(): void;
+  /** Connect again, also after the server refused for good. */
   resume(): void;
+  /** End for good; publications without an answer are rejected. */
   close(): void;
   /** "status" hears everything. Returns a function that stops it. */
   on(name: "status" | StatusName, listener: (status: Status) => void): () => void;
 }
 
 export class RealtimeError extends Error {
+  /** A PublishStatus, or a code of docs/protocol.md 4.12. */
   readonly status: string;
   readonly reason: string;
   readonly subject: string;

@@ -26,14 +26,14 @@ const RESULT = {
 
 /** @type {Record<string, Record<string, string>>} */
 const SHAPES = {
-  connect: { id: "int", token: "text?", client: "text?" },
+  connect: { id: "int", token: "text?", client: "text?", publisher: "text?" },
   subscribe: {
     id: "int", subjects: "texts", history: "int?", conflation: "int?", slow: "text?", since: "positions?",
   },
   unsubscribe: { id: "int", subjects: "texts" },
   publish: {
     id: "int?", subject: "text", content: "value", fields: "fields?", retained: "bool?", qos: "text?",
-    reply_to: "text?", closure: "text?",
+    reply_to: "text?", closure: "text?", publication: "int?",
   },
   token: { id: "int", token: "text" },
   ping: { id: "int" },
@@ -49,7 +49,7 @@ const SHAPES = {
   epoch: { sid: "int", epoch: "int", seq: "int" },
   base: { base: "int" },
   expiring: { expires: "int" },
-  notice: { code: "text", text: "text" },
+  notice: { code: "text", text: "text", servers: "servers?" },
   error: { id: "int?", code: "text", reason: "text" },
   lagging: { sids: "ints" },
   caught_up: { sids: "ints" },
@@ -57,9 +57,9 @@ const SHAPES = {
 
 /** What is left out because it is the default (3, 4); positions have none: a missing seq differs from 0. */
 const DEFAULTS = {
-  connect: { token: "", client: "" },
+  connect: { token: "", client: "", publisher: "" },
   subscribe: { history: 0, conflation: 0, slow: "close" },
-  publish: { retained: true, qos: "guaranteed", reply_to: "", closure: "" },
+  publish: { retained: true, qos: "guaranteed", reply_to: "", closure: "", publication: 0 },
   published: { reason: "" },
   result: { recovery: "", messages: 0, conflation: 0, error: "", reason: "", retry_ms: 0 },
 };
@@ -74,6 +74,8 @@ const CHECKS = {
   bool: (value) => typeof value === "boolean",
   any: () => true,
   texts: (value) => Array.isArray(value) && value.every((item) => typeof item === "string"),
+  servers: (value) => Array.isArray(value) && value.every((item) => Array.isArray(item) && item.length === 2
+    && typeof item[0] === "string" && Number.isSafeInteger(item[1])),
   ints: (value) => Array.isArray(value) && value.every(Number.isSafeInteger),
   positions: (value) => isMap(value) && Object.values(value).every(
     (item) => Array.isArray(item) && item.length === 2 && item.every(Number.isSafeInteger)),

@@ -28,9 +28,14 @@ export async function fetchToken(url) {
   return (await response.json()).token;
 }
 
-/** @param {any} config @returns {import("./client.js").Client} */
+/** @param {any} config @returns {any} */
 export function openClient(config) {
-  return /** @type {any} */ (connect({ urls: config.urls, token: () => fetchToken(config.token_url) }));
+  return connect({
+    urls: config.servers, serversUrl: config.servers_url, token: () => fetchToken(config.token_url),
+    // A sidecar that restarts is back within a second or two, and the few who look at this page need not be spread over
+    // more than that; a page for a crowd keeps the defaults.
+    quickSeconds: 0.5, quickRetries: 10,
+  });
 }
 
 /** @param {number} ms */
@@ -40,6 +45,8 @@ export function milliseconds(ms) {
 
 /** The connection in words, kept up to date; also as `data-connection` of the document. */
 export class Corner {
+  #isDown = false;
+
   /** @param {any} client */
   constructor(client) {
     this.root = element("connection");
@@ -49,11 +56,20 @@ export class Corner {
       this.#port(status);
     });
     client.on("connected", (/** @type {any} */ status) => {
+      this.#isDown = false;
       this.#show("connected", "Live");
       this.#port(status);
       element("user").textContent = status.user;
     });
     client.on("disconnected", (/** @type {any} */ status) => this.#disconnected(status));
+    client.on("down", () => {
+      this.#isDown = true;
+      this.#show("reconnecting", "Server away, retrying…");
+    });
+    client.on("notice", (/** @type {any} */ { code }) => {
+      if (code === "stale") this.#show("stale", "Connected, nothing new arrives");
+      if (code === "fresh") this.#show("connected", "Live");
+    });
     client.on("latency", (/** @type {any} */ status) => {
       element("latency").textContent = milliseconds(status.ms);
     });
@@ -66,7 +82,8 @@ export class Corner {
     const isSignedOut = status.codeName === "revoked" || (status.final && status.codeName === "unreachable");
     if (isSignedOut) this.#show("signed-out", "Signed out");
     else if (status.final) this.#show("stopped", `Stopped: ${status.reason || status.codeName}`);
-    else this.#show("reconnecting", status.codeName === "not_ready" ? "Not ready yet, retrying…" : "Reconnecting…");
+    else if (status.codeName === "not_ready") this.#show("reconnecting", "Not ready yet, retrying…");
+    else this.#show("reconnecting", this.#isDown ? "Server away, retrying…" : "Reconnecting…");
   }
 
   /** @param {any} status */

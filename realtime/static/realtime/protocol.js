@@ -11,31 +11,20 @@ export const CLIENT = "js/1";
 
 /** Half of what a server takes, so that a command with positions stays within its frame. */
 const SUBJECTS_PER_COMMAND = 500;
+const RETRY_MS = 1000;
+const RETRY_MS_MAX = 30_000;
 
 const STORED = new Set(["snapshot", "historical", "recovered"]);
-
-/** The names of the close codes (7). @type {Record<number, string>} */
-export const CLOSE_NAMES = {
-  4000: "drain", 4001: "slow_consumer", 4002: "ping_timeout", 4003: "handshake_timeout", 4004: "internal_error",
-  4005: "not_ready", 4006: "overloaded", 4007: "token_expired", 4500: "bad_message", 4501: "bad_token",
-  4502: "revoked", 4503: "denied", 4504: "bad_version", 4505: "too_many_errors", 4506: "closed_by_operator",
-};
-
-export const BAD_TOKEN = 4501;
-export const TOKEN_EXPIRED = 4007;
-
-/** Whether the server asks not to come back (7). @param {number} code */
-export function isFinal(code) {
-  return code >= 4500 && code <= 4999;
-}
 
 /** @typedef {import("./codec.js").Form} Form */
 /** @typedef {[epoch: number, seq: number]} Position */
 /**
  * One wanted subject. While it is `lagging` gaps are no fault (5.3). `position` is the last that was read; while `stored` messages are still to come it lags behind
- * `target`, where live messages begin, so that a connection lost between them misses nothing.
+ * `target`, where live messages begin, so that a connection lost between them misses nothing. While it is `refused` it
+ * waits for a right, and it was asked for again `retries` times.
  * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, position: Position | null,
- *   asked: number, live: boolean, lagging: boolean, sid: number, epoch: number, stored: number, target: Position | null}} Wanted
+ *   asked: number, live: boolean, lagging: boolean, sid: number, epoch: number, stored: number, target: Position | null,
+ *   refused: boolean, retries: number}} Wanted
  */
 /** @typedef {{type: "message", owner: any, message: any} | {type: "answer", id: number, answer: any}
  *   | {type: "status", status: any} | {type: "retry", subject: string, ms: number}
@@ -47,18 +36,22 @@ export class ClientState {
   /** @type {(string | Uint8Array)[]} */
   out = [];
   user = "";
-  server = "";
   #base = 0;
   #id = 0;
   #open = false;
+  #hasBeenOpen = false;
+  /** @type {Set<Wanted>} that a reconnection has asked for from where they were, and that are not answered yet */
+  #behind = new Set();
+  #recovered = 0; // how many of them go on with nothing missed; NaN when one does not
   /** @type {Map<number, Wanted>} */
   #sids = new Map();
   /** @type {Map<number, Wanted[]>} */
   #asked = new Map();
 
-  /** @param {Form} form */
-  constructor(form) {
+  /** @param {Form} form @param {string} [publisher] under which publications are numbered (3.1) */
+  constructor(form, publisher = "") {
     this.form = form;
+    this.publisher = publisher;
   }
 
   // The connection.
@@ -68,8 +61,12 @@ export class ClientState {
     this.form = form;
     this.out = [];
     this.#open = true;
-    this.#send({ op: "connect", id: this.#next(), token, client: CLIENT });
-    this.#ask(this.subscriptions.values());
+    this.#send({ op: "connect", id: this.#next(), token, client: CLIENT, publisher: this.publisher });
+    const wanted = [...this.subscriptions.values()];
+    this.#behind = new Set(this.#hasBeenOpen ? wanted.filter((each) => each.position) : []);
+    this.#recovered = 0;
+    this.#hasBeenOpen = true;
+    this.#ask(wanted);
   }
 
   /** The connection is gone; ids of subjects and commands mean nothing any more. */
@@ -100,11 +97,12 @@ export class ClientState {
     for (const subject of subjects) {
       const old = this.subscriptions.get(subject);
       if (old) this.#unmap(old);
+      if (old) this.#behind.delete(old);
       /** @type {Wanted} */
       const wanted = {
         subject, owner, history: options.history, conflation: options.conflation, slow: options.slow,
         position: Object.hasOwn(options.since, subject) ? options.since[subject] : null,
-        asked: 0, live: false, lagging: false, sid: -1, epoch: 0, stored: 0, target: null,
+        asked: 0, live: false, lagging: false, sid: -1, epoch: 0, stored: 0, target: null, refused: false, retries: 0,
       };
       this.subscriptions.set(subject, wanted);
       added.push(wanted);
@@ -146,7 +144,6 @@ export class ClientState {
       case "message": return this.#message(frame);
       case "connected":
         this.user = frame.user ?? "";
-        this.server = frame.server;
         this.#base = frame.base;
         return [{ type: "answer", id: frame.id, answer: frame }];
       case "base":
@@ -154,7 +151,9 @@ export class ClientState {
         return [];
       case "subscribed":
         if (frame.id !== undefined) this.#asked.delete(frame.id);
-        return frame.results.flatMap((/** @type {any} */ result) => this.#result(frame.id, result));
+        return [
+          ...frame.results.flatMap((/** @type {any} */ result) => this.#result(frame.id, result)), ...this.#synchronised(),
+        ];
       case "epoch":
         return this.#newEpoch(frame);
       case "revoked":
@@ -163,7 +162,7 @@ export class ClientState {
       case "caught_up":
         return this.#lagging(frame.sids, frame.op === "lagging");
       case "expiring": return [status("expiring", { expires: frame.expires })];
-      case "notice": return [status("notice", { code: frame.code, reason: frame.text })];
+      case "notice": return [status("notice", { code: frame.code, reason: frame.text, servers: serversOf(frame) })];
       case "error": return this.#error(frame);
       default: return typeof frame.id === "number" ? [{ type: "answer", id: frame.id, answer: frame }] : [];
     }
@@ -212,42 +211,70 @@ export class ClientState {
     const { subject, error, reason = "" } = result;
     const wanted = this.subscriptions.get(subject);
     if (!wanted || (id !== undefined && id !== wanted.asked)) return [];
-    if (error === "denied") return [status("denied", { subject, reason })];
-    if (error && result.retry_ms !== undefined || error === "not_ready") {
-      return [status("notReady", { subject, reason, retryMs: result.retry_ms ?? 1000 }),
-        { type: "retry", subject, ms: result.retry_ms ?? 1000 }];
-    }
+    if (error === "denied") return this.#denied(wanted, reason);
+    if (error && result.retry_ms !== undefined || error === "not_ready") return this.#notReady(wanted, reason, result.retry_ms);
     if (error) {
       this.#forget(wanted);
       return [{ type: "refused", owner: wanted.owner, subject, code: error, reason }];
     }
     if (result.sid === undefined) return [];
+    const wasRefused = wanted.refused;
+    this.#begin(wanted, result);
+    const { recovery = "" } = result;
+    if (this.#behind.delete(wanted)) this.#recovered += recovery === "recovered" ? 1 : NaN;
+    const told = [status("subscribed", { subject, recovery })];
+    if (recovery === "resynchronised") told.push(status("resynchronised", { subject }));
+    return id === undefined && wasRefused ? [status("granted", { subject, recovery }), ...told] : told;
+  }
+
+  /** A good result: the subject is live. @param {Wanted} wanted @param {any} result */
+  #begin(wanted, result) {
     this.#unmap(wanted);
     wanted.sid = result.sid;
     this.#sids.set(result.sid, wanted);
-    wanted.live = true;
-    wanted.lagging = false;
+    Object.assign(wanted, { live: true, lagging: false, refused: false, retries: 0 });
     wanted.epoch = result.epoch ?? 0;
     if (wanted.conflation) wanted.conflation = result.conflation ?? 0;
     wanted.target = result.seq === undefined ? null : [wanted.epoch, result.seq];
     wanted.stored = result.messages ?? 0;
     if (!wanted.stored) storedOver(wanted);
-    const details = { subject, recovery: result.recovery ?? "" };
-    return id === undefined ? [status("granted", details), status("subscribed", details)]
-      : [status("subscribed", details)];
+  }
+
+  /** It waits for a right, with the server. @param {Wanted} wanted @param {string} reason @returns {Event[]} */
+  #denied(wanted, reason) {
+    wanted.refused = true;
+    this.#behind.delete(wanted);
+    return [status("denied", { subject: wanted.subject, reason })];
+  }
+
+  /** The server may start it by itself; until then it is asked for again, later and later. @param {Wanted} wanted @param {string} reason @param {number} [retryMs] @returns {Event[]} */
+  #notReady(wanted, reason, retryMs = RETRY_MS) {
+    const { subject } = wanted;
+    wanted.refused = true;
+    const ms = Math.min(RETRY_MS_MAX, retryMs * 2 ** wanted.retries++);
+    return [status("notReady", { subject, reason, retryMs: ms }), { type: "retry", subject, ms }];
+  }
+
+  /** Once, when a reconnection has lost nothing of any subject. @returns {Event[]} */
+  #synchronised() {
+    if (this.#behind.size > 0 || !(this.#recovered > 0)) return [];
+    this.#recovered = 0;
+    return [status("synchronised", {})];
   }
 
   /** The subject goes on in a new epoch (4.8). @param {any} frame @returns {Event[]} */
   #newEpoch(frame) {
     const wanted = this.#sids.get(frame.sid);
     if (!wanted) return [];
+    const { subject } = wanted;
+    const last = wanted.target ?? wanted.position;
     wanted.epoch = frame.epoch;
-    // The number goes on over epochs; it falls back only where the new epoch begins lower.
+    // The number goes on over epochs; what was read above it is void.
     if (wanted.position) wanted.position = [frame.epoch, Math.min(wanted.position[1], frame.seq)];
     if (wanted.target) wanted.target = [frame.epoch, Math.min(wanted.target[1], frame.seq)];
-    const told = status("subscribed", { subject: wanted.subject, recovery: "resynchronised" });
-    const last = wanted.target ?? wanted.position;
-    return last && last[1] < frame.seq ? [told, ...this.#gap(wanted, last, frame.seq + 1)] : [told];
+    if (!last || last[1] === frame.seq) return [];
+    if (last[1] < frame.seq) return this.#gap(wanted, last, frame.seq + 1);
+    return [status("subscribed", { subject, recovery: "resynchronised" }), status("resynchronised", { subject })];
   }
 
   /** Subscriptions are conflated from here on, or no more (4.13). @param {number[]} sids @param {boolean} lagging @returns {Event[]} */
@@ -265,7 +292,8 @@ export class ClientState {
     const wanted = this.subscriptions.get(subject);
     if (!wanted) return [];
     this.#unmap(wanted);
-    Object.assign(wanted, { live: false, lagging: false, position: null, target: null, stored: 0 });
+    this.#behind.delete(wanted);
+    Object.assign(wanted, { live: false, lagging: false, position: null, target: null, stored: 0, refused: true });
     return [status("revoked", { subject, reason })];
   }
 
@@ -317,6 +345,7 @@ export class ClientState {
   /** @param {Wanted} wanted */
   #forget(wanted) {
     this.#unmap(wanted);
+    this.#behind.delete(wanted);
     if (this.subscriptions.get(wanted.subject) === wanted) this.subscriptions.delete(wanted.subject);
   }
 
@@ -341,9 +370,14 @@ function status(name, details) {
   return { type: "status", status: { name, ...details } };
 }
 
-/** @param {Wanted} wanted @param {number} seq */
-function seen(wanted, seq) {
-  return wanted.position !== null && wanted.position[0] === wanted.epoch && seq <= wanted.position[1];
+/** The other servers that a notice names (4.11). @param {any} notice */
+function serversOf({ servers = [] }) {
+  return servers.map((/** @type {[string, number]} */ [url, weight]) => ({ url, weight }));
+}
+
+/** Positions are ordered by epoch, then by number. @param {Wanted} wanted @param {number} seq */
+function seen({ position, epoch }, seq) {
+  return position !== null && (epoch < position[0] || (epoch === position[0] && seq <= position[1]));
 }
 
 /** All stored messages have come: live ones begin. @param {Wanted} wanted */

@@ -1,0 +1,45 @@
+"""Where the list of servers comes from: an address that answers it as JSON, or a callable."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ssl
+from collections.abc import Awaitable, Callable
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from .servers import Server, Servers, parse_servers
+
+ServersSource = str | Callable[[], Servers | Awaitable[Servers]]
+"""An ``http(s)://`` address that answers ``{"servers": [{"url", "weight"}, …]}``, or a callable, async or not."""
+
+ANSWER_BYTES_MAX = 1 << 20
+
+
+def check_source(source: ServersSource | None) -> None:
+    """Raises ValueError for what cannot answer."""
+    if isinstance(source, str) and not source.startswith(("http://", "https://")):
+        raise ValueError(f"the list of servers is at http://… or https://…, not {source!r}")
+
+
+async def fetch_servers(source: ServersSource, seconds: float, tls: ssl.SSLContext | None) -> list[Server]:
+    """The list at present; raises what the source raises, OSError, ValueError or msgspec.DecodeError."""
+    if isinstance(source, str):
+        return parse_servers(await asyncio.to_thread(_get, source, seconds, tls))
+    given = source()
+    if inspect.isawaitable(given):
+        async with asyncio.timeout(seconds):
+            given = await given
+    return parse_servers(given)
+
+
+class _Answer(msgspec.Struct):
+    servers: list[dict[str, str | int]]
+
+
+def _get(url: str, seconds: float, tls: ssl.SSLContext | None) -> list[dict[str, str | int]]:
+    request = Request(url, headers={"Accept": "application/json"})  # noqa: S310  # check_source allows HTTP alone
+    with urlopen(request, timeout=seconds, context=tls if url.startswith("https:") else None) as answer:  # noqa: S310
+        return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_Answer).servers

@@ -1,0 +1,62 @@
+"""How a client behaves when servers come and go: every option with its default and unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TypedDict
+
+
+class OptionNames(TypedDict, total=False):
+    """The options of ``connect()`` that ``Options`` explains."""
+
+    timeout_seconds: float
+    ping_seconds: float
+    silence_seconds: float
+    quick_retries: int
+    quick_seconds: float
+    backoff_seconds: float
+    backoff_seconds_max: float
+    steady_seconds: float
+    down_after: int
+    reconnects_max: int
+    publish_seconds: float
+    publish_queue_messages: int
+    publish_queue_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Checked when made: raises ValueError for what is negative, TypeError for a name that is none."""
+
+    timeout_seconds: float = 10
+    """For the first connection, for one attempt at a server, and for the answer to a command."""
+    ping_seconds: float = 5
+    """How often the server is asked for a sign of life, and the latency measured."""
+    silence_seconds: float = 12
+    """A connection on which nothing at all arrives for so long is given up."""
+    quick_retries: int = 3
+    """So many rounds through the servers come soon after one another,"""
+    quick_seconds: float = 5
+    """the k-th after this × k, less a random part of this;"""
+    backoff_seconds: float = 20
+    """the others after a random half to whole of this, which doubles"""
+    backoff_seconds_max: float = 360
+    """up to this."""
+    steady_seconds: float = 60
+    """A connection that stood so long was a good one: counting begins anew."""
+    down_after: int = 1
+    """After so many failed rounds the status ``down`` is told."""
+    reconnects_max: int = 15
+    """More reconnections than this within 3 minutes are told as ``reconnect_rate_exceeded``."""
+    publish_seconds: float = 60
+    """How long a publication is tried."""
+    publish_queue_messages: int = 1000
+    """Publications that may wait for their answer,"""
+    publish_queue_bytes: int = 1 << 20
+    """and the bytes of their contents and fields."""
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if not isinstance(value, int | float) or value < 0:
+                raise ValueError(f"{option.name} is a number of 0 or more, not {value!r}")

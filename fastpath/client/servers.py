@@ -1,0 +1,112 @@
+"""Which server is tried next: a random pick by weight, away from those that failed or were lost; pure (FEATURES D3)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+WEIGHT = 100
+WEIGHT_MAX = 100
+
+Draw = Callable[[], float]
+"""Randomness: a number from 0 up to, but not, 1."""
+
+
+class Server(NamedTuple):
+    """An address and how often it is picked, 0 to 100; one of weight 0 only when no other is left."""
+
+    url: str
+    weight: int = WEIGHT
+
+
+Servers = str | Iterable[str | tuple[str, int] | Mapping[str, Any]]
+"""One address, or several: texts, ``(url, weight)``, or maps as ``/api/servers/`` answers them."""
+
+
+def parse_servers(given: Servers) -> list[Server]:
+    """The servers that are meant, each address once; raises ValueError for what is no address or weight."""
+    parsed: dict[str, Server] = {}
+    for one in [given] if isinstance(given, str) else given:
+        if isinstance(one, str):
+            server = Server(one)
+        elif isinstance(one, Mapping):
+            server = Server(one.get("url", ""), one.get("weight", WEIGHT))
+        else:
+            server = Server(*one)
+        if not isinstance(server.url, str) or not server.url.startswith(("ws://", "wss://")):
+            raise ValueError(f"an address is ws://host:port/ws or wss://host:port/ws, not {server.url!r}")
+        if type(server.weight) is not int or not 0 <= server.weight <= WEIGHT_MAX:
+            raise ValueError(f"the weight of {server.url} is a whole number from 0 to {WEIGHT_MAX}")
+        parsed.setdefault(server.url, server)
+    return list(parsed.values())
+
+
+class ServerList:
+    """In a round each server is tried at most once; those whose connection was lost of late come last."""
+
+    def __init__(self, servers: Iterable[Server], draw: Draw = random.random) -> None:
+        self._servers = list(servers)
+        self._draw = draw
+        self._failed: set[str] = set()
+        self._avoided: set[str] = set()
+
+    @property
+    def urls(self) -> list[str]:
+        """All addresses."""
+        return [server.url for server in self._servers]
+
+    def replace(self, servers: Iterable[Server]) -> None:
+        """A new list, from the next pick on; an empty one changes nothing."""
+        self._servers = list(servers) or self._servers
+
+    def add(self, servers: Iterable[Server]) -> None:
+        """Servers that one which drains has named: new ones, or other weights of known ones."""
+        told = {server.url: server for server in servers}
+        self._servers = [told.pop(server.url, server) for server in self._servers]
+        self._servers += told.values()
+
+    def pick(self) -> str:
+        """The next address of this round; empty when each has failed."""
+        left = [server for server in self._servers if server.url not in self._failed]
+        proper = [server for server in left if server.weight]
+        for some in (proper, left):  # those of weight 0 only when no other is left
+            choice = [server for server in some if server.url not in self._avoided] or some
+            if choice:
+                return self._one_of(choice)
+        return ""
+
+    def _one_of(self, choice: list[Server]) -> str:
+        if len(choice) == 1:
+            return choice[0].url
+        at = self._draw() * sum(server.weight or 1 for server in choice)
+        for server in choice:
+            at -= server.weight or 1
+            if at < 0:
+                return server.url
+        return choice[-1].url
+
+    def fail(self, url: str) -> None:
+        """It did not answer: it is not tried again in this round."""
+        self._failed.add(url)
+
+    def more(self, url: str) -> bool:
+        """Whether another one is left in this round."""
+        return any(server.url != url and server.url not in self._failed for server in self._servers)
+
+    def lose(self, url: str) -> bool:
+        """The connection to it ended: others come first. Whether one with a weight is left that was not lost too."""
+        self._avoided.add(url)
+        left = any(server.weight and server.url not in self._avoided for server in self._servers)
+        if not left:
+            # Each was lost once, and the last one is the worst choice still.
+            self._avoided = {url}
+        return left
+
+    def new_round(self) -> None:
+        """All may be tried again."""
+        self._failed.clear()
+
+    def forgive(self) -> None:
+        """What was lost before does not count any more."""
+        self._avoided.clear()

@@ -1,0 +1,262 @@
+"""The embedded engine with a journal: what is numbered is written to a file before anybody sees it.
+
+A process that is killed loses nothing that it has numbered: the kernel has it. What a machine that fails may lose
+depends on when the file is synced: each second, or (``batch``) before anything is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from ..core.admission import Done, Outcome
+from ..core.broker import Broker
+from ..core.ledger import REMEMBERED_MS
+from ..core.messages import STANDARD, Message
+from .journal_base import BaseWriter
+from .journal_files import Folder, JournalError, RecordFile, boot_id
+from .journal_format import CLEAN, MESSAGES
+from .journal_replay import Replay
+from .journal_sync import Syncs, Written
+from .journal_upkeep import Upkeep
+from .memory import MemoryEngine
+
+SEGMENT_BYTES = 64 << 20
+"""A segment that is larger is followed by the next one; a base is written no sooner than after so much log."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""There may be room again."""
+
+UNSYNCED_BYTES_MAX = 256 << 20
+"""What may be written and not synced: it is held in memory, for the case that a sync fails."""
+
+CALM_SECONDS = 5.0
+"""So long after the last failure a write that works is told in the log: on a disk that is nearly full small ones do."""
+
+log = logging.getLogger("fastpath.journal")
+
+
+class JournalEngine(MemoryEngine):
+    """Numbers messages like the engine in memory, and keeps them in the folder ``path``.
+
+    The order of its life: construct (raises JournalError), ``restore``, ``start``, then appends, at last ``close``.
+    """
+
+    def __init__(self, path: str, *, batch: bool, clock: Callable[[], int], segment_bytes: int = SEGMENT_BYTES) -> None:
+        super().__init__(clock())
+        self._folder = Folder(path)
+        self._batch = batch
+        self._clock = clock
+        self._segment_bytes = segment_bytes
+        self._boot = boot_id()
+        self._broker: Broker | None = None
+        self._file: RecordFile | None = None
+        self._number = 0  # of the next segment
+        self._syncs = Syncs(self._folder, self._reopen)
+        self._upkeep = Upkeep(self._folder, self._begin_base, keep_seconds=0, base_after_bytes=segment_bytes)
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._refusing = False
+        self._refused_at = 0.0
+        self._crowded = False
+        self.writes_failed = 0
+        self.holes = 0
+
+    # Start and end
+
+    def restore(self, broker: Broker, epoch_min: int = 0) -> None:
+        """Bring the empty broker to where the journal ends, and go on there, in no lower epoch than ``epoch_min``.
+
+        Raises JournalError.
+        """
+        now = self._clock()
+        replay = Replay(self._folder, broker, self.ledger, self._boot, now)
+        keep_ms = max(broker.history.age_ms_max, REMEMBERED_MS)
+        gc.disable()  # what is made here makes no cycles and stays
+        try:
+            last = replay.run()
+            kept = replay.keeps_epoch and replay.epoch >= epoch_min
+            self.epoch = replay.epoch if kept else max(now, replay.epoch + 1, epoch_min)
+            replay.stand_in(self.epoch)
+            for topic in broker.interest.topics.values():
+                self._sequences[topic.subject] = topic.seq
+            self._upkeep = Upkeep(
+                self._folder, self._begin_base, keep_seconds=keep_ms / 1000, base_after_bytes=self._segment_bytes
+            )
+            self._upkeep.find()
+            self._broker = broker
+            self._number = last + 1
+            self._try_file()
+        except OSError as error:
+            raise JournalError(f"{error.filename or self._folder.path}: {error.strerror or error}") from None
+        finally:
+            gc.enable()
+        self.holes = replay.holes
+        if self.holes:
+            self._upkeep.want_base()
+        if replay.messages or broker.interest.topics:
+            log.info(
+                "the journal has %d subjects, %d messages; epoch %d%s",
+                len(broker.interest.topics),
+                replay.messages,
+                self.epoch,
+                " goes on" if kept else "",
+            )
+        if self._batch:
+            broker.acknowledge = self.acknowledge
+
+    def start(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]) -> None:
+        """From now on it is synced and kept short; ``after`` is called when answers were given outside of a tick."""
+        self._loop = loop
+        self._syncs.after = after
+        self._syncs.start(loop)
+        self._upkeep.start(loop)
+        self._on_second()
+
+    def close(self) -> None:
+        """Sync everything and say so in the journal: the next start goes on in this epoch."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._upkeep.close()
+        synced = self._syncs.close()
+        file = self._file
+        if file is not None:
+            try:
+                if synced:
+                    file.finish(CLEAN)
+            except OSError as error:
+                log.error("the journal is not closed in order: %s", error.strerror or error)
+            file.close()
+        self._folder.close()
+
+    # Publications
+
+    def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
+        """Number them and write them; a write that fails refuses them all, and nothing has changed."""
+        if self._syncs.failed or self._syncs.bytes > UNSYNCED_BYTES_MAX:
+            why = self._syncs.failed or "the disk does not keep up: too much waits to be synced"
+            if any(message.qos != STANDARD for message in messages):
+                return [("unavailable", why)] * len(messages)
+        outcomes = super().append(messages, now)
+        numbered = [message for message in messages if message.seq]
+        if not numbered:
+            return outcomes
+        try:
+            file = self._file
+            if file is None or file.size > self._segment_bytes or file.broken:
+                file = self._next_file()
+            before = file.size
+            file.write(MESSAGES, numbered)
+        except OSError as error:
+            return self._refuse(messages, numbered, error)
+        self._syncs.note(numbered, file.size - before)
+        if self._refusing and time.monotonic() - self._refused_at >= CALM_SECONDS:
+            self._refusing = False
+            log.warning("the journal can be written again")
+        return outcomes
+
+    def acknowledge(self, done: Done, outcomes: list[Outcome]) -> None:
+        """Call ``done`` once all that was appended is on the disk (Broker.acknowledge)."""
+        self._syncs.acknowledge(done, outcomes)
+
+    def figures(self) -> dict[str, float]:
+        """For those who watch (docs/operations.md)."""
+        return {
+            "journal_bytes": self._upkeep.bytes + (self._file.size if self._file is not None else 0),
+            "journal_segments": self._upkeep.segments + 1,
+            "journal_sync_ms": round(self._syncs.milliseconds, 2),
+            "journal_failed_writes": self.writes_failed + self._syncs.failures,
+            "journal_damaged": self.holes,
+        }
+
+    def _refuse(self, messages: Sequence[Message], numbered: list[Message], error: OSError) -> list[Outcome]:
+        """Take everything back that numbering has changed."""
+        for message in reversed(numbered):
+            if message.publication:
+                self.ledger.undo(message.publisher or "", message.publication)
+            if message.seq == 1:
+                del self._sequences[message.subject]
+            else:
+                self._sequences[message.subject] = message.seq - 1
+            message.epoch = message.seq = 0
+        self.writes_failed += 1
+        return [("failed", self._tell_refusing(error))] * len(messages)
+
+    def _tell_refusing(self, error: OSError) -> str:
+        self._refused_at = time.monotonic()
+        why = f"the journal cannot be written: {error.strerror or error}"
+        if not self._refusing:
+            self._refusing = True
+            log.error("%s; publications are refused until it can be", why)
+        return why
+
+    # Files
+
+    def _try_file(self) -> None:
+        """Begin the first segment of this life. A full disk is no reason not to start: it is tried again."""
+        try:
+            self._next_file()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._tell_refusing(error)
+
+    def _new_file(self) -> RecordFile:
+        file = RecordFile(self._folder.segment(self._number), self._number, self.epoch, self._boot, self._clock())
+        self._number += 1
+        return file
+
+    def _next_file(self) -> RecordFile:
+        """Go on in a new segment; where there is no room for one, in the old one. Raises OSError."""
+        file = self._file
+        try:
+            following = self._new_file()
+        except OSError as error:
+            if file is None or file.broken:
+                raise
+            if not self._crowded:
+                self._crowded = True
+                log.error("the journal cannot begin a new segment: %s; going on in the old one", error.strerror)
+            return file
+        self._crowded = False
+        if file is not None:
+            self._upkeep.seal(file.number, file.size)
+        self._syncs.begin(following)
+        self._file = following
+        return following
+
+    def _reopen(self, written: Written) -> RecordFile:
+        """Write again what was not synced, in a new segment; raises OSError."""
+        file = self._file
+        assert file is not None
+        following = self._new_file()
+        try:
+            for messages in written:
+                following.write(MESSAGES, messages)
+        except OSError:
+            following.remove()
+            self._number = following.number
+            raise
+        self._upkeep.seal(file.number, file.size)
+        self._upkeep.want_base()
+        self._file = following
+        return following
+
+    def _begin_base(self) -> BaseWriter:
+        broker, file = self._broker, self._next_file()
+        assert broker is not None
+        return BaseWriter(
+            self._folder, broker.interest, self.ledger, file.number, self.epoch, self._boot, self._clock()
+        )
+
+    def _on_second(self) -> None:
+        assert self._loop is not None
+        self._timer = self._loop.call_later(1, self._on_second)
+        self.ledger.expire(self._clock())
+        self._syncs.on_second()
+        if not self._syncs.failed and self._file is not None:
+            self._upkeep.on_second(self._file.size)

@@ -1,0 +1,1 @@
+"""Schema changes of the realtime tables, of which there are none: these are about permissions."""

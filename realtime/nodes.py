@@ -1,0 +1,129 @@
+"""What each node says of itself, asked at most once a second, for the server list and the monitoring page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from fastpath.client.control import Control
+from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
+from realtime.conf import Server, conf
+
+FRESH_SECONDS = 1.0
+"""What is known of a node is asked again after that."""
+
+ANSWER_SECONDS = 2.0
+"""A node that takes longer to answer is away."""
+
+WAIT_SECONDS = 0.3
+"""How long a page waits for nodes that answered before; one that is away is never waited for."""
+
+SUMMED = ("connections", "publishers", "subscriptions", "messages_in_per_s", "messages_out_per_s", "memory_bytes")
+"""The figures of each node that the monitoring page shows and adds up."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A node as it was when it was asked last; ``error`` says why it did not answer, and then nothing else is known."""
+
+    address: str
+    hello: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """The address without its files."""
+        return label(self.address)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it sends its clients elsewhere."""
+        return bool(self.hello.get("draining"))
+
+    @property
+    def takes_clients(self) -> bool:
+        """Whether clients should go there."""
+        return not self.error and not self.draining
+
+
+class _Node:
+    """Asks one node, in the background."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.state = State(address, error="it has not answered yet")
+        self.away = False
+        self.asked_at = float("-inf")
+        self.asking: Future[None] | None = None
+
+    def ask(self) -> None:
+        """Ask, and note what it says."""
+        try:
+            # A connection for each look: they are few, and none is left open.
+            with Control(self._address, timeout_seconds=ANSWER_SECONDS, client="django/1") as control:
+                self.state = State(self._address, control.hello(), control.stats())
+        except (ClientError, ValueError) as error:
+            self.state = State(self._address, error=getattr(error, "why", "") or str(error))
+        self.away = bool(self.state.error)
+
+
+class Watch:
+    """The states of some nodes; each is asked by a thread of its own, so that none waits for another's answer."""
+
+    def __init__(self, addresses: tuple[str, ...]) -> None:
+        self._nodes = [_Node(address) for address in addresses]
+        self._pool = ThreadPoolExecutor(len(addresses), thread_name_prefix="nodes")
+        self._lock = threading.Lock()
+
+    def states(self, wait_seconds: float = WAIT_SECONDS) -> list[State]:
+        """One a node, in the order of the addresses, not older than a second for nodes that answer."""
+        now = time.monotonic()
+        with self._lock:
+            for node in self._nodes:
+                if now - node.asked_at >= FRESH_SECONDS and (node.asking is None or node.asking.done()):
+                    node.asked_at = now
+                    node.asking = self._pool.submit(node.ask)
+        expected = {node.asking: node for node in self._nodes if node.asking is not None and not node.away}
+        for late in wait(expected, wait_seconds).not_done:
+            expected[late].away = True  # until it answers
+        return [node.state for node in self._nodes]
+
+    def close(self) -> None:
+        """End the threads when they are done."""
+        self._pool.shutdown(wait=False)
+
+
+def states() -> list[State]:
+    """What is known of every node of REALTIME["CONTROL"]."""
+    return _watch(tuple(conf.controls)).states()
+
+
+def ask_all() -> list[State]:
+    """Every node as it is now; one that does not answer takes ANSWER_SECONDS."""
+    watch = Watch(tuple(conf.controls))
+    try:
+        return watch.states(2 * ANSWER_SECONDS)
+    finally:
+        watch.close()
+
+
+def servers(host: str, secure: bool) -> list[Server]:
+    """Where clients may connect now: without nodes that are draining or away, unless no server would be left."""
+    listed = conf.servers(host, secure)
+    if not any(server.control for server in listed):
+        return listed
+    known = {state.address: state for state in states()}
+    good = [server for server in listed if not server.control or known[server.control].takes_clients]
+    # Nobody is sent away because Django cannot see the nodes: perhaps clients can.
+    return good if any(server.weight for server in good) else listed
+
+
+@lru_cache(maxsize=8)
+def _watch(addresses: tuple[str, ...]) -> Watch:
+    return Watch(addresses)

@@ -1,0 +1,42 @@
+"""The JavaScript client's state machine follows the behaviour table (tests/behaviours/README.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+TABLE = Path(__file__).parents[1] / "behaviours"
+CASES: list[dict[str, Any]] = [case for path in sorted(TABLE.glob("*.json")) for case in json.loads(path.read_text())]
+
+RUN = """async (cases) => {
+    const { run } = await import("/tests/behaviours/run.js");
+    return cases.map((one) => { try { return run(one); } catch (error) { return [String(error.stack)]; } });
+}"""
+
+
+@pytest.fixture(scope="module")
+def problems(browser: Browser, files: str) -> dict[str, list[str]]:
+    """What was otherwise than each case says; all of them run in one page."""
+    page = browser.new_page()
+    page.goto(f"{files}/tests/browser/empty.html")
+    found: list[list[str]] = page.evaluate(RUN, CASES)
+    page.close()
+    return {case["name"]: lines for case, lines in zip(CASES, found, strict=True)}
+
+
+def test_names_are_unique() -> None:
+    """A case is called by its name."""
+    names = [case["name"] for case in CASES]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("name", [case["name"] for case in CASES])
+def test_behaviour(problems: dict[str, list[str]], name: str) -> None:
+    """The client does what the case says after each step, and nothing else."""
+    assert problems[name] == [], "\n".join(problems[name])

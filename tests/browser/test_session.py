@@ -1,0 +1,186 @@
+"""The JavaScript client's time limits, and what its surroundings tell it, over the pure state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+BEGIN = """async (urls) => {
+    const { complete } = await import("/realtime/static/realtime/options.js");
+    const { Session } = await import("/realtime/static/realtime/session.js");
+    const world = { pick: () => 0, wait: () => 0, via: () => "direct" };
+    window.session = new Session(complete({ urls, form: "json" }), world);
+    session.start();
+    session.prepared(0, "");
+    // Time passes until `end`; what the client wants done, in words.
+    window.until = (end) => {
+        while (session.nextAt <= end) session.tick(session.nextAt);
+        return session.effects.splice(0).map(({ type, status, url, data }) =>
+            (status ? [status.name, status.codeName ?? ""] : [type, url ?? data ?? ""]).join(" ").trim());
+    };
+    window.server = (now, frame) => session.receive(now, JSON.stringify(frame));
+    window.up = (now) => {
+        session.opened(now, "json");
+        server(now, { op: "connected", id: 1, server: "s", epoch: 1, time: 0, base: 0, ping_ms: 1 });
+    };
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, files: str) -> Iterator[Page]:
+    """One for all: each test begins with a session of its own."""
+    empty = browser.new_page()
+    empty.goto(f"{files}/tests/browser/empty.html")
+    yield empty
+    empty.close()
+
+
+@pytest.fixture
+def session(page: Page) -> Any:
+    """``session(urls, script)``: what the script answers when the first address is being tried."""
+
+    def run(urls: list[Any], script: str) -> Any:
+        page.evaluate(BEGIN, urls)
+        return page.evaluate(f"() => {{ const first = until(0); {script} }}")
+
+    return run
+
+
+def test_an_address_that_does_not_open(session: Any) -> None:
+    """Two seconds where there is another, ten for the last; then the round has failed."""
+    effects = session(
+        ["ws://a/ws", "ws://b/ws"], "return [first, until(1999), until(2000), until(11999), until(12000)]"
+    )
+    assert effects[0] == ["prepare", "connecting", "open ws://a/ws"]
+    assert effects[1] == []
+    assert effects[2] == ["drop", "connecting", "open ws://b/ws"]
+    assert effects[3] == []
+    assert effects[4] == ["drop", "disconnected unreachable", "down"]
+
+
+def test_a_server_that_does_not_answer(session: Any) -> None:
+    """It opens and says nothing for twelve seconds."""
+    effects = session(["ws://a/ws"], "session.opened(0, 'json'); return [until(11999), until(12000)]")
+    assert len(effects[0]) == 1
+    assert effects[1] == ["drop", "lost", "disconnected handshake_timeout", "down"]
+
+
+def test_a_connection_without_a_sign_of_life(session: Any) -> None:
+    """Pinged every five seconds; given up at the ping after twelve seconds of silence. Whatever comes is a sign."""
+    script = """
+        up(0);
+        until(0);
+        const pings = until(10000).length;
+        server(10000, { op: "base", base: 5 });
+        return [pings, until(20000).length, until(24999), until(25000)];
+    """
+    assert session(["ws://a/ws"], script) == [2, 2, [], ["drop", "lost", "disconnected ping_timeout"]]
+
+
+def test_latency_is_half_a_round_trip(session: Any) -> None:
+    """Of the last ping; none without a connection."""
+    script = """
+        up(0);
+        const { id } = JSON.parse(until(0).at(-1).slice("send ".length));
+        server(30, { op: "pong", id, time: 1000 });
+        const told = session.effects.at(-1).status;
+        const known = session.latency;
+        session.closed(40, 1006, "");
+        return [told, known, session.latency, session.url, session.state];
+    """
+    told, *rest = session(["ws://a/ws"], script)
+    assert told == {"name": "latency", "ms": 15, "serverTime": 1015}
+    assert rest == [15, None, "", "connecting"]
+
+
+def test_what_is_no_frame_ends_the_connection(session: Any) -> None:
+    """It is told, and the client comes back."""
+    script = "up(0); until(0); session.receive(0, 'no frame'); return until(0)"
+    assert session(["ws://a/ws"], script) == ["error", "drop", "lost", "disconnected bad_message"]
+
+
+def test_a_network_that_is_back_ends_the_wait(session: Any) -> None:
+    """Only a wait: what is being tried or stands is left alone."""
+    script = """
+        session.online();
+        const trying = until(0);
+        session.refused(0, "no");
+        until(0);
+        session.online();
+        const waiting = until(0);
+        session.prepared(0, "");
+        up(0);
+        until(0);
+        session.online();
+        return [trying, waiting, until(0), session.state];
+    """
+    assert session(["ws://a/ws"], script) == [[], ["prepare"], [], "connected"]
+
+
+def test_a_token_that_cannot_be_had(session: Any) -> None:
+    """Is tried for again after a wait, unless the error is final; one that comes too late is ignored."""
+    script = """
+        session.pause();
+        session.resume();
+        session.prepared(0, "", new Error("Django is away"));
+        const away = until(0).slice(-2);
+        until(5000);
+        session.prepared(5000, "", Object.assign(new Error("signed out"), { final: true }));
+        const out = until(5000).at(-1);
+        session.resume();
+        session.pause();
+        session.prepared(5000, "late");
+        return [away, out, until(1e6).at(-1), session.state];
+    """
+    away = ["disconnected unreachable", "down"]
+    assert session(["ws://a/ws"], script) == [away, "disconnected unreachable", "paused", "paused"]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("{}", "urls"),
+        ("{ urls: [] }", "urls"),
+        ("{ urls: [5] }", "server"),
+        ("{ urls: { url: 'ws://a/ws', weight: 101 } }", "weight"),
+        ("{ urls: { url: 'ws://a/ws', weight: -1 } }", "weight"),
+        ("{ urls: 'ws://a/ws', form: 'xml' }", "form"),
+        ("{ urls: 'ws://a/ws', quickSeconds: 'soon' }", "quickSeconds"),
+        ("{ urls: 'ws://a/ws', publishQueueBytes: -1 }", "publishQueueBytes"),
+    ],
+)
+def test_options_that_make_no_sense(page: Page, options: str, word: str) -> None:
+    """Are refused at once, by name."""
+    page.evaluate("import('/realtime/static/realtime/client.js').then((it) => { window.connect = it.connect; })")
+    assert word in page.evaluate(
+        f"() => {{ try {{ connect({options}); return ''; }} catch (error) {{ return String(error); }} }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ("'/a/b', 5", "content"),
+        ("'/a/b', 'x', { fields: { a: 5 } }", "field"),
+        ("5, 'x'", "subject"),
+        ("'/a/b', 'x', { replyTo: 5 }", "replyTo"),
+        ("'/a/b', 'x', { qos: 'best' }", "qos"),
+    ],
+)
+def test_what_cannot_be_published(page: Page, arguments: str, word: str) -> None:
+    """Is refused at once, and never waits in the queue."""
+    page.evaluate("import('/realtime/static/realtime/client.js').then((it) => { window.connect = it.connect; })")
+    script = f"""async () => {{
+        const client = connect({{ urls: 'ws://127.0.0.1:9/ws' }});
+        const told = await client.publish({arguments}).catch(String);
+        client.close();
+        return told;
+    }}"""
+    told = page.evaluate(script)
+    assert told.startswith("TypeError")
+    assert word in told

@@ -1,0 +1,16 @@
+"""All faults, in the order in which they are run and shown."""
+
+from __future__ import annotations
+
+from . import faults_network, faults_node, faults_parted, faults_redis, faults_rolling
+from .table import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    *faults_node.FAULTS,
+    *faults_network.FAULTS,
+    *faults_redis.FAULTS,
+    *faults_parted.FAULTS,
+    *faults_rolling.FAULTS,
+)
+
+BY_NAME = {fault.name: fault for fault in FAULTS}

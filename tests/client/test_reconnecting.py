@@ -1,0 +1,318 @@
+"""The asynchronous client when servers come and go: its publications, other servers, the list of them, pause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastpath.client import (
+    ConnectionRejected,
+    Position,
+    QueueFull,
+    Status,
+    Unavailable,
+    Unknown,
+    connect,
+)
+from fastpath.client.blocking import connect as connect_blocking
+from fastpath.client.feed import Feed
+from fastpath.core.errors import Close
+from tests.support.proxy import Proxy
+from tests.support.reconnecting import SOON
+from tests.support.sidecar import Sidecar
+from tests.support.tokens import SECRET, mint_jwt
+from tests.support.waiting import auntil
+
+A = "/a/a"
+
+
+async def told(feed: Feed[Status], *names: str) -> Status:
+    """The next status with one of these names."""
+    async with asyncio.timeout(10):
+        async for status in feed:
+            if status.name in names:
+                return status
+    raise AssertionError(f"the feed ended before {names}")
+
+
+async def cached(sidecar: Sidecar, count: int, subject: str = A) -> list[Any]:
+    """The newest messages that the sidecar holds, ``count`` of them and then all that there are."""
+    async with connect(sidecar.client_url) as client:
+        stream = client.subscribe(subject, history=100_000)
+        async with asyncio.timeout(10):
+            messages = [await anext(stream) for _ in range(count)]
+        await client.publish(subject, "the end")
+        async with asyncio.timeout(10):
+            while (last := await anext(stream)).content != "the end":
+                messages.append(last)
+        return messages
+
+
+async def test_what_is_published_through_cuts_is_stored_once_and_in_order() -> None:
+    count = 400
+    with Sidecar(cache_messages=2 * count) as sidecar, Proxy(sidecar.client_url) as proxy:
+        async with connect(f"ws://{proxy.address}/ws", **SOON) as client:
+            futures = []
+            for number in range(count):
+                futures.append(client.enqueue(A, f"{number}"))
+                if number % 40 == 20:
+                    # What was sent just now is stored, but nobody has heard of it.
+                    await asyncio.sleep(0)
+                    await asyncio.to_thread(proxy.cut)
+            positions = await asyncio.gather(*futures)
+        messages = await cached(sidecar, count)
+        assert [message.content for message in messages] == [f"{number}" for number in range(count)]
+        assert positions == [(message.epoch, message.seq) for message in messages]
+
+
+async def test_across_kills_of_a_server_with_a_journal_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
+    with Sidecar(journal="interval", data=tmp_path / "journal", cache_messages=10_000) as sidecar:
+        async with connect(sidecar.client_url, publish_queue_messages=10_000, **SOON) as client:
+            status, stream = client.status, client.subscribe(A)
+            await told(status, "subscribed")
+            futures = []
+            for number in range(900):
+                futures.append(client.enqueue(A, f"{number}"))
+                if number % 300 == 150:
+                    await auntil(lambda: futures[-100].done())  # noqa: B023
+                    sidecar.kill()
+                    futures += [client.enqueue(A, f"{number} away")]
+                    await asyncio.to_thread(sidecar.start)
+            positions = await asyncio.gather(*futures)
+            async with asyncio.timeout(10):
+                received = [await anext(stream) for _ in positions]
+            kinds = set()
+            while len(kinds) < 2:
+                kinds.add((await told(status, "recovered", "resynchronised", "synchronised")).name)
+            assert kinds == {"recovered", "synchronised"}
+        assert [message.seq for message in received] == list(range(1, len(futures) + 1))
+        assert [position.seq for position in positions] == [message.seq for message in received]
+        assert len({message.content for message in received}) == len(futures)
+
+
+async def test_a_client_goes_elsewhere_when_its_server_dies() -> None:
+    with Sidecar() as one, Sidecar() as other:
+        by_url = {one.client_url: one, other.client_url: other}
+        async with connect(list(by_url), **SOON) as client:
+            status, stream = client.status, client.subscribe(A)
+            assert (await client.publish(A, "before")).seq == (await anext(stream)).seq == 1
+            first = client.url
+            by_url[first].kill()
+            lost = await told(status, "disconnected")
+            assert lost.url == first
+            assert (await client.publish(A, "after")).seq == 1
+            assert client.url in by_url.keys() - {first}
+            assert (await told(status, "resynchronised")).subject == A
+            assert (await anext(stream)).content == "after"
+
+
+async def test_a_client_of_a_server_that_stops_is_elsewhere_at_once() -> None:
+    """At once: the waits between rounds are longer than this test."""
+    with Sidecar() as one, Sidecar() as other:
+        by_url = {one.client_url: one, other.client_url: other}
+        async with connect(list(by_url), quick_retries=0, backoff_seconds=60) as client:
+            status = client.status
+            first = client.url
+            await asyncio.to_thread(by_url[first].stop)
+            lost = await told(status, "disconnected")
+            assert (lost.code, lost.retry_seconds) == (Close.DRAIN, 0)
+            assert (await told(status, "connected")).url in by_url.keys() - {first}
+            assert (await client.publish(A, "x")).seq == 1
+
+
+async def test_a_server_that_hangs_is_passed_over(sidecar: Sidecar) -> None:
+    """Also one that takes connections and answers nothing; those of weight 0 come last."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        hung = f"ws://127.0.0.1:{hanging.getsockname()[1]}/ws"
+        async with connect([(sidecar.client_url, 0), hung], timeout_seconds=5) as client:
+            assert client.url == sidecar.client_url
+
+
+async def test_publications_wait_for_a_connection_within_bounds(sidecar: Sidecar) -> None:
+    with Proxy(sidecar.client_url) as proxy:
+        url = f"ws://{proxy.address}/ws"
+        async with connect(url, publish_seconds=0.3, publish_queue_messages=2, **SOON) as client:
+            status = client.status
+            await asyncio.to_thread(proxy.shut)
+            await told(status, "disconnected")
+            waiting = [client.enqueue(A, text, closure=text) for text in "ab"]
+            with pytest.raises(QueueFull, match="at most 2"):
+                client.enqueue(A, "c", closure="c")
+            full = await told(status, "publish_failed")
+            assert (full.closure, full.status) == ("c", "queue_full")
+            for future in waiting:
+                with pytest.raises(Unavailable, match="never sent"):
+                    await future
+            assert [(await told(status, "publish_failed")).closure for _ in range(2)] == ["a", "b"]
+            await asyncio.to_thread(proxy.open)
+            await told(status, "connected")
+            position = await client.publish(A, "d", closure="d")
+            assert position.seq == 1
+            done = await told(status, "published")
+            assert (done.closure, done.epoch, done.seq) == ("d", *position)
+
+
+async def test_a_publication_whose_answer_never_comes_may_be_stored(sidecar: Sidecar) -> None:
+    with Proxy(sidecar.client_url) as proxy:
+        async with connect(f"ws://{proxy.address}/ws", publish_seconds=0.3) as client:
+            proxy.stall()
+            with pytest.raises(Unknown, match="may or may not"):
+                await client.publish(A, "x")
+            proxy.flow()
+
+
+async def test_paused_there_is_no_connection_and_resumed_all_that_was_missed_comes(sidecar: Sidecar) -> None:
+    async with connect(sidecar.client_url) as client, connect(sidecar.client_url) as other:
+        status, stream = client.status, client.subscribe(A)
+        await told(status, "subscribed")
+        await other.publish(A, "1")
+        assert (await anext(stream)).content == "1"
+        client.pause()
+        assert not client.connected
+        await told(status, "paused")
+        for text in "23":
+            await other.publish(A, text)
+        waiting = client.enqueue(A, "4")
+        assert len(stream) == 0
+        assert not waiting.done()
+        client.resume()
+        assert (await told(status, "recovered")).subject == A
+        assert (await told(status, "synchronised")).name == "synchronised"
+        async with asyncio.timeout(10):
+            assert [(await anext(stream)).content for _ in range(3)] == ["2", "3", "4"]
+        assert (await waiting).seq == 4
+
+
+async def test_pausing_again_and_again_at_any_moment(sidecar: Sidecar) -> None:
+    async with connect(sidecar.client_url) as client:
+        for turn in range(50):
+            client.pause()
+            for _ in range(turn % 7):
+                await asyncio.sleep(0)
+            client.resume()
+            for _ in range(turn % 11):
+                await asyncio.sleep(0)
+        assert (await client.publish(A, "x")).seq == 1
+
+
+async def test_the_end_for_good_ends_publications_too(sidecar: Sidecar) -> None:
+    client = connect(sidecar.client_url)
+    async with client:
+        client.pause()
+        waiting = client.enqueue(A, "x")
+    with pytest.raises(Unavailable, match="closed"):
+        await waiting
+
+
+@contextmanager
+def listing(servers: list[Any]) -> Iterator[str]:
+    """A web server that answers the list as it is at that moment."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if servers else 500)
+            self.end_headers()
+            self.wfile.write(json.dumps({"servers": servers}).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/api/servers/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def test_the_list_of_servers_is_asked_for_before_each_round(sidecar: Sidecar) -> None:
+    servers = [{"url": "ws://127.0.0.1:1/ws", "weight": 100}]
+    with listing(servers) as url, Proxy(sidecar.client_url) as proxy:
+        seen: list[Status] = []
+
+        def on_status(status: Status) -> None:
+            seen.append(status)
+            if len(seen) == 2:
+                servers[:] = [{"url": f"ws://{proxy.address}/ws", "weight": 100}]
+
+        async with connect(servers_url=url, on_status=on_status, **SOON) as client:
+            assert [status.name for status in seen] == ["disconnected", "down", "connected"]
+            servers.clear()  # it cannot be had, and the one at hand serves
+            await asyncio.to_thread(proxy.cut)
+            await auntil(lambda: [status.name for status in seen[3:]] == ["disconnected", "connected"])
+            assert client.url == f"ws://{proxy.address}/ws"
+
+
+async def test_while_no_new_token_can_be_had_the_last_one_serves() -> None:
+    tokens = [mint_jwt("ann", both=["/a/**"])]
+    with Sidecar(mode="jwt", token_secret=SECRET) as guarded, Proxy(guarded.client_url) as proxy:
+        async with connect(f"ws://{proxy.address}/ws", tokens.pop, **SOON) as client:
+            status = client.status
+            await asyncio.to_thread(proxy.cut)
+            await told(status, "connected")
+            assert client.user == "ann"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_program_may_answer_the_list_itself(sidecar: Sidecar, asynchronous: bool) -> None:
+    async def later() -> list[tuple[str, int]]:
+        return [(sidecar.client_url, 1)]
+
+    async with connect(servers_url=later if asynchronous else (lambda: sidecar.client_url)) as client:
+        assert client.url == sidecar.client_url
+    for source in ("ftp://127.0.0.1/", "/api/servers/"):
+        with pytest.raises(ValueError, match="http"):
+            connect(servers_url=source)
+
+
+def test_the_blocking_client_has_the_same(sidecar: Sidecar) -> None:
+    with Proxy(sidecar.client_url) as proxy:
+        with connect_blocking(f"ws://{proxy.address}/ws", publish_queue_messages=3, **SOON) as client:
+            stream = client.subscribe(A)
+            futures = [client.enqueue(A, text, closure=text) for text in "abc"]
+            assert [future.result(10).seq for future in futures] == [1, 2, 3]
+            client.pause()
+            futures = [client.enqueue(A, text) for text in "def"]
+            with pytest.raises(QueueFull):
+                client.enqueue(A, "g")
+            client.resume()
+            assert [future.result(10).seq for future in futures] == [4, 5, 6]
+            assert [stream.get(10).content for _ in range(6)] == list("abcdef")
+            client.pause()
+            left = client.enqueue(A, "h")
+        with pytest.raises(Unavailable):
+            left.result(10)
+
+
+async def test_each_client_numbers_under_a_name_of_its_own(sidecar: Sidecar) -> None:
+    """Two with the same numbers would take each other's publications for their own, sent again."""
+    positions: list[Position] = []
+    for _ in range(2):
+        async with connect(sidecar.client_url) as client:
+            positions.append(await client.publish(A, "x"))
+    assert [position.seq for position in positions] == [1, 2]
+
+
+async def test_who_waits_for_a_publication_is_told_when_the_client_is_refused_for_good() -> None:
+    tokens = [mint_jwt("ann", both=["/a/**"]), "nonsense"]
+    with Sidecar(mode="jwt", token_secret=SECRET) as guarded, Proxy(guarded.client_url) as proxy:
+        async with connect(
+            f"ws://{proxy.address}/ws", lambda: tokens.pop(0) if len(tokens) > 1 else tokens[0], **SOON
+        ) as client:
+            await asyncio.to_thread(proxy.shut)
+            await auntil(lambda: not client.connected)
+            waiting = client.enqueue(A, "x")
+            await asyncio.to_thread(proxy.open)
+            with pytest.raises(ConnectionRejected, match="bad_token"):
+                await waiting

@@ -1,0 +1,1 @@
+"""Tests of the engines: what is numbered, kept and found again."""

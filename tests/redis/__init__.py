@@ -1,0 +1,1 @@
+"""The engine of several nodes, on real Redis servers."""

@@ -1,0 +1,178 @@
+"""The rule of acknowledgements as tables; tests/redis/test_failover.py has it against real servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastpath.engine.redis_acks import Found, Replica, objection
+from fastpath.engine.redis_address import Address
+from fastpath.engine.redis_confirm import found
+from fastpath.engine.redis_primary import View, majority, read_view
+
+P, A, B = ("h", 1), ("h", 2), ("h", 3)
+ACKNOWLEDGED = Replica(True, Found.OURS)
+
+
+def view(
+    primary: Address = P, *, healthy: bool = True, down: tuple[Address, ...] = (), down_after: float = 3.0
+) -> View:
+    """What a Sentinel says."""
+    return View(primary, healthy, {one: one in down for one in (A, B)}, down_after, 2, 2)
+
+
+def missing(what: Found, seconds: float = 0.0) -> Replica:
+    return Replica(False, what, seconds)
+
+
+CONTENT = [view(), view(), view()]
+B_IS_DOWN = [view(down=(B,)), view(down=(B,)), view()]
+
+SAFE = {
+    "all have it": ({A: ACKNOWLEDGED, B: ACKNOWLEDGED}, []),
+    "all have it, whatever the Sentinels say": ({A: ACKNOWLEDGED, B: ACKNOWLEDGED}, [view(B)] * 3),
+    "one is dead": ({A: ACKNOWLEDGED, B: missing(Found.NOTHING)}, B_IS_DOWN),
+    "one is dead, and a Sentinel with it": ({A: ACKNOWLEDGED, B: missing(Found.NOTHING)}, B_IS_DOWN[:2]),
+    "one is the primary of before": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, CONTENT),
+    "one hangs for long": ({A: ACKNOWLEDGED, B: missing(Found.OURS, 4.0)}, CONTENT),
+    "one was the primary a moment ago and hangs": (
+        {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 1.0, left=5.9)},
+        CONTENT,
+    ),
+    "one Sentinel errs": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, [view(), view(), view(healthy=False)]),
+}
+
+UNSAFE = {
+    "nobody has it": ({A: missing(Found.OURS, 99), B: missing(Found.OURS, 99)}, CONTENT, "no replica"),
+    "nobody is there": ({}, CONTENT, "no replica"),
+    "all are dead": (
+        {A: missing(Found.NOTHING, 99), B: missing(Found.NOTHING, 99)},
+        [view(down=(A, B))] * 3,
+        "no replica",
+    ),
+    "one hangs": ({A: ACKNOWLEDGED, B: missing(Found.OURS, 3.9)}, CONTENT, "missing for 3.9 s of 4 s"),
+    "one hangs, a Sentinel is patient": (
+        {A: ACKNOWLEDGED, B: missing(Found.OURS, 5)},
+        [view(), view(), view(down_after=9)],
+        "missing for 5.0 s of 10 s",
+    ),
+    "one cannot be reached from here, but from the Sentinels": (
+        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        [view(down=(B,)), view(), view()],
+        "1 of 3 Sentinels see it down",
+    ),
+    "one was the primary a while ago and hangs": (
+        {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 99, left=6.1)},
+        CONTENT,
+        "0 of 3 Sentinels see it down",
+    ),
+    "one was the primary a moment ago and follows": (
+        {A: ACKNOWLEDGED, B: Replica(False, Found.OURS, 0.5, left=1.0)},
+        CONTENT,
+        "missing for 0.5 s",
+    ),
+    "one was promoted": ({A: ACKNOWLEDGED, B: missing(Found.RIVAL, 99)}, B_IS_DOWN, "h:3 is a primary"),
+    "one follows another": ({A: ACKNOWLEDGED, B: missing(Found.OTHER, 99)}, B_IS_DOWN, "h:3 follows another"),
+    "one that has it follows another by now": (
+        {A: Replica(True, Found.OTHER), B: missing(Found.FORMER)},
+        CONTENT,
+        "h:2 follows another",
+    ),
+    "the Sentinels name another": (
+        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        [view(B), view(B), view(down=(B,))],
+        "1 of 3 Sentinels call h:1 the primary",
+    ),
+    "a failover is under way": (
+        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        [view(healthy=False, down=(B,))] * 3,
+        "0 of 3 Sentinels",
+    ),
+    "most Sentinels cannot be reached": (
+        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        [view(down=(B,))],
+        "1 of 3 Sentinels",
+    ),
+    "no Sentinel can be reached": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, [], "0 of 3 Sentinels"),
+}
+
+
+@pytest.mark.parametrize(("replicas", "views"), SAFE.values(), ids=SAFE)
+def test_may_be_acknowledged(replicas: dict[Address, Replica], views: list[View]) -> None:
+    assert objection(P, replicas, views, 3) == ""
+
+
+@pytest.mark.parametrize(("replicas", "views", "why"), UNSAFE.values(), ids=UNSAFE)
+def test_must_not_be_acknowledged(replicas: dict[Address, Replica], views: list[View], why: str) -> None:
+    assert why in objection(P, replicas, views, 3)
+
+
+@pytest.mark.parametrize(
+    ("role", "stored", "expected"),
+    [
+        ([b"slave", b"h", 1, b"connected", 100], b"7", Found.OURS),
+        ([b"slave", b"h", 2, b"connected", 100], b"7", Found.OTHER),
+        ([b"master", 100, []], b"6", Found.FORMER),
+        ([b"master", 100, []], b"7", Found.RIVAL),
+        ([b"master", 100, []], b"8", Found.RIVAL),
+        ([b"master", 100, []], None, Found.RIVAL),
+        (ValueError("LOADING"), ValueError("LOADING"), Found.NOTHING),
+    ],
+)
+def test_what_a_server_is(role: object, stored: object, expected: Found) -> None:
+    assert found([role, stored], P, 7) is expected
+
+
+@pytest.mark.parametrize(
+    ("named", "voters", "expected"),
+    [([P, P, A], 3, P), ([P, A, B], 3, None), ([P], 3, None), ([P], 1, P), ([], 3, None), ([P, P, A, A], 4, None)],
+)
+def test_the_majority_is_of_all_sentinels(named: list[Address], voters: int, expected: Address | None) -> None:
+    assert majority(named, voters) == expected
+
+
+MASTER = {
+    "ip": "h",
+    "port": "1",
+    "flags": "master",
+    "down-after-milliseconds": "3000",
+    "quorum": "2",
+    "num-other-sentinels": "2",
+}
+REPLICA = {
+    "ip": "h",
+    "port": "2",
+    "flags": "slave",
+    "master-host": "h",
+    "master-port": "1",
+    "master-link-status": "ok",
+}
+
+
+def flat(row: dict[str, str]) -> list[bytes]:
+    return [part.encode() for pair in row.items() for part in pair]
+
+
+@pytest.mark.parametrize(
+    ("master", "replica", "healthy", "down", "linked"),
+    [
+        ({}, {}, True, False, True),
+        ({"flags": "master,failover_in_progress"}, {}, False, False, True),
+        ({"flags": "s_down,master"}, {}, False, False, True),
+        ({}, {"flags": "s_down,slave"}, True, True, False),
+        ({}, {"flags": "slave,disconnected"}, True, True, False),
+        ({}, {"master-link-status": "err"}, True, False, False),
+        ({}, {"master-port": "9"}, True, False, False),
+        ({}, {"master-host": "?", "master-port": ""}, True, False, False),
+    ],
+)
+def test_what_a_sentinel_says(
+    master: dict[str, str], replica: dict[str, str], healthy: bool, down: bool, linked: bool
+) -> None:
+    said = read_view(flat(MASTER | master), [flat(REPLICA | replica)], 5.0)
+    assert (said.primary, said.healthy, said.replicas, said.down_after) == (P, healthy, {A: down}, 3.0)
+    assert said.linked == ({A} if linked else set())
+
+
+def test_a_sentinel_that_knows_no_primary_says_nothing() -> None:
+    with pytest.raises(ValueError, match="No such master"):
+        read_view(RuntimeError("No such master with that name"), [], 0)

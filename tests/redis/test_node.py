@@ -1,0 +1,93 @@
+"""One sidecar on a real Redis: the stories of delivery, as they go with the embedded engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from tests.edge import test_delivery
+from tests.edge.test_delivery import (  # the same stories, on another engine
+    test_a_subscriber_of_one_subject_never_gets_another,
+    test_away_for_two_messages,
+    test_history,
+    test_invalid_subjects_each_with_its_reason,
+    test_nothing_follows_the_answer_to_an_unsubscribe,
+    test_nothing_is_missed_or_doubled_between_the_snapshot_and_live,
+    test_snapshots_can_be_switched_off,
+    test_standard_quality_in_a_guaranteed_server,
+    test_the_snapshot_table,
+)
+from tests.support.redis import RedisServer
+from tests.support.sidecar import Sidecar
+
+__all__ = [
+    "test_a_subscriber_of_one_subject_never_gets_another",
+    "test_away_for_two_messages",
+    "test_history",
+    "test_invalid_subjects_each_with_its_reason",
+    "test_nothing_follows_the_answer_to_an_unsubscribe",
+    "test_nothing_is_missed_or_doubled_between_the_snapshot_and_live",
+    "test_snapshots_can_be_switched_off",
+    "test_standard_quality_in_a_guaranteed_server",
+    "test_the_snapshot_table",
+]
+
+pytestmark = pytest.mark.redis
+
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def on_redis(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sidecar of a story has a data set of its own."""
+
+    def sidecar(**settings: object) -> Sidecar:
+        return Sidecar(**{"engine": redis.url, "redis_prefix": f"p{next(_NUMBERS)}"} | settings)
+
+    monkeypatch.setattr(test_delivery, "Sidecar", sidecar)
+
+
+@pytest.fixture(scope="module")
+def shared(redis: RedisServer) -> Iterator[Sidecar]:
+    with Sidecar(engine=redis.url, redis_prefix="shared", mode="none", handshake_seconds=2) as running:
+        yield running
+        assert "Traceback" not in running.log, running.log
+
+
+def test_ports_open_when_redis_is_there_and_the_process_stops_before() -> None:
+    server = RedisServer()
+    sidecar = Sidecar(engine=server.url)
+    try:
+        with pytest.raises(AssertionError, match="was not ready"), _impatient():
+            sidecar.start()
+        assert "cannot" in sidecar.log or "reading from Redis" in sidecar.log
+        assert sidecar.process is not None
+        sidecar.process.terminate()
+        assert sidecar.process.wait(5) == 0
+        sidecar.process = None
+        with server:
+            sidecar.start()
+    finally:
+        sidecar.__exit__()
+
+
+class _impatient:
+    """Wait for a sidecar that cannot become ready for less than usual."""
+
+    def __enter__(self) -> None:
+        from tests.support import sidecar
+
+        self._seconds, sidecar.READY_SECONDS_MAX = sidecar.READY_SECONDS_MAX, 1
+
+    def __exit__(self, *_: object) -> None:
+        from tests.support import sidecar
+
+        sidecar.READY_SECONDS_MAX = self._seconds
