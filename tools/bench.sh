@@ -24,4 +24,5 @@ if [[ ${#comparable[@]} -gt 0 ]]; then
 fi
 documentation=()
 [[ ${#scenarios[@]} -gt 0 ]] || documentation=(--docs docs/benchmarks.md)
+[[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench guarantee --output var/guarantee.json "${documentation[@]}"
 "$python" -m fastpath.bench report "${files[@]}" --html var/bench.html "${documentation[@]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from . import guarantee_acks, guarantee_cost, guarantee_recovery, guarantee_starts, guarantee_tables, report_docs
 from .guarantee_cost import Say
 from .measure import Options, cores
+from .procfs import filesystem
 from .report import load
 from .result import Result, machine, write
 from .sockets import BenchError
@@ -99,6 +101,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     options = Options(server_core=server_core, load_core=load_core)
     command = "python -m fastpath.bench " + " ".join(sys.argv[1:])
     runs: list[Result] = []
+    disk = filesystem(Path(tempfile.gettempdir()))
     begin = time.monotonic()
 
     def say(text: str) -> None:
@@ -107,7 +110,8 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     for _ in range(arguments.repeat):
         for name in names:
             say(f"{name}: {PARTS[name][1]}")
-            runs.append({"part": name, **PARTS[name][0](options, say, arguments.scale), "command": command})
+            found = PARTS[name][0](options, say, arguments.scale)
+            runs.append({"part": name, **found, "disk": disk, "command": command})
             if arguments.output:
                 write(arguments.output, runs)
     say("done")

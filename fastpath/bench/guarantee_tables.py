@@ -167,7 +167,8 @@ def _acks(runs: Sequence[Run]) -> list[Figure]:
         "From before a batch is written by the publisher to after its acknowledgement is read. The first two: one "
         f"message at a time, {runs[0]['rate_per_s']} a second. Then batches of 100, "
         f"{runs[0]['servers']['memory']['window']} of them on the way, as fast as they are acknowledged: the latency "
-        "is what waits there. CPU time is for a message, at that load; nothing is pinned, all share the cores."
+        "is what waits there. CPU time is for a message, at that load; nothing is pinned, all share the cores. The "
+        f"journal is on {runs[0].get('disk') or 'a disk'}."
     )
     return [Figure("From publishing to the acknowledgement", note, table)]
 

@@ -39,6 +39,20 @@ def available_bytes() -> int:
     return _figures(Path("/proc/meminfo")).get("MemAvailable", 0)
 
 
+def filesystem(folder: Path) -> str:
+    """The kind of file system that a folder is on, such as ext4; empty if that cannot be told."""
+    found, kind = "", ""
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _, place, name, *_ = line.split(" ")
+        if len(place) >= len(found) and folder.resolve().is_relative_to(place):
+            found, kind = place, name
+    return kind
+
+
 def _rollup(pid: int) -> dict[str, int]:
     return _figures(Path(f"/proc/{pid}/smaps_rollup"))
 

@@ -42,6 +42,8 @@ class Publication:
     """It may have been stored."""
     not_ready: bool = False
     """That was its last answer."""
+    doubt: bool = False
+    """It was sent before and nobody knows what came of that."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,13 +131,13 @@ class Outgoing:
         if status not in ("unavailable", "not_ready", "out_of_order"):
             self._forget(publication)
             return publication
-        if status == "unavailable":
-            self._later(publication)
-        else:
-            # It is not stored: it may come again, under a number that is new.
+        publication.doubt = status == "unavailable" or (publication.doubt and status == "not_ready")
+        if not publication.doubt:
+            # It is not stored: it may come again, under a number that is new. A server that is not ready has only not
+            # looked whether it is.
             publication.number, publication.sent = 0, False
             publication.not_ready = status == "not_ready"
-            self._later(publication)
+        self._later(publication)
         if status != "out_of_order":
             self._held_until = now + HOLD_SECONDS
         return None
@@ -158,6 +160,7 @@ class Outgoing:
             settled.append(Settled(largest, "too_large", f"{largest.size} bytes pass the server's bound"))
         for publication in wire:
             publication.id = 0
+            publication.doubt = True
             if publication.number:
                 self._later(publication)
             else:

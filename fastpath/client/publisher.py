@@ -79,7 +79,7 @@ class Publisher:
         self._timeout = timeout_seconds
         self._retry = retry_seconds
         self._tls = tls
-        self._window = Window(window or 1, first or 1, on_settled)
+        self._window = Window(window or 1, first or 1, on_settled, alone=first is None)
         self._backoff = Jitter(0.1, 2)
         self._index = 0
         self._failures = 0

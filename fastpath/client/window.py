@@ -2,8 +2,9 @@
 
 A batch is queued, then on the wire under a number of this connection, then acknowledged. When it is first sent its
 rows get publication numbers, and keep them: a server stores a number once. When the connection is lost, all that is not
-acknowledged goes back to the queue in its order. Rows answered ``unavailable`` (they may be stored) or ``not_ready``
-(they are not, and get new numbers) wait until nothing is on the wire and are then sent again, before what came later.
+acknowledged goes back to the queue in its order. Rows answered ``unavailable`` (they may be stored), ``not_ready`` or
+``out_of_order`` (they are not, and get new numbers, unless they were sent before and may be stored since) wait until
+nothing is on the wire and are then sent again, before what came later.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ REFUSED_KEPT_MAX = 1000
 
 NOT_READY = "not_ready"
 UNAVAILABLE = "unavailable"
+OUT_OF_ORDER = "out_of_order"
 
 Settled = Callable[[int, Position | RefusedMessage], None]
 """Called with a row's index, counted as in RefusedMessage, and what became of it."""
@@ -41,7 +43,7 @@ class Batch:
     """Some rows and their indexes; ``alone`` keeps its results out of the totals, for a call that waits for it.
 
     ``number`` is the batch's on the connection, ``first`` the first row's publication number (protocol.md 6.2), 0
-    while it has none.
+    while it has none. In ``doubt`` are rows that were sent before and of which nobody knows what came of that.
     """
 
     rows: bytes
@@ -49,6 +51,7 @@ class Batch:
     alone: bool = False
     number: int = 0
     first: int = 0
+    doubt: bool = False
     done: bool = False
     seq: int = 0
     refused: RefusedMessage | None = None
@@ -72,13 +75,17 @@ class Results:
 
 
 class Window:
-    """At most ``size`` batches without acknowledgement; publications are numbered from ``first`` on."""
+    """At most ``size`` batches without acknowledgement; publications are numbered from ``first`` on.
 
-    def __init__(self, size: int, first: int = 1, on_settled: Settled | None = None) -> None:
+    ``alone``: nobody else has used these numbers, so that what was stored too late for its number may have another.
+    """
+
+    def __init__(self, size: int, first: int = 1, on_settled: Settled | None = None, alone: bool = True) -> None:
         self.size = size
         self.results = Results()
         self.why_held = ""
         self._on_settled = on_settled
+        self._again = {NOT_READY, UNAVAILABLE, OUT_OF_ORDER} if alone else {NOT_READY, UNAVAILABLE}
         self._next = first
         self._number = 0
         self._queued: deque[Batch] = deque()
@@ -140,7 +147,7 @@ class Window:
             self.results.accepted += len(results)
             batch.done = True
             return True
-        held = [place for place, result in enumerate(results) if _code(result) in (NOT_READY, UNAVAILABLE)]
+        held = [place for place, result in enumerate(results) if _code(result) in self._again]
         for place, result in enumerate(results):
             self._settle(batch, place, epoch, result)
         if held:
@@ -151,7 +158,7 @@ class Window:
 
     def _settle(self, batch: Batch, place: int, epoch: int, result: Any) -> None:
         code = _code(result)
-        if code in (NOT_READY, UNAVAILABLE):
+        if code in self._again:
             return
         outcome: Position | RefusedMessage
         if code:
@@ -180,7 +187,9 @@ class Window:
         runs: list[list[int]] = []
         new: list[int] = []
         for place in held:
-            if _code(results[place]) == NOT_READY:
+            code = _code(results[place])
+            # A server that is not ready has not looked whether a row is stored already.
+            if code == OUT_OF_ORDER or (code == NOT_READY and not batch.doubt):
                 new.append(place)
             elif runs and runs[-1][-1] == place - 1:
                 runs[-1].append(place)
@@ -192,7 +201,7 @@ class Window:
             part = batch if batch.alone else Batch(b"", ())
             part.rows = _encode_rows([raw[place] for place in places])
             part.indexes = [indexes[place] for place in places]
-            part.first = number
+            part.first, part.doubt = number, number > 0
             self._held.append(part)
 
     def release(self) -> None:
@@ -204,6 +213,8 @@ class Window:
         """A new connection: what is not acknowledged is sent again, batches are counted from 1."""
         if size is not None:
             self.size = size
+        for batch in self._sent:
+            batch.doubt = True
         self._return([*self._sent, *self._held])
         self._sent.clear()
         self._held.clear()

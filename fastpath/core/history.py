@@ -113,9 +113,7 @@ class History:
             return None
         # Before the ring's oldest only the floor tells; without one, in the oldest's own epoch there is one chain.
         since = ring[at].epoch if at >= 0 else topic.floor or ring[0].epoch
-        # Who was told of the next one's epoch, and not given it yet, stands in that. Any epoch between is not the chain's.
-        after = ring[at + 1].epoch if at + 1 < len(ring) else topic.epoch
-        return list(islice(ring, at + 1, None)) if epoch in (since, after) else None
+        return list(islice(ring, at + 1, None)) if since <= epoch else None
 
     def cut(self, topic: Cached, seq: int) -> None:
         """Forget the subject's messages numbered ``seq`` and above: a new epoch numbers these again."""

@@ -65,7 +65,8 @@ class Replay:
         self._now = now
         self._oldest = now - broker.history.age_ms_max if broker.guaranteed else now + 1
         self._layout = LAYOUT
-        self._suspects: dict[str, int] = {}  # subject → the last epoch before a hole
+        self._log_epoch = 0  # in which the segment at hand was written
+        self._suspects: dict[str, int] = {}  # subject → the epoch of the log where a hole is
         self._unknown: set[str] = set()  # of these, those whose position may have gone on in a hole
         self._noted: dict[str | None, list[Any]] = {}  # publishers' names, and their last numbers
         self._publishers: list[tuple[str, int, int]] = []
@@ -146,7 +147,7 @@ class Replay:
             if record.kind == MESSAGES:
                 self._replay(read_messages(record.body, self._layout))
             elif record.kind == HEADER:
-                self._begin(path, record)
+                self._log_epoch = self._begin(path, record)
             elif record.kind == CLEAN:
                 self._clean = True
         except (msgspec.DecodeError, TypeError, ValueError) as error:  # the sums are right: a fault of the writer
@@ -160,13 +161,14 @@ class Replay:
                 self.messages,
             )
 
-    def _begin(self, path: Path, record: Record) -> None:
+    def _begin(self, path: Path, record: Record) -> int:
         header = read_header(record)
         self._headers.append(header)
         if header.version > VERSION:
             raise JournalError(f"{path} was written by a newer version of this program")
         self._layout = header.layout
         self.epoch = max(self.epoch, header.epoch)
+        return header.epoch
 
     def _tail(self, number: int, path: Path, damages: list[Damage], *, last: bool) -> None:
         """Damage with nothing good behind it. At the end of all it may be what a write left undone."""
@@ -195,9 +197,7 @@ class Replay:
         log.error("%s", what)
         self.holes += 1
         topics = self._broker.interest.topics
-        self._suspects = {subject: max(self.epoch, topic.epoch) for subject, topic in topics.items()}
-        for topic in topics.values():
-            topic.floor = 0
+        self._suspects = dict.fromkeys(topics, self._log_epoch)
         if number >= self._base:  # the positions of what is older are in the base
             self._unknown.update(topics)
             self._lost = True

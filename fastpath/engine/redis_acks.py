@@ -23,8 +23,8 @@ primary is newer than what has cut the replica off."""
 
 
 LEFT_SECONDS = 6.0
-"""How long a former primary that does not answer is no candidate, before the Sentinels see it down in its new role:
-they choose among those that have answered in that role, and give it the role no earlier than after eight seconds."""
+"""How long a former primary that does not answer is excused before the Sentinels see it down in its new role, if they
+have never heard of it in that role. They promote only whom they have, and make it a replica after eight seconds."""
 
 
 class Found(Enum):
@@ -69,10 +69,9 @@ def objection(primary: Address, replicas: Mapping[Address, Replica], views: Sequ
         if one.acknowledged or one.found is Found.FORMER:
             continue
         if one.found is Found.NOTHING:
-            if one.left < LEFT_SECONDS:
-                continue
             down = sum(view.replicas.get(address, False) for view in views)
-            if down <= sentinels // 2:
+            unheard = sum(address in view.unheard for view in views)
+            if down <= sentinels // 2 and (one.left > LEFT_SECONDS or unheard <= sentinels // 2):
                 return f"{shown(address)} {one.found.value}, and {down} of {sentinels} Sentinels see it down"
         elif one.missing < patience:
             return f"{shown(address)} has been missing for {one.missing:.1f} s of {patience:g} s"

@@ -1,4 +1,7 @@
-"""Whether Redis is set up so that nothing gets lost: what must not be is refused, what should not be is logged."""
+"""A first look at a primary: that it is one, and that it is set up so that nothing gets lost.
+
+What must not be is refused, what should not be is logged.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,39 @@ import logging
 
 from redis.exceptions import ResponseError
 
-from .redis_address import shown
+from .redis_address import Address, RedisAway, RedisConfig, shown
 from .redis_link import Link, sections, texts
 from .redis_primary import Primary, View
+from .redis_script import SCRIPT
 
 VERSION_MIN = (6, 2)
 SENTINELS_MIN = 3
 DOWN_AFTER_SECONDS_MIN = 2.0
 """A Sentinel pings once a second: with less patience it takes a primary that was just promoted for down."""
 
-_SECONDS = 2.0
+_SECONDS = 1.0
 
 log = logging.getLogger("fastpath.redis")
 
 
 class RedisRefused(ValueError):
     """This Redis must not be used; the text says why and what to do."""
+
+
+async def connect(config: RedisConfig, address: Address) -> Link:
+    """A connection to the primary at the address, which then knows the script; raises one of ``AWAY``."""
+    link = Link(config, address)
+    try:
+        answers = await link.ask(("ROLE",), ("SCRIPT", "LOAD", SCRIPT), seconds=_SECONDS)
+        for answer in answers:
+            if isinstance(answer, ResponseError):
+                raise answer
+        if answers[0][0] != b"master":
+            raise RedisAway(f"{shown(address)} is no primary")
+    except BaseException:
+        await link.close()
+        raise
+    return link
 
 
 async def check(link: Link, primary: Primary, *, guaranteed: bool) -> None:

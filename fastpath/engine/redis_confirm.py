@@ -113,10 +113,15 @@ class _Probe:
         await self._link.end()
 
     async def _question(self) -> list[object] | None:
-        try:
-            return await self._link.ask(("ROLE",), ("HGET", self._meta, "epoch"), seconds=PROBE_SECONDS_MAX)
-        except AWAY:
-            return None
+        for _ in range(2):
+            fresh = not self._link.connected
+            try:
+                return await self._link.ask(("ROLE",), ("HGET", self._meta, "epoch"), seconds=PROBE_SECONDS_MAX)
+            except AWAY:
+                if fresh:
+                    break
+                # Who is promoted closes all connections: only a new one can tell that nobody is there.
+        return None
 
 
 def found(answer: list[object], primary: Address, epoch: int) -> Found:

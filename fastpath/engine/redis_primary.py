@@ -7,7 +7,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from .redis_address import Address, RedisAway, RedisConfig, shown
@@ -29,7 +29,12 @@ RETRY_SECONDS = 0.1
 """Between attempts to reach a Sentinel that is away."""
 
 _CHANNELS = ("+switch-master", "+slave", "+sdown", "-sdown", "+odown", "-odown")
-_UNFIT = ("s_down", "o_down", "disconnected")
+SILENT_MS = 2000
+"""A replica to which a Sentinel has no connection counts as down when it has not answered a ping for so long: a failover
+ends all connections to the replica that it promotes, and the Sentinels have new ones within a tenth of a second."""
+
+_NEVER_MS = 10**11
+"""An ``info-refresh`` above this counts from 1970: there was no INFO."""
 
 log = logging.getLogger("fastpath.redis")
 
@@ -50,8 +55,10 @@ class View:
     """How many other Sentinels it knows."""
     time: float = 0.0
     """When it said so, on the loop's clock."""
-    linked: frozenset[Address] = field(default_factory=frozenset)
+    linked: frozenset[Address] = frozenset()
     """The replicas that have the primary's data or are about to."""
+    unheard: frozenset[Address] = frozenset()
+    """The replicas that have never answered it since it takes them for replicas: it would promote none of these."""
 
 
 class Primary:
@@ -268,16 +275,19 @@ def read_view(master: object, replicas: object, now: float) -> View:
     one = texts(master)
     flags = one["flags"].split(",")
     known: dict[Address, bool] = {}
-    linked = []
+    linked, unheard = [], []
     primary = one["ip"], int(one["port"])
     for row in replicas:
         replica = texts(row)
         address = replica["ip"], int(replica["port"])
         theirs = replica["flags"].split(",")
-        known[address] = any(word in theirs for word in _UNFIT)
+        disconnected = "disconnected" in theirs
+        known[address] = "s_down" in theirs or (disconnected and int(replica["last-ok-ping-reply"]) > SILENT_MS)
         follows = replica["master-host"], int(replica["master-port"] or 0)
-        if not known[address] and "slave" in theirs and replica["master-link-status"] == "ok" and follows == primary:
+        if theirs == ["slave"] and replica["master-link-status"] == "ok" and follows == primary:
             linked.append(address)
+        if int(replica["info-refresh"]) > _NEVER_MS:
+            unheard.append(address)
     return View(
         primary,
         flags == ["master"],
@@ -287,4 +297,5 @@ def read_view(master: object, replicas: object, now: float) -> View:
         int(one["num-other-sentinels"]),
         now,
         frozenset(linked),
+        frozenset(unheard),
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from ..core.admission import Outcome
 from ..core.messages import STANDARD, Message
@@ -92,6 +94,29 @@ def read(answer: Any) -> Stored:
     """The script's answer."""
     epoch, time, ends, answers = answer
     return Stored(epoch, time, dict(zip(ends[::2], ends[1::2], strict=True)), answers)
+
+
+class Fault(Enum):
+    """What to do about a refusal of the script, which has then stored nothing."""
+
+    CONNECT = "connect anew: it is no primary any more, or does not know the script"
+    AGAIN = "send it again: it will pass"
+    REFUSE = "tell the publishers"
+    FOREIGN = "use another prefix: the data are of another version"
+
+
+def fault(error: ResponseError) -> tuple[Fault, str]:
+    """How to take a refusal, and its text."""
+    text = str(error)
+    if isinstance(error, (NoScriptError, ReadOnlyError)):
+        return Fault.CONNECT, text
+    if text.startswith("FASTPATH"):
+        return Fault.FOREIGN, text.partition(" ")[2]
+    if isinstance(error, OutOfMemoryError) or "OOM " in text:
+        return Fault.REFUSE, f"Redis is out of memory: {text}"
+    if text.startswith(("NOREPLICAS", "MISCONF", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")):
+        return Fault.AGAIN, text
+    return Fault.REFUSE, f"Redis refuses to store: {text}"
 
 
 def settle(messages: Sequence[Message], stored: Stored) -> list[Outcome]:

@@ -143,7 +143,8 @@ async def resynchronise(
 
     Whoever is subscribed to one of those is told (protocol.md 4.8). ``before`` is given when what was read after that
     place is void: a subject that has newer entries is left to them, for they follow now and cut off what they number
-    again (Broker.deliver). With ``unknown`` also subjects that Redis does not know start anew, at 0 in ``epoch``.
+    again (Broker.deliver). With ``unknown`` also subjects that Redis does not know start anew, at 0. ``epoch`` is that
+    of what follows.
     """
     restarted = 0
     topics = broker.interest.topics
@@ -158,7 +159,7 @@ async def resynchronise(
             if before is None or position[0] <= before[0]:
                 broker.restart(topic, *position, snapshot)
             elif topic.seq and topic.epoch > before[0]:  # all of that is void, whatever its number
-                broker.restart(topic, max(before[0], 1), 0, snapshot)
+                broker.restart(topic, epoch, 0, snapshot)
             else:
                 _replace_snapshot(broker, topic, snapshot)
         await asyncio.sleep(0)

@@ -231,7 +231,7 @@ class Tail:
                 at, number = entries.parse_place(row[0])
                 log.warning("group %d of the log: entries before %d-%d are %s", group, at, number, fault)
                 before = entries.before(row[1]) if fault == VOID else None
-                await self._mend(link, group, max(at, reading.epoch), before, unknown=at > reading.epoch)
+                await self._mend(link, group, at, before, unknown=at > reading.epoch)
             else:
                 await self._turn(rows[-1])
             rows = rows[count:]

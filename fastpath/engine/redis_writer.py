@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import ResponseError
 
 from ..core.admission import Done, Outcome, with_refusals
 from ..core.messages import Message
 from ..core.packets import Refusal
 from .redis_address import Address, RedisAway, RedisConfig, shown
-from .redis_checks import RedisRefused, check
+from .redis_checks import RedisRefused, check, connect
 from .redis_confirm import Confirmation
 from .redis_link import AWAY, Link, replicas_in, sections
 from .redis_primary import Primary
 from .redis_queue import Batch, Handed, Holds, Queue, Unread
-from .redis_script import SCRIPT, Stored, command, pack, read, settle
+from .redis_recent import Recent
+from .redis_script import Fault, Stored, command, fault, pack, read, settle
 
 WAIT_MS = 500
 """How long all replicas are waited for, before it is asked why some are missing."""
@@ -30,8 +32,7 @@ UNAVAILABLE_SECONDS = 5.0
 """How long publications wait for a Redis that does not store safely; then their publishers are told."""
 
 RETRY_SECONDS = 0.05
-IDLE_SECONDS = 1.0
-"""Between looks at an idle Redis."""
+LOOK_SECONDS = 1.0
 
 _BUSY = ("unavailable", "too much waits for Redis already: publish again later, under the same number")
 _ENDS = ("unavailable", "the server stops: publish again elsewhere, under the same number")
@@ -44,8 +45,8 @@ class RedisWriter:
     """``Broker.upstream`` of a node. With ``guaranteed`` a publication is acknowledged when it cannot get lost any more
     (redis_acks.py), else when the primary has it.
 
-    ``epoch_known`` is the highest epoch that this node has seen. ``stored`` is told the epoch and the ends of logs when
-    the script has run. ``on_state`` is told when acknowledgements stop, why, and when they go on.
+    ``epoch_known`` is the highest epoch that this node has seen, ``stored`` is told the epoch and the ends of logs when
+    the script has run, ``on_state`` when acknowledgements stop, why, and when they go on.
     """
 
     def __init__(
@@ -62,8 +63,7 @@ class RedisWriter:
         stored: Callable[[int, dict[int, int]], None] | None = None,
     ) -> None:
         self.on_state: Callable[[bool, str], None] | None = None
-        self.batches = 0
-        self.retries = 0
+        self.batches = self.retries = 0
         self._loop = loop
         self._config = config
         self._primary = primary
@@ -81,6 +81,8 @@ class RedisWriter:
         self._need = 1
         self._looked = 0.0
         self._confirmation = Confirmation(config, primary, prefix)
+        self._recent = Recent(prefix, loop.time)
+        self._lost: deque[Batch] = deque()  # acknowledged, and to be stored again
         self._queue = Queue()
         self._holds = Holds(loop.time)
         self._batch: Batch | None = None
@@ -98,8 +100,7 @@ class RedisWriter:
         return self._link is not None
 
     async def start(self) -> None:
-        """Connect and check how Redis is set up; raises RedisRefused when it must not be used, and RedisAway when it is
-        closed meanwhile."""
+        """Connect; raises RedisRefused when this Redis must not be used, and RedisAway when closed meanwhile."""
         while not self._checked:
             if self._closing:
                 raise RedisAway("closed")
@@ -124,7 +125,7 @@ class RedisWriter:
         if refused:
             self._holds.note([messages[index] for index in refused])
             messages = [message for index, message in enumerate(messages) if index not in refused]
-            done = None if done is None else with_refusals(done, refused)
+            done = done and with_refusals(done, refused)
         self._queue.add(Handed(messages, done, self._loop.time()))
         self._wake.set()
 
@@ -152,7 +153,6 @@ class RedisWriter:
         self._unread.close()
         if self._link is not None:
             await self._link.end()
-            self._link = None
         await self._confirmation.close()
 
     # The loop
@@ -172,17 +172,20 @@ class RedisWriter:
                 self._stops(str(error))
                 self._give_up(str(error))
                 await self._drop()
-                await asyncio.sleep(IDLE_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
             except Exception:
                 log.exception("a fault of this program; what waits is answered as unavailable")
                 self._give_up("a fault of the server")
                 await self._drop()
-                await asyncio.sleep(IDLE_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
             self._expire()
 
     async def _step(self) -> None:
         if self._link is None:
             await self._connect()
+        if self._lost:
+            await self._store_again(self._lost[0])
+            return
         if self._batch is None:
             if not self._queue:
                 await self._idle()
@@ -191,14 +194,26 @@ class RedisWriter:
             if not self._packed(self._batch):
                 return
         batch = self._batch
-        if self._loop.time() - self._looked > IDLE_SECONDS:
+        if self._loop.time() - self._looked > LOOK_SECONDS:
             await self._look()
         stored = await self._store(batch)
         if stored is not None and batch is self._batch:
             self.batches += 1
-            batch.epoch, batch.ends = stored.epoch, stored.ends
+            self._keep(batch, stored)
             self._settled(batch, settle(batch.messages, stored))
             self._goes_on()
+
+    async def _store_again(self, batch: Batch) -> None:
+        if stored := await self._store(batch):
+            self._lost.popleft()
+            self._keep(batch, stored)
+        else:
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _keep(self, batch: Batch, stored: Stored) -> None:
+        batch.epoch, batch.ends = stored.epoch, stored.ends
+        if self._guaranteed:
+            self._recent.add(batch)
 
     def _packed(self, batch: Batch) -> bool:
         """Make it ready; False when there is nothing to store."""
@@ -217,7 +232,7 @@ class RedisWriter:
     async def _idle(self) -> None:
         self._wake.clear()
         try:
-            async with asyncio.timeout(IDLE_SECONDS if self._reason is None else RETRY_SECONDS * 4):
+            async with asyncio.timeout(LOOK_SECONDS if self._reason is None else RETRY_SECONDS * 4):
                 await self._wake.wait()
         except TimeoutError:
             await self._look()
@@ -225,15 +240,8 @@ class RedisWriter:
                 await self._test()
 
     async def _connect(self) -> None:
-        address = await self._primary.primary()
-        link = Link(self._config, address)
+        link = await connect(self._config, await self._primary.primary())
         try:
-            role, loaded = await link.ask(("ROLE",), ("SCRIPT", "LOAD", SCRIPT), seconds=STORE_SECONDS)
-            for answer in (role, loaded):
-                if isinstance(answer, ResponseError):
-                    raise answer
-            if role[0] != b"master":
-                raise RedisAway(f"{shown(address)} is no primary")
             if not self._checked:
                 await check(link, self._primary, guaranteed=self._guaranteed)
                 self._checked = True
@@ -243,10 +251,13 @@ class RedisWriter:
         self._link = link
         await self._look()
         await self._test()
+        lost = await self._recent.lost(link, self._epoch)
+        if lost:
+            log.error("Redis came back without what it had acknowledged; %d batches are stored again", len(lost))
+        self._lost += lost
 
     async def _test(self) -> None:
-        """Run the script without messages: it raises the epoch if the primary is another one, and tells whether
-        publications would be acknowledged."""
+        """Run the script without messages: that raises a new primary's epoch, and shows whether a batch would pass."""
         if await self._store(Batch([], [], 0, pack((), self._name, 0, False))) is not None:
             self._goes_on()
 
@@ -304,9 +315,7 @@ class RedisWriter:
         if not why:
             return stored
         self._stops(why)
-        self.retries += 1
-        await asyncio.sleep(RETRY_SECONDS)
-        await self._look()
+        await self._again()
         return None
 
     @property
@@ -331,28 +340,24 @@ class RedisWriter:
 
     async def _faulty(self, batch: Batch, error: ResponseError) -> None:
         """The script was refused."""
-        text = str(error)
-        if isinstance(error, (NoScriptError, ReadOnlyError)):
-            raise RedisAway(text)  # connect anew: to the primary, with the script
-        if text.startswith("FASTPATH"):
-            raise RedisRefused(text.partition(" ")[2])
-        if isinstance(error, OutOfMemoryError) or "OOM " in text:
-            why = f"Redis is out of memory: {text}"
-        elif text.startswith(("NOREPLICAS", "MISCONF", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")):
-            self._stops(text)
-            self.retries += 1
-            await asyncio.sleep(RETRY_SECONDS)
-            await self._look()
-            return
-        else:
-            log.error("Redis refuses to store: %s", text)
-            why = f"Redis refuses to store: {text}"
+        kind, why = fault(error)
+        if kind is Fault.CONNECT:
+            raise RedisAway(why)
+        if kind is Fault.FOREIGN:
+            raise RedisRefused(why)
         self._stops(why)
-        if batch is self._batch:
-            refusal = ("unavailable" if batch.uncertain else "failed", why)
+        if kind is Fault.AGAIN:
+            await self._again()
+        elif batch is self._batch:
             if batch.uncertain:
                 self._holds.note(batch.messages)
+            refusal = ("unavailable" if batch.uncertain else "failed", why)
             self._settled(batch, [refusal] * len(batch.messages))
+
+    async def _again(self) -> None:
+        self.retries += 1
+        await asyncio.sleep(RETRY_SECONDS)
+        await self._look()
 
     # Outcomes
 
@@ -382,9 +387,9 @@ class RedisWriter:
         if self._reason is None:
             log.warning("publications are not acknowledged: %s", why)
             self._since = self._loop.time()
-        changed, self._reason = why != self._reason, why
-        if changed and self.on_state is not None:
+        if why != self._reason and self.on_state is not None:
             self.on_state(False, why)
+        self._reason = why
 
     def _goes_on(self) -> None:
         if self._reason is None:

@@ -12,6 +12,7 @@ from fastpath.bench import guarantee_cost, guarantee_recovery, guarantee_starts,
 from fastpath.bench.__main__ import main
 from fastpath.bench.guarantee_acks import rounds, servers_of
 from fastpath.bench.measure import Options
+from fastpath.bench.procfs import filesystem
 
 SHORT = 0.02
 
@@ -134,3 +135,9 @@ def test_without_redis_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> 
     assert found["missing"] in said[0]
     assert "apt-get install redis-server" in said[0]
     assert guarantee_tables.figures({"runs": [{"part": "redis", **found}]}) == []
+
+
+def test_the_kind_of_disk_is_told() -> None:
+    """A journal on a file system in memory would be synced for nothing."""
+    assert filesystem(Path("/proc/self")) == "proc"
+    assert filesystem(Path("/sys")) == "sysfs"

@@ -127,6 +127,7 @@ def test_the_list_of_servers_comes_from_the_web(page: Page, sidecar: Sidecar, ot
     assert client.wait("connected", 2)["url"] == other.client_url
 
 
+@pytest.mark.redis
 def test_a_killed_node_of_a_cluster_is_left_without_loss(page: Page) -> None:
     """Two nodes on one Redis: kill -9, and the other one goes on exactly where the client was."""
     with RedisServer() as redis:

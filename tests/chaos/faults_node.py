@@ -19,6 +19,7 @@ from tests.support.waiting import auntil
 from .model import Verdict
 from .stage import CACHE_SECONDS, Node, Stage
 from .table import Fault
+from .watcher import now_ms
 
 JOURNAL = {"journal": "interval"}
 HOUR_MS = 3_600_000
@@ -179,7 +180,10 @@ async def tear_journal(stage: Stage) -> None:
 
 
 class Clock:
-    """The node's clock jumps an hour forward, or back, and later to where it was."""
+    """The node's clock jumps an hour forward, or back, and later to where it was; the cache goes on to forget."""
+
+    def __init__(self) -> None:
+        self.oldest: list[int] = []
 
     def make(self, **settings: Any) -> Stage:
         """A stage whose node reads its clock's fault from a file."""
@@ -193,6 +197,16 @@ class Clock:
             _write(stage, value)
             await stage.reading(10)
             await asyncio.sleep(stage.random.uniform(0.3, 1.5))
+        await asyncio.sleep(CACHE_SECONDS + 3)
+        sent = {one.content: one.sent_ms for pusher in stage.pushers for one in pusher.publications.values()}
+        now = now_ms()
+        self.oldest.append(max(now - sent.get(event.content, now) for event in await stage.read(history=1_000_000)))
+
+    def judge(self, stage: Stage, verdict: Verdict) -> list[str]:
+        """Nothing is kept much longer than the cache time."""
+        del stage, verdict
+        oldest, self.oldest = max(self.oldest, default=0), []
+        return [f"the cache has kept a message for {oldest} ms"] if oldest > (CACHE_SECONDS + 2.5) * 1000 else []
 
 
 def _with_file(stage: Stage, what: str) -> Stage:
@@ -221,6 +235,8 @@ def _failpoint(step: str, when: str) -> Fault:
         pause_ms=8000,
     )
 
+
+_CLOCK = Clock()
 
 FAULTS = (
     Fault(
@@ -302,10 +318,11 @@ FAULTS = (
     Fault(
         "clock-jumps",
         "clock set back or forward by an hour, and back again",
-        "no effect on order; nobody disconnected",
-        Clock().inject,
+        "no effect on order; nobody disconnected; the cache goes on to forget",
+        _CLOCK.inject,
         JOURNAL | {"steady": "all"},
-        Clock().make,
+        _CLOCK.make,
         pause_ms=2000,
+        judge=_CLOCK.judge,
     ),
 )

@@ -1,7 +1,7 @@
 """A program of thousands of light clients, each with one subject, that go where a server is and count what is wrong.
 
-``python -m tests.chaos.swarm '{"clients": 2500, "first": 0, "addresses": […], "subjects": […]}'`` writes ``ready`` when
-all have subscribed, and at SIGTERM one JSON object: what became of them all.
+``python -m tests.chaos.swarm '{"clients": 2500, "first": 0, "addresses": […], "subjects": […], "reach_seconds": 4}'``
+writes ``ready`` when all have subscribed, and at SIGTERM one JSON object: what became of them all.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ OPENING_PER_SECOND = 1000
 AGAIN_SECONDS = (0.05, 0.3)
 """Until the next attempt, where nobody listens."""
 
+QUIET_SECONDS = 1.0
+REST_SECONDS_MAX = 30.0
+
 _decode = msgspec.json.decode
 
 
@@ -33,7 +36,9 @@ class Crowd:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.addresses: list[str] = options["addresses"]
+        self.reach_seconds: float = options["reach_seconds"]
         self.counts: Counter[str] = Counter()
+        self.messages = 0
         self.recovery_ms: list[int] = []
         self.complete = asyncio.Event()
         first, subjects = options["first"], options["subjects"]
@@ -46,6 +51,14 @@ class Crowd:
             if number % 50 == 49:
                 await asyncio.sleep(50 / OPENING_PER_SECOND)
         await self.complete.wait()
+
+    async def rest(self) -> None:
+        """Until all are connected and nothing has come for a while; what does not come then never will."""
+        end = time.monotonic() + REST_SECONDS_MAX
+        before = -1
+        while time.monotonic() < end and (self.messages != before or not all(one.serves for one in self.clients)):
+            before = self.messages
+            await asyncio.sleep(QUIET_SECONDS)
 
     def report(self) -> dict[str, Any]:
         """The end."""
@@ -160,7 +173,10 @@ class Light(asyncio.Protocol):
             self.known, self.last = True, result["seq"]
             self.lost_at = 0.0
             return
-        self.crowd.counts[result["recovery"]] += 1
+        recovery = result["recovery"]
+        if recovery == "resynchronised" and time.monotonic() - self.lost_at > self.crowd.reach_seconds:
+            recovery = "away too long"
+        self.crowd.counts[recovery] += 1
         if result["recovery"] == "recovered":
             self.missing = result.get("messages", 0)
         else:
@@ -172,6 +188,7 @@ class Light(asyncio.Protocol):
         kind = frame[5].get("kind", UPDATE) if len(frame) > 5 and frame[5] else UPDATE
         if kind not in (UPDATE, RECOVERED):
             return
+        self.crowd.messages += 1
         if seq <= self.last:
             self.crowd.counts["doubled"] += 1
         elif seq > self.last + 1:
@@ -195,6 +212,7 @@ async def main(options: dict[str, Any]) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await ended.wait()
+    await crowd.rest()
     sys.stdout.write(json.dumps(crowd.report()) + "\n")
 
 

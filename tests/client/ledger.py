@@ -19,6 +19,8 @@ class LedgerServer:
         """The sequence number, or a refusal. ``trouble``: it answers so; ``lost`` stores and answers unavailable."""
         if trouble == "not_ready":
             return "not_ready", "no rights"
+        if number <= self._held:
+            self._held = 0
         if number in self._seqs:
             return self._seqs[number]
         if self._held and number > self._held:
@@ -28,7 +30,6 @@ class LedgerServer:
             return "unavailable", "away"
         if number <= self._last:
             return "out_of_order", "later ones are stored"
-        self._held = 0
         self._last = number
         self.stored.append(content)
         self._seqs[number] = len(self.stored)

@@ -123,6 +123,22 @@ def test_numbers_are_given_when_sent_and_rise() -> None:
     assert [(one.number, one.content) for _, one in wire.there] == [(2, "b"), (4, "a"), (5, "d")]
 
 
+def test_who_may_be_stored_keeps_its_number_where_the_server_is_not_ready_to_look() -> None:
+    """Else a retry that meets a server without rights, then comes under another number, would be stored twice."""
+    wire = Wire(seconds=10)
+    wire.publish("a")
+    wire.send()
+    wire.cut()
+    for command in (2, 3):
+        wire.now += HOLD_SECONDS
+        wire.send()
+        assert [(one.number, one.content) for _, one in wire.there] == [(1, "a")]
+        wire.there.clear()
+        assert wire.queue.answered(command, "not_ready", wire.now) is None
+    [settled] = wire.queue.expire(10)
+    assert settled.status == "unknown"
+
+
 def test_what_came_too_late_is_sent_again_at_once_under_a_new_number() -> None:
     wire = Wire()
     for content in "ab":

@@ -138,6 +138,18 @@ def test_a_retry_that_was_stored_before_is_accepted(window: Window) -> None:
     assert (results.accepted, results.refused_count) == (3, 1)
 
 
+def test_what_came_too_late_gets_a_new_number_unless_another_run_may_have_used_it() -> None:
+    late = ["out_of_order", "later ones are stored"]
+    for alone in (True, False):
+        window = Window(2, alone=alone)
+        submit(window, *"ab")
+        numbered(window)
+        window.acknowledge(1, 9, [late, 2])
+        window.release()
+        assert numbered(window) == ([(3, "a")] if alone else [])
+        assert [refusal.code for refusal in window.results.refused] == ([] if alone else ["out_of_order"])
+
+
 def test_a_message_that_someone_waits_for_is_tried_until_it_is_settled() -> None:
     window = Window(1)
     batch = window.submit(packed([["/a/b", "x"]]), 1, alone=True)

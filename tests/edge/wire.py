@@ -86,7 +86,20 @@ class Socket:
 
     def silent(self, seconds: float = 0.0) -> bool:
         """Whether nothing waits to be read, and nothing comes for so long."""
-        return not self.buffer and not select.select([self.sock], [], [], seconds)[0]
+        if self.buffer:
+            return False
+        pending = isinstance(self.sock, ssl.SSLSocket) and self.sock.pending()
+        if not pending and not select.select([self.sock], [], [], seconds)[0]:
+            return True
+        if isinstance(self.sock, ssl.SSLSocket):  # what came may be a part of a record, or nothing of the program's
+            self.sock.settimeout(0)
+            try:
+                self.buffer += self._receive()
+            except ssl.SSLWantReadError:
+                return True
+            finally:
+                self.sock.settimeout(SECONDS_MAX)
+        return False
 
     def _receive(self) -> bytes:
         try:

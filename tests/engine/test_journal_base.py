@@ -33,7 +33,7 @@ step = st.one_of(
             max_size=4,
         ),
     ),
-    st.tuples(st.sampled_from(["begin", "slice", "slice", "finish", "segment", "restart", "remove"]), st.none()),
+    st.tuples(st.sampled_from(["begin", "slice", "slice", "finish", "segment", "restart", "shorten"]), st.none()),
 )
 
 
@@ -89,8 +89,10 @@ class _History:
     def segment(self, _: None) -> None:
         self.node.engine._next_file()
 
-    def remove(self, _: None) -> None:
+    def shorten(self, _: None) -> None:
         """As Upkeep does when the messages have left the cache."""
+        self.begin(None)
+        self.finish(None)
         folder = self.node.engine._folder
         if bases := folder.bases():
             for number in folder.segments():
@@ -162,6 +164,22 @@ async def test_log_stays_while_it_is_needed_for_the_cache(tmp_path: Path) -> Non
     assert again.state() == before
     assert len(again.topic("/s/a").ring or ()) == 300
     again.crash()
+
+
+def test_a_publisher_is_known_from_a_base(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.send("/s/a", "1", publisher="p", publication=7)
+    old = node.file
+    writer = node.begin_base()
+    while writer.slice(1):
+        pass
+    writer.finish()
+    node.crash()
+    old.unlink()
+    node = Node(tmp_path)
+    assert node.send("/s/a", "1", publisher="p", publication=7)[0][0] == "stale"  # type: ignore[index]
+    assert node.send("/s/a", "2", publisher="p", publication=8) == [2]
+    node.crash()
 
 
 def test_a_base_of_many_subjects_is_written_in_short_slices(tmp_path: Path) -> None:

@@ -294,6 +294,30 @@ def test_a_hole_in_what_a_base_stands_for_costs_cached_messages_alone(tmp_path: 
     again.crash()
 
 
+@pytest.mark.parametrize("new", [[], ["new"]])
+def test_what_came_after_a_hole_does_not_close_it_behind_a_base(tmp_path: Path, new: list[str]) -> None:
+    node = Node(tmp_path)
+    node.send("/s/a", "1")
+    node.send("/s/a", "2")
+    node.crash()
+    node.file.write_bytes(node.file.read_bytes()[:-10] + b"0123456789")
+    node = Node(tmp_path, START + 1)
+    assert node.send("/s/b", "other") == [1]
+    for content in new:
+        assert node.send("/s/a", content) == [2]
+    assert node.since("/s/a", START, 1) is None
+    writer = node.begin_base()
+    while writer.slice(1):
+        pass
+    writer.finish()
+    node.crash()
+    again = Node(tmp_path, START + 2)
+    assert again.engine.epoch == START + 1
+    assert [again.since("/s/a", START, seq) for seq in range(3)] == [None] * 3
+    assert again.since("/s/a", START + 1, 1 + len(new)) == []
+    again.crash()
+
+
 def test_an_empty_segment_among_others_is_a_hole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     node = Node(tmp_path)
     node.send("/s/a", "1")

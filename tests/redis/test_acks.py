@@ -14,10 +14,16 @@ ACKNOWLEDGED = Replica(True, Found.OURS)
 
 
 def view(
-    primary: Address = P, *, healthy: bool = True, down: tuple[Address, ...] = (), down_after: float = 3.0
+    primary: Address = P,
+    *,
+    healthy: bool = True,
+    down: tuple[Address, ...] = (),
+    down_after: float = 3.0,
+    unheard: tuple[Address, ...] = (),
 ) -> View:
     """What a Sentinel says."""
-    return View(primary, healthy, {one: one in down for one in (A, B)}, down_after, 2, 2)
+    replicas = {one: one in down for one in (A, B)}
+    return View(primary, healthy, replicas, down_after, 2, 2, unheard=frozenset(unheard))
 
 
 def missing(what: Found, seconds: float = 0.0) -> Replica:
@@ -36,7 +42,7 @@ SAFE = {
     "one hangs for long": ({A: ACKNOWLEDGED, B: missing(Found.OURS, 4.0)}, CONTENT),
     "one was the primary a moment ago and hangs": (
         {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 1.0, left=5.9)},
-        CONTENT,
+        [view(unheard=(B,)), view(unheard=(B,)), view()],
     ),
     "one Sentinel errs": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, [view(), view(), view(healthy=False)]),
 }
@@ -62,7 +68,17 @@ UNSAFE = {
     ),
     "one was the primary a while ago and hangs": (
         {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 99, left=6.1)},
-        CONTENT,
+        [view(unheard=(B,))] * 3,
+        "0 of 3 Sentinels see it down",
+    ),
+    "one was the primary a moment ago, and has been a replica since": (
+        {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 0.1, left=4.0)},
+        [view(unheard=(B,)), view(), view()],
+        "0 of 3 Sentinels see it down",
+    ),
+    "one has not been heard of yet, but was no primary": (
+        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        [view(unheard=(B,))] * 3,
         "0 of 3 Sentinels see it down",
     ),
     "one was the primary a moment ago and follows": (
@@ -145,6 +161,8 @@ REPLICA = {
     "master-host": "h",
     "master-port": "1",
     "master-link-status": "ok",
+    "last-ok-ping-reply": "400",
+    "info-refresh": "9000",
 }
 
 
@@ -159,7 +177,9 @@ def flat(row: dict[str, str]) -> list[bytes]:
         ({"flags": "master,failover_in_progress"}, {}, False, False, True),
         ({"flags": "s_down,master"}, {}, False, False, True),
         ({}, {"flags": "s_down,slave"}, True, True, False),
-        ({}, {"flags": "slave,disconnected"}, True, True, False),
+        ({}, {"flags": "slave,disconnected"}, True, False, False),
+        ({}, {"flags": "slave,disconnected", "last-ok-ping-reply": "2001"}, True, True, False),
+        ({}, {"last-ok-ping-reply": "2001"}, True, False, True),
         ({}, {"master-link-status": "err"}, True, False, False),
         ({}, {"master-port": "9"}, True, False, False),
         ({}, {"master-host": "?", "master-port": ""}, True, False, False),
@@ -171,6 +191,11 @@ def test_what_a_sentinel_says(
     said = read_view(flat(MASTER | master), [flat(REPLICA | replica)], 5.0)
     assert (said.primary, said.healthy, said.replicas, said.down_after) == (P, healthy, {A: down}, 3.0)
     assert said.linked == ({A} if linked else set())
+
+
+@pytest.mark.parametrize(("refresh", "unheard"), [("0", set()), ("9999999", set()), ("1795311000000", {A})])
+def test_whom_a_sentinel_has_not_heard_of(refresh: str, unheard: set[Address]) -> None:
+    assert read_view(flat(MASTER), [flat(REPLICA | {"info-refresh": refresh})], 5.0).unheard == unheard
 
 
 def test_a_sentinel_that_knows_no_primary_says_nothing() -> None:

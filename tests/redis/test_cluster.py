@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fastpath.client.control import Control
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.redis import RedisServer, Topology
 from tests.support.sidecar import Sidecar
@@ -163,6 +164,11 @@ def test_redis_goes_and_comes_back() -> None:
             publisher.batch = 2
             publisher.publish([A, "3", None, {"id": 3}])
             until(lambda: late.texts(1) == ["3"])
+            with Control(one.control) as control:
+                figures = control.stats()
+                assert figures["redis_connected"] == 1
+                assert figures["redis_ack_pause_ms"] > 500
+                assert figures["redis_batches"] >= 3
         with WireClient(other) as client:
             (answer,) = client.subscribe(A, since={A: [result["epoch"], 1]})
             assert (answer["recovery"], client.texts(2)) == ("recovered", ["2", "3"])
@@ -195,14 +201,16 @@ def test_an_emptied_redis_resynchronises_everybody() -> None:
         RedisServer() as server,
         Sidecar(engine=server.url) as one,
         Sidecar(engine=server.url) as other,
-        WirePublisher(one) as publisher,
         WireClient(one) as here,
         WireClient(other) as there,
     ):
-        (before,) = here.subscribe(A)
+        here.subscribe(A)
         there.subscribe(A, "/cluster/other")
-        publisher.publish([A, "1"], [A, "2"], ["/cluster/other", "x"])
-        assert here.texts(2) == there.texts(3)[:2] == ["1", "2"]
+        with Sidecar(engine=server.url) as third, WirePublisher(third) as publisher:
+            publisher.publish([A, "1"], [A, "2"], ["/cluster/other", "x"])
+            assert here.texts(2) == ["1", "2"]
+            assert sorted(there.texts(3)) == ["1", "2", "x"]
+        (before,) = here.subscribe(A)
         server.restart(empty=True)
         for client in (here, there):
             event = client.answer("epoch")
@@ -256,6 +264,23 @@ def test_two_workers_and_the_first_one_restarted() -> None:
 def reads(sidecar: Sidecar) -> int:
     """How often it has begun to read from a Redis."""
     return len(re.findall(r"reading from Redis \S+, epoch", sidecar.log))
+
+
+def test_the_clients_of_every_worker_are_told_that_redis_is_away() -> None:
+    with RedisServer() as server, Sidecar(engine=server.url, workers=2) as sidecar:
+        clients = [WireClient(sidecar) for _ in range(8)]
+        try:
+            for client in clients:
+                client.subscribe(A)
+            server.kill()
+            for client in clients:
+                assert client.answer("notice")["code"] == "stale"
+            server.start()
+            for client in clients:
+                assert client.answer("notice")["code"] == "fresh"
+        finally:
+            for client in clients:
+                client.sock.close()
 
 
 @pytest.mark.slow

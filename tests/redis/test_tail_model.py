@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from itertools import takewhile
 
 import pytest
 
@@ -70,19 +69,18 @@ class World:
         self.operations.append(("add", self.chance.choice(SUBJECTS), f"m{self.published}"))
 
     def _fail_over(self) -> None:
-        """A replica that has all that is acknowledged becomes the primary; what it lacks is published again. It may
-        bring back what a failover before had lost."""
+        """A replica that has all that is acknowledged becomes the primary; what it lacks is published again."""
         fit = [
             server
             for server in self.servers
-            if not server.primary and server.operations[: self.safe] == self.operations[: self.safe]
+            if not server.primary
+            and len(server.operations) >= self.safe
+            and server.operations == self.operations[: len(server.operations)]
         ]
         if not fit:
             return
         new = self.chance.choice(fit)
-        pairs = zip(new.operations, self.operations, strict=False)
-        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        gone = self.operations[common:]
+        gone = self.operations[len(new.operations) :]
         self.epoch += 1
         self.operations = [*new.operations, ("epoch", self.epoch)]
         again = [one for one in gone if one[0] == "add" and self.chance.random() < 0.8]
@@ -194,4 +192,4 @@ def test_no_history_loses_anything_in_silence() -> None:
 
 @pytest.mark.slow
 def test_nor_do_thousands() -> None:
-    assert asyncio.run(histories(range(1000, 5000))) > 8000
+    assert asyncio.run(histories(range(1000, 3000))) > 4000

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +119,35 @@ async def test_a_restart_under_load_loses_and_doubles_nothing(server: RedisServe
         await load.stop()
         assert one.writer.connected
         load.check(server)
+
+
+async def test_what_redis_has_lost_of_the_last_seconds_is_stored_again(server: RedisServer, tmp_path: Path) -> None:
+    """As after a crash while the file could not be written; before a replica is promoted."""
+    async with node(server.url) as one, node(server.url) as other:
+        await one.publish([message("old", 1)])
+        shutil.copytree(server.folder, tmp_path / "before")
+        lost = [message("1"), message("2", 2), message("3", subject="/w/b")]
+        await one.publish(lost)
+        await other.publish([message("other", subject="/w/c")])
+        server.kill()
+        shutil.rmtree(server.folder)
+        shutil.copytree(tmp_path / "before", server.folder)
+        server.start()
+        await asyncio.gather(one.publish([message("4", 3)]), other.publish([message("5", subject="/w/c")]))
+        assert await one.publish([message("2", 2)]) == [3]
+    by_subject = [[m.content for _, m, _ in entries(server)[group_of(subject)]] for subject in ("/w/a", "/w/b", "/w/c")]
+    assert by_subject == [["old", "1", "2", "4"], ["3"], ["other", "5"]]
+
+
+async def test_nothing_is_stored_again_when_nothing_was_lost(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node(server.url) as one:
+        await one.publish([message("1"), message("2", subject="/w/b")])
+        server.restart()
+        await one.publish([message("3")])
+        assert "stored again" not in caplog.text
+    assert sorted(contents(server)) == ["1", "2", "3"]
 
 
 async def test_connections_that_break_lose_and_double_nothing(server: RedisServer) -> None:

@@ -225,7 +225,7 @@ class Topology:
             f"sentinel down-after-milliseconds {NAME} {self.down_after + (300 if self.quick and n > 1 else 0)}",
             # After twice this time a failover is tried again, should each have voted for itself: Sentinels in step do
             # so, which is why the third of a quick topology waits longer.
-            f"sentinel failover-timeout {NAME} {1000 if self.quick else 6000}",
+            f"sentinel failover-timeout {NAME} {1000 if self.quick else 3000}",
             f"sentinel parallel-syncs {NAME} {max(1, len(self.servers) - 1)}",
         ]
         if self.password:

@@ -154,10 +154,13 @@ class Client {
     // A handler that calls the client only adds to what is being carried out.
     if (!this.#isCarryingOut) {
       this.#isCarryingOut = true;
-      for (const { effects } = this.#session; effects.length > 0;) {
-        for (const effect of effects.splice(0)) this.#carryOut(effect);
+      try {
+        for (const { effects } = this.#session; effects.length > 0;) {
+          this.#carryOut(/** @type {import("./effects.js").Effect} */ (effects.shift()));
+        }
+      } finally {
+        this.#isCarryingOut = false;
       }
-      this.#isCarryingOut = false;
     }
     this.#arm();
     return result;

@@ -10,9 +10,10 @@
 const HOLD_MS = 500;
 
 /**
- * `sent` since it was last `refused`, so that it may be stored; `onWire` on this connection. `until` is the end of its time.
+ * `sent` since it was last `refused`, so that it may be stored; `onWire` on this connection; `doubt`: it was sent before
+ * and nobody knows what came of that. `until` is the end of its time.
  * @typedef {{frame: any, ticket: any, bytes: number, number: number, sent: boolean, onWire: boolean, refused: boolean,
- *   until: number}} Publication
+ *   doubt: boolean, until: number}} Publication
  */
 /** @typedef {{ticket: any, frame: any, status: string, reason: string, epoch?: number, seq?: number}} Result */
 
@@ -47,7 +48,8 @@ export class Outgoing {
     const { publishQueueMessages, publishQueueBytes, publishSeconds } = this.#options;
     if (this.#queue.size >= publishQueueMessages || this.#bytes + bytes > publishQueueBytes) return false;
     this.#queue.add({
-      frame, ticket, bytes, number: 0, sent: false, onWire: false, refused: false, until: now + 1000 * publishSeconds,
+      frame, ticket, bytes, number: 0, sent: false, onWire: false, refused: false, doubt: false,
+      until: now + 1000 * publishSeconds,
     });
     this.#bytes += bytes;
     this.#unsent = true;
@@ -82,8 +84,10 @@ export class Outgoing {
     const { status = answer.code, reason = "", epoch, seq } = answer;
     if (status === "stale") return [this.#end(each, "unknown", reason)];
     if (!["unavailable", "not_ready", "out_of_order"].includes(status)) return [{ ...this.#end(each, status, reason), epoch, seq }];
-    // Only what is unavailable may have been stored; what was refused comes under a number that is new.
-    if (status !== "unavailable") Object.assign(each, { number: 0, sent: false, refused: status === "not_ready" });
+    // What was refused comes under a number that is new. A server that is not ready has only not looked whether what is
+    // in doubt has been stored.
+    each.doubt = status === "unavailable" || (each.doubt && status === "not_ready");
+    if (!each.doubt) Object.assign(each, { number: 0, sent: false, refused: status === "not_ready" });
     each.onWire = false;
     this.#unsent = true;
     if (status !== "out_of_order") this.#heldUntil = now + HOLD_MS;
@@ -104,6 +108,7 @@ export class Outgoing {
     }
     for (const each of onWire) {
       each.onWire = false;
+      each.doubt = true;
       const lost = !each.number && this.#queue.has(each);
       if (lost) results.push(this.#end(each, "unknown", "the connection was lost before the answer came"));
     }

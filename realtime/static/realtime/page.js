@@ -28,7 +28,7 @@ export async function fetchToken(url) {
   return (await response.json()).token;
 }
 
-/** @param {any} config @returns {any} */
+/** @param {any} config @returns {import("./client.js").Client} */
 export function openClient(config) {
   return connect({
     urls: config.servers, serversUrl: config.servers_url, token: () => fetchToken(config.token_url),

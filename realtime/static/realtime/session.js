@@ -158,7 +158,6 @@ export class Session {
   /** The address that is tried has opened. @param {number} now @param {"json" | "msgpack"} form */
   opened(now, form) {
     this.#await("connected", now + ANSWER_MS);
-    this.#pings.heard(now);
     this.#protocol.open(this.#token, form);
     this.#send();
   }
@@ -185,7 +184,7 @@ export class Session {
 
   /** One frame has come. @param {number} now @param {string | Uint8Array} data */
   receive(now, data) {
-    this.#pings.heard(now);
+    this.#pings.heard();
     try {
       const events = this.#protocol.receive(data);
       this.#send();
