@@ -23,7 +23,7 @@ from .client import Client
 from .codec import Form, encode, encode_message
 from .grants import Grants, Principal
 from .grid import Grid
-from .history import History
+from .history import CLOCK_STEP_MS, History
 from .interest import Feed, Group, Interest, Topic
 from .interfaces import Engine, Writer
 from .limits import Limits
@@ -192,8 +192,11 @@ class Broker:
     def snapshot(self, topic: Topic) -> Snapshot | None:
         """The subject's snapshot, unless it has expired."""
         snapshot, age_max = topic.snapshot, self.limits.snapshot_ms
-        if snapshot is not None and age_max and snapshot.newest.time < self.moment - age_max:
-            snapshot = topic.snapshot = None
+        if snapshot is not None and age_max:
+            newest = snapshot.newest
+            newest.time = min(newest.time, self.moment + CLOCK_STEP_MS)  # the clock may have been set back since
+            if newest.time < self.moment - age_max:
+                snapshot = topic.snapshot = None
         return snapshot
 
     def ahead(self, subject: str, epoch: int, seq: int) -> bool:

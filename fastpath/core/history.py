@@ -9,7 +9,7 @@ has read.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Protocol
 
@@ -38,6 +38,9 @@ _SMALL = 16
 MESSAGE_OVERHEAD_BYTES = 300
 """What a cached message costs besides its text: counted into the cache's budget."""
 
+CLOCK_STEP_MS = 1000
+"""A clock that goes back by less was only adjusted."""
+
 _ANY_TIME = 1 << 62
 """Later than every message: evicts whatever its age, also after the clock was set back."""
 
@@ -58,6 +61,7 @@ class History:
         # The time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
         self._oldest: list[tuple[int, int, Cached]] = []
         self._entered = 0
+        self._now = 0
 
     def append(self, topic: Cached, message: Message) -> None:
         """Cache a numbered message of the subject, the one after its newest."""
@@ -87,6 +91,9 @@ class History:
 
     def expire(self, now: int, count_max: int = 10_000) -> None:
         """Drop what is older than T; about ``count_max`` a call, so that a burst cannot hold the loop."""
+        if now < self._now - CLOCK_STEP_MS:
+            self._set_back(now)
+        self._now = now
         limit = now - self.age_ms_max
         while self._oldest and self._oldest[0][0] <= limit and count_max > 0:
             dropped = self._evict(now, count_max, self.age_ms_max)
@@ -128,6 +135,14 @@ class History:
         topic.floor = 0
         if topic.ring is not None:
             topic.ring = []
+
+    def _set_back(self, now: int) -> None:
+        """The clock was set back: what is dated later than now would not expire before the clock is there again."""
+        for _, _, topic in self._oldest:
+            for message in topic.ring or ():
+                message.time = min(message.time, now)
+        self._oldest = [(min(time, now), entered, topic) for time, entered, topic in self._oldest]
+        heapify(self._oldest)
 
     def _enter(self, topic: Cached, time: int) -> None:
         self._entered += 1

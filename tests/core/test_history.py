@@ -125,6 +125,21 @@ def test_a_clock_set_back_does_not_stop_eviction() -> None:
     assert history.evicted_by_memory == 2
 
 
+def test_what_is_dated_later_than_a_clock_that_was_set_back_expires_all_the_same() -> None:
+    """An hour's jump forward and back, in the middle of it."""
+    history, topics = History(100, 1000, 10**6), [Topic("/a/b", 1, 1), Topic("/a/c", 2, 1)]
+    now, hour = 10_000_000, 3_600_000
+    history.expire(now)
+    for seq, time in enumerate((now, now + hour, now + hour, now + 10), 1):
+        for topic in topics:
+            history.append(topic, message("/a/b", seq, time))
+        history.expire(time)
+    history.expire(now + 1009)
+    assert history.messages == 6
+    history.expire(now + 1011)
+    assert history.messages == 0
+
+
 def test_without_a_cache_nothing_is_kept() -> None:
     """cache_messages = 0."""
     history, topic = History(0, 1000, 1000), Topic("/a/b", 1, 1)
