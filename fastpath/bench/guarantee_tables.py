@@ -144,10 +144,10 @@ def _costs(runs: Sequence[Run]) -> list[Figure]:
             line.append("1" if variant == "standard" else f"{middle:.2f} ({low:.2f} to {high:.2f})")
         table.append(line)
     loads = "; ".join(f"{name}: {case['title']}" for name, case in cases.items())
-    rounds = cases[next(iter(cases))]["rounds"] * len(runs)
+    rounds = ", ".join(f"{name} {sum(run['cases'][name]['rounds'] for run in runs)}" for name in cases)
     note = (
         f"{loads}. CPU seconds of the server for a million deliveries, of *publish* for a million publications. The "
-        f"four servers run beside each other, and each is measured for half a second in turn, {rounds} times; a ratio "
+        f"four servers run beside each other, and each is measured for half a second in turn ({rounds} times); a ratio "
         "is to standard delivery in the same round: its median, and in brackets what half of the rounds lay between."
     )
     return [Figure("CPU time by setting", note, table)]

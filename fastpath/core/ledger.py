@@ -1,12 +1,12 @@
 """Which publications have been stored: a retry is answered with its first position, and stored once (FEATURES C5).
 
 A publisher numbers its publications upwards, over all its connections. So what is above its last number is new and
-costs one look, and of the others a window is kept: runs of numbers, each with the positions that they got.
+costs one look, and of the others a window is kept: runs of numbers without a gap, each with the positions that they got.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -20,35 +20,50 @@ REMEMBERED_MS = 180_000
 PUBLISHERS_MAX = 100_000
 """Publishers whose last number is kept; beyond it those who were quiet longest are forgotten."""
 
-RUNS_MAX = 10_000
-"""Runs of one publisher that are kept; of a publisher that sends one message at a time it may be less than the time."""
+PUBLISHED_MAX = 320_000
+"""Positions of one publisher that are kept: twice what it may have without acknowledgement."""
 
-RUN_MAX = 1000
+KEPT_MAX = 8_000_000
+"""Positions over all, 8 bytes each; beyond it those of publishers who were quiet longest go."""
+
+RUN_MAX = 10_000
 """Publications in one run."""
+
+RUN_MS = 1000
+"""How long a run may take: what it holds is forgotten together."""
+
+RUN_COST = 40
+"""A run takes as much memory as so many positions."""
 
 EXPIRED_MAX = 1000
 """Publishers that are looked at in one call of ``expire``."""
 
 
 class _Run:
-    """Publications stored one after the other in one epoch: their numbers rise."""
+    """Publications stored one after the other in one epoch, numbered from ``first`` on without a gap."""
 
-    __slots__ = ("epoch", "numbers", "seqs", "time")
+    __slots__ = ("began", "epoch", "first", "seqs", "time")
 
-    def __init__(self, number: int, epoch: int, seq: int, time: int) -> None:
-        self.numbers = [number]
-        self.seqs = [seq]
+    def __init__(self, first: int, epoch: int, seq: int, time: int) -> None:
+        self.first = first
+        self.seqs = array("q", (seq,))
         self.epoch = epoch
-        self.time = time
+        self.began = self.time = time
+
+    @property
+    def last(self) -> int:
+        """The number of its last publication."""
+        return self.first + len(self.seqs) - 1
 
 
 class _Publisher:
-    __slots__ = ("forgotten", "last", "runs", "time")
+    __slots__ = ("cost", "forgotten", "last", "runs", "time")
 
     def __init__(self, last: int, time: int) -> None:
         self.last = last
         self.time = time
         self.forgotten = last  # up to here nothing is known
+        self.cost = 0
         self.runs: deque[_Run] = deque()
 
 
@@ -57,6 +72,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._publishers: dict[str, _Publisher] = {}  # the one that has been quiet longest comes first
+        self.cost = 0
+        """What is kept, counted in positions."""
 
     def find(self, publisher: str, publication: int) -> Position | Refusal | None:
         """None for a new publication, the position of one that has been stored, or why it cannot be told."""
@@ -66,10 +83,9 @@ class Ledger:
         if publication <= known.forgotten:
             return "stale", f"publication {publication} is older than what is remembered; the last is {known.last}"
         for run in reversed(known.runs):
-            if publication >= run.numbers[0]:
-                at = bisect_right(run.numbers, publication) - 1
-                if run.numbers[at] == publication:
-                    return run.epoch, run.seqs[at]
+            if publication >= run.first:
+                if publication <= run.last:
+                    return run.epoch, run.seqs[publication - run.first]
                 break
         return "out_of_order", f"publication {publication} comes after {known.last}: numbers rise"
 
@@ -78,38 +94,46 @@ class Ledger:
         known = self._publishers.get(publisher)
         if known is None:
             if len(self._publishers) >= PUBLISHERS_MAX:
-                del self._publishers[next(iter(self._publishers))]
+                self.cost -= self._publishers.pop(next(iter(self._publishers))).cost
             known = self._publishers[publisher] = _Publisher(0, now)
         runs = known.runs
-        if runs and (run := runs[-1]).time == now and run.epoch == epoch and len(run.numbers) < RUN_MAX:
-            run.numbers.append(publication)
+        run = runs[-1] if runs else None
+        if (
+            run is not None
+            and publication == known.last + 1
+            and run.epoch == epoch
+            and 0 <= now - run.began < RUN_MS
+            and len(run.seqs) < RUN_MAX
+        ):
             run.seqs.append(seq)
+            run.time = now
+            known.cost += 1
+            self.cost += 1
         else:
             runs.append(_Run(publication, epoch, seq, now))
-            if len(runs) > RUNS_MAX:
-                known.forgotten = runs.popleft().numbers[-1]
-            _forget(known, now - REMEMBERED_MS)
-            if known.time != now:
-                known.time = now
-                self._publishers[publisher] = self._publishers.pop(publisher)
+            known.cost += RUN_COST
+            self.cost += RUN_COST
+            self._keep_bounds(publisher, known, now)
         known.last = publication
 
     def undo(self, publisher: str, publication: int) -> None:
         """What was noted last of the publisher has not been stored after all."""
         known = self._publishers[publisher]
         run = known.runs[-1]
-        assert run.numbers[-1] == publication
-        run.numbers.pop()
+        assert run.last == publication
         run.seqs.pop()
-        if not run.numbers:
+        cost = 1
+        if not run.seqs:
             known.runs.pop()
-        known.last = known.runs[-1].numbers[-1] if known.runs else known.forgotten
+            cost = RUN_COST
+        known.cost -= cost
+        self.cost -= cost
+        known.last = known.runs[-1].last if known.runs else known.forgotten
 
     def expire(self, now: int) -> None:
         """Forget positions that are older than ``REMEMBERED_MS``: of those publishers first who were quiet longest."""
-        limit = now - REMEMBERED_MS
         for known in islice(self._publishers.values(), EXPIRED_MAX):
-            _forget(known, limit)
+            self._forget(known, now - REMEMBERED_MS)
 
     def learn(self, messages: Iterable[Message]) -> None:
         """Know what has been stored by messages that were kept, in whatever order they come, of publishers that are not
@@ -127,9 +151,29 @@ class Ledger:
         """Know a publisher's last number again, and none of its positions."""
         known = self._publishers.get(publisher)
         if known is None or known.last < last:
+            self.cost -= known.cost if known is not None else 0
             self._publishers[publisher] = _Publisher(last, time)
 
+    def _keep_bounds(self, publisher: str, known: _Publisher, now: int) -> None:
+        """The publisher has a new run."""
+        self._forget(known, now - REMEMBERED_MS)
+        while known.cost > PUBLISHED_MAX and len(known.runs) > 1:
+            self._forget_oldest(known)
+        if known.time != now:
+            known.time = now
+            self._publishers[publisher] = self._publishers.pop(publisher)
+        if self.cost > KEPT_MAX:
+            for other in islice(self._publishers.values(), EXPIRED_MAX):
+                while other.runs and other is not known and self.cost > KEPT_MAX:
+                    self._forget_oldest(other)
 
-def _forget(known: _Publisher, limit: int) -> None:
-    while known.runs and known.runs[0].time <= limit:
-        known.forgotten = known.runs.popleft().numbers[-1]
+    def _forget(self, known: _Publisher, limit: int) -> None:
+        while known.runs and known.runs[0].time <= limit:
+            self._forget_oldest(known)
+
+    def _forget_oldest(self, known: _Publisher) -> None:
+        run = known.runs.popleft()
+        known.forgotten = run.last
+        cost = RUN_COST + len(run.seqs) - 1
+        known.cost -= cost
+        self.cost -= cost

@@ -15,6 +15,7 @@ from ..core.grants import Principal
 from ..core.messages import Notice
 from ..core.packets import read_publications
 from ..core.sessions import Sessions
+from ..engine.memory import MemoryEngine
 from ..settings import Settings
 from .watch import make_watch
 
@@ -208,6 +209,8 @@ class Hub:
         for client in self.sessions.held or ():
             client.alive = True  # what it says is not read
         self.sessions.beat(now())
+        if isinstance(self.broker.engine, MemoryEngine):
+            self.broker.engine.ledger.expire(now())
         self.end()
         moment = self.loop.time()
         for connection in [one for one, deadline in self._deadlines.items() if deadline <= moment]:

@@ -256,7 +256,6 @@ class JournalEngine(MemoryEngine):
     def _on_second(self) -> None:
         assert self._loop is not None
         self._timer = self._loop.call_later(1, self._on_second)
-        self.ledger.expire(self._clock())
         self._syncs.on_second()
         if not self._syncs.failed and self._file is not None:
             self._upkeep.on_second(self._file.size)

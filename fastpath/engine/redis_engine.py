@@ -96,9 +96,7 @@ class RedisEngine:
         )
         broker.upstream = self.upstream
         broker.follows = True
-        await self._primary.start()
-        self._starting = loop.create_task(self.writer.start())
-        self.tail.start()
+        self._starting = loop.create_task(self._connect())
         self._look()
         joined = loop.create_task(self.tail.joined.wait())
         while not joined.done() or (self._alone is None and not self._starting.done()):
@@ -107,12 +105,18 @@ class RedisEngine:
                 self._starting.result()
         self._starting.add_done_callback(_report)
 
+    async def _connect(self) -> None:
+        await self._primary.start()
+        self.tail.start()
+        await self.writer.start()
+
     async def close(self) -> None:
         """End all connections; what is not acknowledged yet never will be."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._starting is not None:
-            self._starting.cancel()
+        if self._starting is None:
+            return
+        self._starting.cancel()
         await self.tail.close()
         await self.writer.close()
         await self._primary.close()

@@ -30,7 +30,7 @@ RETRY_SECONDS = 0.1
 
 _CHANNELS = ("+switch-master", "+slave", "+sdown", "-sdown", "+odown", "-odown")
 SILENT_MS = 2000
-"""A replica to which a Sentinel has no connection counts as down when it has not answered a ping for so long: a failover
+"""A replica to which a Sentinel has no connection counts as down when it has answered no ping for so long: a failover
 ends all connections to the replica that it promotes, and the Sentinels have new ones within a tenth of a second."""
 
 _NEVER_MS = 10**11

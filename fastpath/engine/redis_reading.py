@@ -30,6 +30,7 @@ class Reading:
         """Read from the first entry that is left."""
         self.places = [None] * GROUPS
         self.ids = [b"0-0"] * GROUPS
+        self._told = [START] * GROUPS
 
     def end(self, group: int, rows: Sequence[Entry]) -> Place | None:
         """The place of the last of the entries if they follow on in the epoch that the group is in, as is usual."""
@@ -100,5 +101,6 @@ class Reading:
             for message in messages
             if not message.seq
             or (topic := topics.get(message.subject)) is None
+            or not topic.seq
             or (message.epoch, message.seq) > (topic.epoch, topic.seq)
         ]

@@ -19,6 +19,8 @@ def result(fault: str, injections: int, **more: Any) -> dict[str, Any]:
     return {
         "fault": fault,
         "injections": injections,
+        "seed": 7,
+        "seconds": 1.5,
         "published": 1200,
         "acknowledged": 1000,
         "lost": 0,

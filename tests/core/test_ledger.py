@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.ledger import REMEMBERED_MS, RUNS_MAX, Ledger
+from fastpath.core import ledger as ledger_module
+from fastpath.core.ledger import REMEMBERED_MS, RUN_COST, RUN_MS, Ledger
 from fastpath.core.messages import STANDARD, Message
 from fastpath.engine.memory import MemoryEngine
 from tests.core.stage import START, Stage
@@ -68,12 +69,20 @@ def test_what_is_undone_has_never_been() -> None:
     assert ledger.find("a", 1) is None
 
 
-def test_a_publisher_of_single_messages_is_bounded() -> None:
+def test_what_is_kept_is_bounded_for_each_and_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that publishes much the newest are kept; over the bound of all those go first who were quiet longest."""
+    monkeypatch.setattr(ledger_module, "PUBLISHED_MAX", 1000)
+    monkeypatch.setattr(ledger_module, "KEPT_MAX", 2000)
     ledger = Ledger()
-    for number in range(1, RUNS_MAX + 3):
-        ledger.note("a", number, 7, number, START + number)
-    assert code(ledger.find("a", 2)) == "stale"
-    assert ledger.find("a", 3) == (7, 3)
+    for publisher in "abc":
+        for number in range(1, 200_001 if publisher == "a" else 5001):
+            ledger.note(publisher, number, 7, number, START + number * 2)
+        assert ledger.find(publisher, number) == (7, number)
+        assert code(ledger.find(publisher, number - 2000)) == "stale"
+    assert code(ledger.find("a", 200_000)) == "stale"
+    assert ledger.cost <= 2000 + RUN_COST + RUN_MS // 2, "and what came to the newest run"
+    ledger.expire(START + 10**9)
+    assert ledger.cost == 0
 
 
 def test_what_is_restored_knows_the_last_number_alone() -> None:

@@ -158,10 +158,10 @@ async def test_a_change_is_told_and_one_dead_sentinel_does_not_matter(topology: 
     primary = Primary(RedisConfig.parse(topology.url))
     told: list[object] = []
     primary.subscribe(lambda: told.append(primary.named()))
+    old = topology.primary
     topology.sentinels[2].freeze()
     try:
         await primary.start()
-        old = topology.primary
         topology.failover()
         await auntil(lambda: told)
         assert told == [(await primary.primary())] != [old.address]

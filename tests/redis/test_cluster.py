@@ -331,3 +331,29 @@ def test_a_failover_under_subscribers() -> None:
             until(lambda: isinstance(publisher.publish([A, "50", None, {"id": 50}])[0], int | list), 20)
         got = [client.message()[3] for _ in range(50)]
         assert got == [str(n) for n in range(1, 51)]
+
+
+@pytest.mark.slow
+def test_clients_are_told_while_nothing_can_be_acknowledged() -> None:
+    with (
+        Topology() as topology,
+        Sidecar(engine=topology.url, workers=2) as sidecar,
+        WirePublisher(sidecar, publisher="p") as publisher,
+    ):
+        clients = [WireClient(sidecar) for _ in range(6)]
+        try:
+            for client in clients:
+                client.subscribe(A)
+            publisher.publish([A, "1", None, {"id": 1}])
+            for replica in topology.replicas:
+                replica.freeze()
+            publisher.packet("batch", 2, [[A, "2", None, {"id": 2}]])
+            for client in clients:
+                assert client.answer("notice")["code"] == "stale"
+            for replica in topology.replicas:
+                replica.thaw()
+            for client in clients:
+                assert client.answer("notice")["code"] == "fresh"
+        finally:
+            for client in clients:
+                client.sock.close()

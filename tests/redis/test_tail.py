@@ -211,6 +211,25 @@ def test_entries_that_were_trimmed_before_they_were_read_resynchronise_their_sub
     run(story())
 
 
+def test_the_first_message_of_a_subject_arrives_also_while_others_are_taken_back(server: RedisServer) -> None:
+    log = Log(server)
+    log.epoch(7)
+    log.add(A, "a1")
+    log.add(A, "void")
+
+    async def story() -> None:
+        async with reading(server) as node:
+            reader = node.stage.enter("reader")
+            reader.say(Subscribe(id=1, subjects=[SAME]))
+            reader.taken()
+            log.lose(GROUP, 1, {A: 1})
+            _at_once(log, partial(log.epoch, 8), partial(log.add, A, "a2"), partial(log.add, SAME, "first"))
+            await auntil(lambda: node.of(A) == (8, 2, ["a1", "a2"]))
+            assert reader.messages() == [(SAME, 1, "first")]
+
+    run(story())
+
+
 def test_a_message_under_the_number_of_a_void_one_is_told_also_when_it_was_trimmed(server: RedisServer) -> None:
     log = Log(server)
     log.epoch(7)

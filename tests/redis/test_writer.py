@@ -153,7 +153,7 @@ async def test_nothing_is_stored_again_when_nothing_was_lost(
 async def test_connections_that_break_lose_and_double_nothing(server: RedisServer) -> None:
     async with node(server.url) as one:
         load = Load([one], pause=0.001)
-        for _ in range(20):
+        for _ in range(10):
             before = len(load.acknowledged)
             await auntil(lambda before=before: len(load.acknowledged) > before + 50)  # type: ignore[misc]
             server.call("CLIENT", "KILL", "TYPE", "normal")

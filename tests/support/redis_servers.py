@@ -252,7 +252,7 @@ class SentinelServer(Server):
 
     def primary(self) -> tuple[str, int]:
         """The primary that this Sentinel names."""
-        host, port = self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        host, port = self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME, seconds=0.5)
         return host, int(port)
 
     def figures(self, *command: str) -> list[dict[str, str]]:

@@ -1,0 +1,77 @@
+"""Entries of the log as bytes: what follows on, what was missed, what is void; messages and snapshots in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastpath.core.messages import STANDARD, Message
+from fastpath.engine import redis_entries as entries
+from fastpath.engine.redis_entries import MISSED, VOID, Entry, Place, Run
+
+FOLLOWS: dict[str, tuple[Place | None, list[str], list[Run], str]] = {
+    "one": ((5, 1), ["5-2"], [(5, 0, 1)], ""),
+    "some": ((5, 1), ["5-2", "5-3", "5-4"], [(5, 0, 3)], ""),
+    "the first ones": ((0, 0), ["5-1<0-0", "5-2"], [(5, 0, 2)], ""),
+    "from anywhere": (None, ["5-7", "5-8"], [(5, 0, 2)], ""),
+    "from anywhere, over an epoch": (None, ["5-7", "6-1<5-7"], [(5, 0, 1), (6, 1, 2)], ""),
+    "over epochs": ((5, 1), ["5-2", "6-1<5-2", "6-2", "9-1<6-2"], [(5, 0, 1), (6, 1, 3), (9, 3, 4)], ""),
+    "a new epoch at once": ((5, 1), ["6-1<5-1", "6-2"], [(6, 0, 2)], ""),
+    "missed at once": ((5, 1), ["5-3", "5-4"], [], MISSED),
+    "missed later": ((5, 1), ["5-2", "5-4"], [(5, 0, 1)], MISSED),
+    "missed of an empty log": ((0, 0), ["5-2"], [], MISSED),
+    "missed before a new epoch": ((5, 1), ["6-1<5-3"], [], MISSED),
+    "missed the beginning of an epoch": ((5, 1), ["5-2", "6-2", "6-3"], [(5, 0, 1)], MISSED),
+    "missed the beginning, not said": ((5, 1), ["6-1"], [], MISSED),
+    "void at once": ((5, 4), ["6-1<5-2"], [], VOID),
+    "void over an epoch": ((6, 1), ["7-1<5-2"], [], VOID),
+    "all void": ((6, 1), ["7-1<0-0", "7-2"], [], VOID),
+    "void later": (None, ["5-2", "5-3", "6-1<5-2"], [(5, 0, 2)], VOID),
+}
+"""Where a reader stands; ids of entries, with the last one before a new epoch; runs that follow on; the fault."""
+
+
+def entry(text: str) -> Entry:
+    """An entry with nothing but its id."""
+    place, _, before = text.encode().partition(b"<")
+    return [place, [b""] * 8 + ([b"prev", before] if before else [])]
+
+
+@pytest.mark.parametrize(("place", "ids", "runs", "fault"), FOLLOWS.values(), ids=FOLLOWS)
+def test_what_follows_on(place: Place | None, ids: list[str], runs: list[Run], fault: str) -> None:
+    assert entries.follow(place, [entry(text) for text in ids]) == (runs, fault)
+
+
+def test_all_of_a_message_is_in_its_entry() -> None:
+    messages = [
+        Message("/a/é", "text", {"f": "v", "b": b"\xff"}, publisher="5:alice:p", publication=7, closure="c"),
+        Message("/a/b", b"\x00", None, retained=False, reply_to="/r/t", as_of=17, qos=STANDARD),
+    ]
+    rows: list[Entry] = [
+        [b"9-1", [b"s", one.subject.encode(), b"q", seq, b"t", b"1700", b"p", entries.payload(one)]]
+        for one, seq in zip(messages, (b"3", b"0"), strict=True)
+    ]
+    first, second = entries.read(rows, 9)
+    assert (first.subject, first.content, first.fields) == ("/a/é", "text", {"f": "v", "b": b"\xff"})
+    assert (first.epoch, first.seq, first.time, first.closure) == (9, 3, 1700, "c")
+    assert (first.publisher, first.publication, first.size) == ("5:alice:p", 7, 8)
+    assert (second.content, second.retained, second.reply_to, second.as_of) == (b"\x00", False, "/r/t", 17)
+    assert (second.epoch, second.seq, second.qos) == (0, 0, STANDARD)
+
+
+def test_snapshots_are_gathered_from_fields_in_any_order_and_expire() -> None:
+    parts = entries.SnapshotParts(oldest=1000)
+    parts.add(b"/a/b\0bid", b"t1.5")
+    parts.add(b"/a/b", b"1000 7 3 tnew est")
+    parts.add(b"/a/b\0raw", b"b\xff")
+    parts.add(b"/a/old", b"999 7 1 tx")
+    parts.add(b"/a/bytes", b"2000 0 0 b\x00 \x01")
+    found = parts.take()
+    assert sorted(found) == ["/a/b", "/a/bytes"]
+    newest = found["/a/b"].newest
+    assert (newest.content, newest.epoch, newest.seq, newest.time) == ("new est", 7, 3, 1000)
+    assert found["/a/b"].fields == {"bid": "1.5", "raw": b"\xff"}
+    assert (found["/a/bytes"].newest.content, found["/a/bytes"].fields) == (b"\x00 \x01", None)
+
+
+def test_a_subject_is_always_in_the_same_group() -> None:
+    assert [entries.group_of(name) for name in ("/Stocks/IBM", "/a/é", "/demo/ticks/1")] == [11, 2, 11]
