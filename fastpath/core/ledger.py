@@ -1,7 +1,7 @@
 """Which publications have been stored: a retry is answered with its first position, and stored once (FEATURES C5).
 
 A publisher numbers its publications upwards, over all its connections. So what is above its last number is new and
-costs one look, and of the others a window is kept: runs of numbers without a gap, each with the positions that they got.
+costs one look. Of the others a window is kept: runs of numbers without a gap, each with the positions that they got.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ SILENT_MS = 2000
 ends all connections to the replica that it promotes, and the Sentinels have new ones within a tenth of a second."""
 
 _NEVER_MS = 10**11
-"""An ``info-refresh`` above this counts from 1970: there was no INFO."""
+"""An ``info-refresh`` that was never is 0, or counts from 1970."""
 
 log = logging.getLogger("fastpath.redis")
 
@@ -286,7 +286,7 @@ def read_view(master: object, replicas: object, now: float) -> View:
         follows = replica["master-host"], int(replica["master-port"] or 0)
         if theirs == ["slave"] and replica["master-link-status"] == "ok" and follows == primary:
             linked.append(address)
-        if int(replica["info-refresh"]) > _NEVER_MS:
+        if not 0 < int(replica["info-refresh"]) < _NEVER_MS and replica["master-host"] == "?":
             unheard.append(address)
     return View(
         primary,

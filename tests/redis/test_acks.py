@@ -193,9 +193,13 @@ def test_what_a_sentinel_says(
     assert said.linked == ({A} if linked else set())
 
 
-@pytest.mark.parametrize(("refresh", "unheard"), [("0", set()), ("9999999", set()), ("1795311000000", {A})])
-def test_whom_a_sentinel_has_not_heard_of(refresh: str, unheard: set[Address]) -> None:
-    assert read_view(flat(MASTER), [flat(REPLICA | {"info-refresh": refresh})], 5.0).unheard == unheard
+@pytest.mark.parametrize(
+    ("refresh", "follows", "unheard"),
+    [("0", "?", {A}), ("1795311000000", "?", {A}), ("0", "h", set()), ("500", "?", set()), ("9999999", "h", set())],
+)
+def test_whom_a_sentinel_has_not_heard_of(refresh: str, follows: str, unheard: set[Address]) -> None:
+    row = REPLICA | {"info-refresh": refresh, "master-host": follows}
+    assert read_view(flat(MASTER), [flat(row)], 5.0).unheard == unheard
 
 
 def test_a_sentinel_that_knows_no_primary_says_nothing() -> None:
