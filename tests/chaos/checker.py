@@ -21,6 +21,7 @@ def check(run: Run) -> Verdict:
         verdict.delivered += replay.delivered
         verdict.recovered += replay.recovered
         verdict.resynchronised += replay.resynchronised
+        verdict.gaps += replay.gaps
         verdict.resynchronised_in_reach += replay.in_reach
         verdict.disconnected += replay.lost if replay.trace.steady else 0
     verdict.acknowledged = sum(one.outcome == ACKED for one in run.publications.values())

@@ -157,6 +157,8 @@ class Verdict:
     resynchronised_in_reach: int = 0
     """Of these, those whose position was younger than the cache: each is a fault beyond the cap of its fault."""
     recovered: int = 0
+    gaps: int = 0
+    """Gaps that clients saw on a live connection, and asked for: no fault, but a node alone should show none."""
     disconnected: int = 0
     """Connections lost by clients that nothing should disconnect."""
 

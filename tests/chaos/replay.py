@@ -12,6 +12,7 @@ from .model import (
     Finding,
     Lost,
     Moved,
+    Noticed,
     Position,
     Seen,
     Told,
@@ -95,7 +96,7 @@ class Replay:
         self.trace = trace
         self.readings: dict[str, Reading] = {}
         self.findings: list[Finding] = []
-        self.delivered = self.recovered = self.resynchronised = self.in_reach = self.lost = 0
+        self.delivered = self.recovered = self.resynchronised = self.in_reach = self.lost = self.gaps = 0
         self._cache_ms = cache_ms
         for event in trace.events:
             self._take(event)
@@ -119,6 +120,8 @@ class Replay:
                 self._told(event)
             case Lost():
                 self.lost += 1
+            case Noticed(what="gap"):
+                self.gaps += 1
 
     def _of(self, subject: str) -> Reading:
         reading = self.readings.get(subject)
@@ -179,6 +182,8 @@ class Replay:
         elif event.name == "resynchronised" and not reading.jumping:
             self._resynchronised(reading, event.at)
             reading.jumping = True
+        elif event.name == "gap":
+            self.gaps += 1
 
     def _resynchronised(self, reading: Reading, at: int) -> None:
         self.resynchronised += 1

@@ -109,4 +109,6 @@ def _besides(others: int, runs: list[dict[str, Any]]) -> str:
         for name, value in run.get("figures", {}).items():
             highest[name] = max(value, highest.get(name, value))
     words = [f"{name} {value:,}" for name, value in highest.items()]
+    if gaps := sum(run.get("gaps", 0) for run in runs):
+        words.append(f"{gaps:,} gaps seen live and repaired")
     return ", ".join([*([f"{others} runs failed"] if others else []), *words])

@@ -54,6 +54,7 @@ def run_fault(fault: Fault, injections: int, seed: int, say: Say) -> dict[str, A
         **verdict.counts,
         "resynchronised": verdict.resynchronised,
         "in_reach": verdict.resynchronised_in_reach,
+        "gaps": verdict.gaps,
         "disconnected": verdict.disconnected,
         "pauses_ms": pauses,
         "seconds": round(time.monotonic() - begin, 1),
