@@ -26,7 +26,8 @@ CHUNK_MAX = 1000
 
 Part = list[Any]
 """``[subject, messages]``, or as the last one of a subject
-``[subject, messages, epoch, seq, floor, newest, fields]``: its position, the cache's floor, and the snapshot."""
+``[subject, messages, epoch, seq, floor, newest, fields]``: its position, the cache's floor, and the snapshot.
+``[subject, None]``: what came of the subject before is void, it begins anew."""
 
 
 class Copy:
@@ -39,6 +40,7 @@ class Copy:
         ]
         self.pending = set(self._todo)
         self._sent = 0  # of the subject at hand: the newest number that has been copied
+        self._last: Message | None = None  # and its message
         self._slices = 0  # of it so far
 
     def slice(self, bytes_max: int) -> list[Part]:
@@ -52,6 +54,9 @@ class Copy:
         while self._todo and size < bytes_max:
             topic = self._broker.interest.topics.get(self._todo[-1])
             if topic is not None:
+                if self._sent and not self._goes_on(topic):
+                    parts.append([topic.subject, None])
+                    self._sent = 0
                 missing = self._broker.history.newest(topic.ring, topic.seq - self._sent)
                 count = 0
                 size += PART_BYTES
@@ -62,12 +67,23 @@ class Copy:
                     if count:
                         self._slices += 1
                         parts.append([topic.subject, missing[:count]])
-                        self._sent = missing[count - 1].seq
+                        self._last = missing[count - 1]
+                        self._sent = self._last.seq
                     break
                 parts.append(_last_part(topic, missing))
             self.pending.discard(self._todo.pop())
             self._sent = self._slices = 0
         return parts
+
+    def _goes_on(self, topic: Topic) -> bool:
+        """Whether what has been copied of the subject still stands: an epoch may have begun that numbers it again."""
+        ring, last = topic.ring, self._last
+        if not ring or last is None:
+            return False
+        at = self._sent - ring[0].seq
+        if at < 0:  # the cache has let go of it
+            return at < -1 or topic.floor == last.epoch
+        return at < len(ring) and ring[at] is last
 
 
 class Takeover:
@@ -87,6 +103,9 @@ class Takeover:
 
         What is held of a subject stays until all of the copy is here: should the sender end before, it is still whole.
         """
+        if part[1] is None:
+            self._messages = []
+            return
         messages = [read_entry(row) for row in part[1]]
         if self._messages and messages and messages[0].seq != self._messages[-1].seq + 1:
             self._messages = []  # the sender's cache has let go of what lies between
@@ -95,6 +114,12 @@ class Takeover:
             part[1], self._messages = self._messages, []
             self._known.add(part[0])
             take_part(self._broker, part)
+
+    def restarted(self, part: Part) -> None:
+        """The sender had to bring a subject elsewhere meanwhile; ``part`` is all of it."""
+        self._known.add(part[0])
+        part[1] = [read_entry(row) for row in part[1]]
+        take_part(self._broker, part)
 
     def before(self, messages: Iterable[Message]) -> None:
         """Live messages come, of subjects that are copied already or that the sender did not know when it began."""

@@ -72,6 +72,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._publishers: dict[str, _Publisher] = {}  # the one that has been quiet longest comes first
+        self._active: dict[str, _Publisher] = {}  # in the same order, those of whom positions are kept
         self.cost = 0
         """What is kept, counted in positions."""
 
@@ -80,13 +81,13 @@ class Ledger:
         known = self._publishers.get(publisher)
         if known is None or publication > known.last:
             return None
-        if publication <= known.forgotten:
-            return "stale", f"publication {publication} is older than what is remembered; the last is {known.last}"
         for run in reversed(known.runs):
             if publication >= run.first:
                 if publication <= run.last:
                     return run.epoch, run.seqs[publication - run.first]
                 break
+        if publication <= known.forgotten:
+            return "stale", f"publication {publication} is older than what is remembered; the last is {known.last}"
         return "out_of_order", f"publication {publication} comes after {known.last}: numbers rise"
 
     def note(self, publisher: str, publication: int, epoch: int, seq: int, now: int) -> None:
@@ -94,7 +95,9 @@ class Ledger:
         known = self._publishers.get(publisher)
         if known is None:
             if len(self._publishers) >= PUBLISHERS_MAX:
-                self.cost -= self._publishers.pop(next(iter(self._publishers))).cost
+                quietest = next(iter(self._publishers))
+                self._active.pop(quietest, None)
+                self.cost -= self._publishers.pop(quietest).cost
             known = self._publishers[publisher] = _Publisher(0, now)
         runs = known.runs
         run = runs[-1] if runs else None
@@ -131,16 +134,21 @@ class Ledger:
         known.last = known.runs[-1].last if known.runs else known.forgotten
 
     def expire(self, now: int) -> None:
-        """Forget positions that are older than ``REMEMBERED_MS``: of those publishers first who were quiet longest."""
-        for known in islice(self._publishers.values(), EXPIRED_MAX):
+        """Forget positions that are older than ``REMEMBERED_MS``; of who goes on publishing ``note`` does."""
+        for publisher, known in list(islice(self._active.items(), EXPIRED_MAX)):
             self._forget(known, now - REMEMBERED_MS)
+            if not known.runs:
+                del self._active[publisher]
 
     def learn(self, messages: Iterable[Message]) -> None:
         """Know what has been stored by messages that were kept, in whatever order they come, of publishers that are not
-        known yet."""
+        known yet. Of what lies between nobody can tell whether it was stored: it counts as forgotten."""
         numbered = [message for message in messages if message.publication]
         for message in sorted(numbered, key=lambda message: (message.publisher or "", message.publication)):
             self.note(message.publisher or "", message.publication, message.epoch, message.seq, message.time)
+        for publisher in {message.publisher or "" for message in numbered}:
+            known = self._publishers[publisher]
+            known.forgotten = known.last
 
     def publishers(self) -> Iterator[tuple[str, int, int]]:
         """Each publisher's key, last number and when that was (ms): what outlives the positions."""
@@ -152,6 +160,7 @@ class Ledger:
         known = self._publishers.get(publisher)
         if known is None or known.last < last:
             self.cost -= known.cost if known is not None else 0
+            self._active.pop(publisher, None)
             self._publishers[publisher] = _Publisher(last, time)
 
     def _keep_bounds(self, publisher: str, known: _Publisher, now: int) -> None:
@@ -159,11 +168,13 @@ class Ledger:
         self._forget(known, now - REMEMBERED_MS)
         while known.cost > PUBLISHED_MAX and len(known.runs) > 1:
             self._forget_oldest(known)
-        if known.time != now:
+        if known.time != now or publisher not in self._active:
             known.time = now
             self._publishers[publisher] = self._publishers.pop(publisher)
+            self._active.pop(publisher, None)
+            self._active[publisher] = known
         if self.cost > KEPT_MAX:
-            for other in islice(self._publishers.values(), EXPIRED_MAX):
+            for other in islice(self._active.values(), EXPIRED_MAX):
                 while other.runs and other is not known and self.cost > KEPT_MAX:
                     self._forget_oldest(other)
 
@@ -173,7 +184,7 @@ class Ledger:
 
     def _forget_oldest(self, known: _Publisher) -> None:
         run = known.runs.popleft()
-        known.forgotten = run.last
+        known.forgotten = max(known.forgotten, run.last)
         cost = RUN_COST + len(run.seqs) - 1
         known.cost -= cost
         self.cost -= cost

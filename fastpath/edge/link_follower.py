@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.admission import Done, Outcome
-from ..core.copies import Takeover, read_entry, take_part
+from ..core.copies import Takeover
 from ..core.errors import InvalidMessage
 from ..core.messages import Message
 from ..core.packets import Log, handed_in
@@ -136,8 +136,7 @@ class Follower:
                     self._held = (self._engine.epoch, packet.position)
                 broker.deliver(packet.messages)
             case ["restart", list(part)]:
-                part[1] = [read_entry(row) for row in part[1]]
-                take_part(broker, part)
+                (self._takeover or Takeover(broker)).restarted(part)
             case ["notice", str(code), str(text)]:
                 (self._hub.go_stale if code == "stale" else self._hub.go_fresh)(text)
             case ["published", int(epoch), list(outcomes)]:

@@ -152,7 +152,7 @@ class JournalEngine(MemoryEngine):
             before = file.size
             file.write(MESSAGES, numbered)
         except OSError as error:
-            return self._refuse(messages, numbered, error)
+            return self._refuse(messages, numbered, outcomes, error)
         self._syncs.note(numbered, file.size - before)
         if self._refusing and time.monotonic() - self._refused_at >= CALM_SECONDS:
             self._refusing = False
@@ -173,8 +173,11 @@ class JournalEngine(MemoryEngine):
             "journal_damaged": self.holes,
         }
 
-    def _refuse(self, messages: Sequence[Message], numbered: list[Message], error: OSError) -> list[Outcome]:
-        """Take everything back that numbering has changed."""
+    def _refuse(
+        self, messages: Sequence[Message], numbered: list[Message], outcomes: list[Outcome] | None, error: OSError
+    ) -> list[Outcome]:
+        """Take everything back that numbering has changed. What has been stored before this batch is none of it."""
+        undone = {(message.publisher, message.publication) for message in numbered}
         for message in reversed(numbered):
             if message.publication:
                 self.ledger.undo(message.publisher or "", message.publication)
@@ -184,7 +187,11 @@ class JournalEngine(MemoryEngine):
                 self._sequences[message.subject] = message.seq - 1
             message.epoch = message.seq = 0
         self.writes_failed += 1
-        return [("failed", self._tell_refusing(error))] * len(messages)
+        refusal: Outcome = ("failed", self._tell_refusing(error))
+        return [
+            refusal if isinstance(outcome, int) or (message.publisher, message.publication) in undone else outcome
+            for message, outcome in zip(messages, outcomes or [0] * len(messages), strict=True)
+        ]
 
     def _tell_refusing(self, error: OSError) -> str:
         self._refused_at = time.monotonic()

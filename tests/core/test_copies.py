@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from fastpath.core.broker import Broker
-from fastpath.core.copies import Copy, Takeover, read_entry
+from fastpath.core.copies import Copy, Takeover, read_entry, whole_part
 from fastpath.core.limits import Limits
 from fastpath.core.messages import STANDARD, Data, Epoch, Message, Subscribe
+from fastpath.core.snapshot import Snapshot
 from tests.core.stage import START, Actor, Stage
 
 SUBJECTS = [f"/copies/{number}" for number in range(12)]
@@ -172,6 +173,43 @@ def test_who_has_read_what_the_copy_does_not_have_is_told() -> None:
     told = [(ann.subjects[one.sid], one.epoch, one.seq) for one in ann.taken() if isinstance(one, Epoch)]
     assert told == [(SUBJECTS[0], START, lost.seq)]
     assert state(other.broker) == state(first.broker)
+
+
+def test_what_is_numbered_again_between_two_slices_is_copied_as_it_stands() -> None:
+    """A fail-over voids the end of what has been given of a subject: none of that stays with who takes it over."""
+    first, other = Stage(), Stage()
+
+    def comes(epoch: int, *seqs: int) -> None:
+        messages = [Message(SUBJECTS[0], f"{epoch}-{seq} {'x' * 1000}", epoch=START + epoch, seq=seq) for seq in seqs]
+        for message in messages:
+            message.weigh()
+        first.broker.deliver(messages)
+
+    for kept in (10, 30, 40):  # all of a slice stands, a part of it, none
+        first, other = Stage(), Stage()
+        comes(0, *range(1, 51))
+        copy, takeover = Copy(first.broker), Takeover(other.broker)
+        takeover.add(carried(copy.slice(30_000))[0])
+        comes(1, *range(kept, kept + 4))
+        while copy.pending:
+            for part in carried(copy.slice(30_000)):
+                takeover.add(part)
+        takeover.finish()
+        assert state(other.broker) == state(first.broker)
+
+
+def test_a_subject_that_is_restarted_during_a_copy_stays_known() -> None:
+    first, other = Stage(), Stage()
+    first.publish(SUBJECTS[0], "x")
+    copy, takeover = Copy(first.broker), Takeover(other.broker)
+    topic = first.broker.interest.topic("/copies/later", START)
+    first.broker.restart(topic, START, 7, Snapshot(Message("/copies/later", "y", epoch=START, seq=7)))
+    takeover.restarted(carried(whole_part(first.broker, topic)))
+    for part in carried(copy.slice(1 << 20)):
+        takeover.add(part)
+    takeover.finish()
+    assert state(other.broker) == state(first.broker)
+    assert other.broker.interest.topics["/copies/later"].seq == 7
 
 
 def filled(limits: Limits, count: int) -> Stage:

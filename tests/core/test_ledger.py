@@ -92,6 +92,26 @@ def test_what_is_restored_knows_the_last_number_alone() -> None:
     assert list(ledger.publishers()) == [("a", 9, START)]
 
 
+def test_those_who_are_quiet_are_forgotten_however_many_they_are() -> None:
+    """A name for each page that was ever opened: what they published goes in time."""
+    ledger = Ledger()
+    for number in range(5000):
+        for publication in (1, 3, 5):
+            ledger.note(str(number), publication, 7, number, START + number)
+    for second in range(10):
+        ledger.expire(START + REMEMBERED_MS + 10_000 + second * 1000)
+    assert ledger.cost == 0
+
+
+def test_what_lies_between_kept_messages_may_have_been_stored() -> None:
+    """The cache that they were learnt from has let go of it: nobody can say that it was not."""
+    ledger = Ledger()
+    ledger.learn(Message("/a/b", "", publisher="a", publication=n, epoch=7, seq=n, time=START) for n in (9, 4, 5))
+    assert [code(ledger.find("a", n)) for n in (3, 4, 5, 7, 9, 10)] == ["stale", (7, 4), (7, 5), "stale", (7, 9), None]
+    ledger.expire(START + REMEMBERED_MS)
+    assert code(ledger.find("a", 9)) == "stale"
+
+
 @pytest.mark.parametrize("again", [[1, 2, 3], [2, 3, 4], [3]])
 def test_a_retry_is_stored_once_and_answered_with_its_first_position(again: list[int]) -> None:
     stage = Stage()

@@ -41,11 +41,13 @@ def test_a_full_disk_refuses_whole_batches_and_takes_them_again_when_there_is_ro
     for room in range(size, size + 100, 7):  # the write fails at once, or in its middle
         with room_for(room):
             told = node.publish(
+                Message("/s/a", "1", publisher="p", publication=1),  # this has been stored, and is told so
                 Message("/s/a", "2", {"f": "2"}, publisher="p", publication=2),
                 Message("/s/new", "x"),
                 Message("/s/a", "3", publisher="p", publication=3),
             )
-        assert told == [("failed", "the journal cannot be written: File too large")] * 3
+        refused = ("failed", "the journal cannot be written: File too large")
+        assert told == [(node.engine.epoch, 1), refused, refused, refused]
         assert node.file.stat().st_size == size
         assert {subject: one for subject, one in node.state().items() if one[0][1]} == before
         assert node.since("/s/a", node.engine.epoch, 0) == ["1"]
