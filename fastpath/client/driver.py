@@ -168,8 +168,9 @@ class Driver:
     def publish(self, publication: Publication) -> asyncio.Future[Position]:
         """Queue a publication; the future is what becomes of it."""
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+        told = self.machine.publish(publication, time.monotonic())  # raises for what can never be sent
         self._waiting[publication] = future
-        self.happened(self.machine.publish(publication, time.monotonic()))
+        self.happened(told)
         return future
 
     async def renew(self, token: str) -> None:

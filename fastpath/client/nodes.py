@@ -72,6 +72,9 @@ class Nodes:
         Every row has a number of this process, so that one which is sent again is stored once: to the next node when
         one does not answer or cannot store it now (``unavailable``). A result ``[epoch, seq]`` is a row stored under
         another epoch than that of the answer. Of standard quality, for which numbers do not count, it may come twice.
+
+        Nothing is sent again by a later call. So rows that stay ``unavailable``, or of which nobody knows, end the
+        series of numbers: a node would make what is behind them wait for them.
         """
         with self._publishing:  # numbers must arrive in their order
             rows = self._numbered(messages)
@@ -89,7 +92,11 @@ class Nodes:
                 left = [place for place in left if _is(results[place], UNAVAILABLE)]
                 return answer
 
-            self._ask(send, lambda _: bool(left))
+            try:
+                self._ask(send, lambda _: bool(left))
+            finally:
+                if left:
+                    self._owner = 0
             return {"epoch": epoch, "results": results}
 
     def _ask(self, ask: Callable[[Control], Answer], wanting: Callable[[Answer], bool] = lambda _: False) -> Answer:

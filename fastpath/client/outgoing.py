@@ -89,8 +89,7 @@ class Outgoing:
 
     def put(self, publication: Publication, now: float) -> Settled | None:
         """Take one in, unless the queue is full. Raises UnicodeEncodeError for half a character."""
-        values = (publication.content, *publication.fields, *publication.fields.values())
-        size = sum(len(value) if isinstance(value, bytes) else len(value.encode()) for value in values)
+        size = _size(publication)
         if len(self._all) >= self._messages_max or self._bytes + size > self._bytes_max:
             return Settled(
                 publication,
@@ -207,3 +206,21 @@ class Outgoing:
     def _forget(self, publication: Publication) -> None:
         del self._all[publication]
         self._bytes -= publication.size
+
+
+def _size(publication: Publication) -> int:
+    """Of content and fields, in bytes. Raises UnicodeEncodeError, which names the part, for half a character anywhere:
+    it could not be sent later."""
+    part = "subject"
+    try:
+        publication.subject.encode()
+        part = "reply_to"
+        publication.reply_to.encode()
+        part = "closure"
+        publication.closure.encode()
+        part = "content or fields"
+        values = (publication.content, *publication.fields, *publication.fields.values())
+        return sum(len(value) if isinstance(value, bytes) else len(value.encode()) for value in values)
+    except UnicodeEncodeError as error:
+        error.reason = f"half a character in the {part} of a publication"
+        raise

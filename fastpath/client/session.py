@@ -186,7 +186,7 @@ class Client:
     ) -> asyncio.Future[Position]:
         """As ``publish``, without waiting: the future has the position, or raises what ``publish`` does.
 
-        QueueFull is raised here, as is InvalidSubject.
+        QueueFull is raised here, as are InvalidSubject, and UnicodeEncodeError for half a character.
         """
         check_subject(subject)
         self._driver.check_open()

@@ -81,6 +81,7 @@ class RedisEngine:
             log_messages=self._log_messages,
             epoch_known=lambda: self.epoch,
             stored=self._stored,
+            end=end,
         )
         self.writer.on_state = self._acknowledges
         self.tail = Tail(
@@ -202,6 +203,7 @@ class RedisEngine:
         self.tail.leave_out()
         for messages, done in self.writer.withdraw():
             self._number(alone, messages, done)
+        self._end()
 
     def _number(self, alone: MemoryEngine, messages: Sequence[Message], done: Done | None) -> None:
         outcomes = alone.append(messages, time_ns() // 1_000_000)

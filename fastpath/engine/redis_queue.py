@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -25,8 +25,15 @@ MESSAGE_BYTES = 200
 SEEN_SECONDS = 1.0
 """How much longer an acknowledgement waits for this node to have read what it acknowledges."""
 
-HELD_SECONDS = 60.0
-"""How long the publications behind one that could not be stored wait for it to come again."""
+HELD_SECONDS = 3.0
+"""How long the publications behind one that could not be stored wait for it to come again, once Redis is back. Client
+libraries send it after half a second."""
+
+HELD_SECONDS_MAX = 60.0
+"""The same while Redis is away."""
+
+SWEEP_SECONDS = 1.0
+SWEPT_MAX = 1000
 
 
 class Handed:
@@ -132,51 +139,95 @@ class Queue:
         self._at = self._bytes = 0
         return taken
 
+    def empty(self, batch: Batch) -> None:
+        """Everything goes to the end of the batch, however large it gets."""
+        for handed, first in self.take_all():
+            batch.parts.append((handed, first, len(handed.messages)))
+            batch.messages += handed.messages[first:]
+
 
 class Holds:
     """Publishers of whom a publication could not be stored: what comes behind it waits too, or it would be stored
-    first, and then be out of order when it comes again."""
+    first, and then be out of order when it comes again.
+
+    A publisher sends what could not be stored again soon, before anything later. So this is for what was on its way by
+    then, and is over for a publisher who sends something later twice: he has given the other up.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._first: dict[str, tuple[int, float]] = {}  # number of that publication, until when
+        # By publisher, in the order of the time: number of that publication, since when, highest number refused.
+        self._held: OrderedDict[str, tuple[int, float, int]] = OrderedDict()
+        self._back = -inf
+        self._sweep_at = -inf
 
-    def __bool__(self) -> bool:
-        return bool(self._first)
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def away(self) -> None:
+        """Nothing is stored for now."""
+        self._back = inf
+
+    def back(self) -> None:
+        """Publications are stored again: it will be over soon."""
+        self._back = self._clock()
 
     def note(self, messages: Sequence[Message]) -> None:
         """These could not be stored."""
-        until = self._clock() + HELD_SECONDS
+        now = self._clock()
         for message in messages:
             if message.publication and message.publisher is not None:
-                held = self._first.get(message.publisher)
-                if held is None or message.publication < held[0]:
-                    self._first[message.publisher] = message.publication, until
+                held = self._held.get(message.publisher)
+                if held is None or message.publication <= held[0] or self._over(held[1], now):
+                    self._held[message.publisher] = message.publication, now, 0
+                    self._held.move_to_end(message.publisher)
 
     def refused(self, messages: Sequence[Message], why: Refusal) -> dict[int, Refusal]:
         """Those of the messages, by their index, that come too early."""
         now = self._clock()
-        self._first = {publisher: held for publisher, held in self._first.items() if held[1] > now}
+        if now >= self._sweep_at:
+            self._sweep(now)
         refused: dict[int, Refusal] = {}
         for index, message in enumerate(messages):
-            held = self._first.get(message.publisher) if message.publisher is not None else None
-            if held is None or not message.publication:
+            publisher = message.publisher
+            held = self._held.get(publisher) if publisher is not None else None
+            if held is None or publisher is None or not message.publication:
                 continue
-            if message.publication > held[0]:
+            number, since, highest = held
+            if highest < message.publication > number and not self._over(since, now):
+                self._held[publisher] = number, since, message.publication
                 refused[index] = why
             else:
-                del self._first[str(message.publisher)]
+                del self._held[publisher]
         return refused
+
+    def _sweep(self, now: float) -> None:
+        self._sweep_at = now + SWEEP_SECONDS
+        for _ in range(min(SWEPT_MAX, len(self._held))):
+            if not self._over(next(iter(self._held.values()))[1], now):
+                break
+            self._held.popitem(last=False)
+
+    def _over(self, since: float, now: float) -> bool:
+        return now > min(max(since, self._back) + HELD_SECONDS, since + HELD_SECONDS_MAX)
 
 
 class Unread:
     """Batches that have outcomes, until this node has read from the log what they stored: who is told that a
     publication is stored finds it here.
+
+    ``after`` is called once when some were told, unless that came of ``seen()``: who reads ends the tick himself.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, epoch_known: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        epoch_known: Callable[[], int],
+        after: Callable[[], None] | None = None,
+    ) -> None:
         self._loop = loop
         self._epoch_known = epoch_known
+        self._after = after
         self._read: dict[int, tuple[int, int]] = {}  # by group: up to where this node has read
         self._waiting: deque[tuple[float, Batch, list[Outcome]]] = deque()  # until when
         self._timer: asyncio.TimerHandle | None = None
@@ -190,26 +241,33 @@ class Unread:
         """This node has read the group's log up to entry ``n`` of ``epoch``."""
         self._read[group] = epoch, n
         if self._waiting:
-            self.release()
-
-    def release(self, *, all_of_them: bool = False) -> None:
-        """Tell the outcomes of what has been read, or should have been."""
-        waiting, now = self._waiting, self._loop.time()
-        while waiting:
-            until, batch, outcomes = waiting[0]
-            if now < until and not all_of_them and not self._has_read(batch):
-                if self._timer is None:
-                    self._timer = self._loop.call_at(until, self._due)
-                return
-            waiting.popleft()
-            known = self._epoch_known()
-            batch.answer([_told(one, batch.epoch, known) for one in outcomes])
+            self._tell()
 
     def close(self) -> None:
         """Tell all."""
         self.release(all_of_them=True)
         if self._timer is not None:
             self._timer.cancel()
+
+    def release(self, *, all_of_them: bool = False) -> None:
+        """Tell the outcomes of what has been read, or should have been."""
+        if self._tell(all_of_them=all_of_them) and self._after is not None:
+            self._after()
+
+    def _tell(self, *, all_of_them: bool = False) -> bool:
+        waiting, now = self._waiting, self._loop.time()
+        told = False
+        while waiting:
+            until, batch, outcomes = waiting[0]
+            if now < until and not all_of_them and not self._has_read(batch):
+                if self._timer is None:
+                    self._timer = self._loop.call_at(until, self._due)
+                return told
+            waiting.popleft()
+            known = self._epoch_known()
+            batch.answer([_told(one, batch.epoch, known) for one in outcomes])
+            told = True
+        return told
 
     def _due(self) -> None:
         self._timer = None

@@ -46,7 +46,8 @@ class RedisWriter:
     (redis_acks.py), else when the primary has it.
 
     ``epoch_known`` is the highest epoch that this node has seen, ``stored`` is told the epoch and the ends of logs when
-    the script has run, ``on_state`` when acknowledgements stop, why, and when they go on.
+    the script has run, ``on_state`` when acknowledgements stop, why, and when they go on. ``end`` is called when
+    outcomes were told, unless that came of ``seen()``.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class RedisWriter:
         log_messages: int,
         epoch_known: Callable[[], int],
         stored: Callable[[int, dict[int, int]], None] | None = None,
+        end: Callable[[], None] | None = None,
     ) -> None:
         self.on_state: Callable[[bool, str], None] | None = None
         self.batches = self.retries = 0
@@ -86,7 +88,7 @@ class RedisWriter:
         self._queue = Queue()
         self._holds = Holds(loop.time)
         self._batch: Batch | None = None
-        self._unread = Unread(loop, epoch_known)
+        self._unread = Unread(loop, epoch_known, end)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
@@ -118,12 +120,13 @@ class RedisWriter:
             if done is not None:
                 done([_ENDS] * len(messages))
             return
+        refused: dict[int, Refusal] = {}
         if self._queue.full:
-            refused: dict[int, Refusal] = dict.fromkeys(range(len(messages)), _BUSY)
-        else:
-            refused = self._holds.refused(messages, _HELD) if self._holds else {}
+            refused = dict.fromkeys(range(len(messages)), _BUSY)
+            self._holds.note(messages)
+        elif self._holds:
+            refused = self._holds.refused(messages, _HELD)
         if refused:
-            self._holds.note([messages[index] for index in refused])
             messages = [message for index, message in enumerate(messages) if index not in refused]
             done = done and with_refusals(done, refused)
         self._queue.add(Handed(messages, done, self._loop.time()))
@@ -348,11 +351,10 @@ class RedisWriter:
         self._stops(why)
         if kind is Fault.AGAIN:
             await self._again()
+        elif batch is self._batch and batch.uncertain:
+            self._give_up(why)
         elif batch is self._batch:
-            if batch.uncertain:
-                self._holds.note(batch.messages)
-            refusal = ("unavailable" if batch.uncertain else "failed", why)
-            self._settled(batch, [refusal] * len(batch.messages))
+            self._settled(batch, [("failed", why)] * len(batch.messages))
 
     async def _again(self) -> None:
         self.retries += 1
@@ -374,19 +376,16 @@ class RedisWriter:
     def _give_up(self, why: str) -> None:
         """Answer everything that waits: what comes behind a publication that is not stored must not overtake it."""
         refusal = ("unavailable", f"it may have been stored; publish it again, under the same number: {why}")
-        batch, self._batch = self._batch, None
-        waiting = [] if batch is None else [batch]
-        for handed, first in self._queue.take_all():
-            last = len(handed.messages)
-            waiting.append(Batch([(handed, first, last)], list(handed.messages[first:]), handed.since))
-        for one in waiting:
-            self._holds.note(one.messages)
-            self._settled(one, [refusal] * len(one.messages))
+        batch = self._batch or Batch([], [], self._loop.time())
+        self._queue.empty(batch)
+        self._holds.note(batch.messages)
+        self._settled(batch, [refusal] * len(batch.messages))
 
     def _stops(self, why: str) -> None:
         if self._reason is None:
             log.warning("publications are not acknowledged: %s", why)
             self._since = self._loop.time()
+            self._holds.away()
         if why != self._reason and self.on_state is not None:
             self.on_state(False, why)
         self._reason = why
@@ -396,5 +395,6 @@ class RedisWriter:
             return
         log.info("publications are acknowledged, after %.1f s", self._loop.time() - self._since)
         self._reason = None
+        self._holds.back()
         if self.on_state is not None:
             self.on_state(True, "")

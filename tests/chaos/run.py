@@ -78,7 +78,7 @@ async def _run(
         pauses = stage.pauses_ms()
         verdict = await asyncio.to_thread(check, run)
         failures = judge(fault, stage, verdict, pauses)
-        if failures:
+        if failures and not fault.name.startswith("bug-"):
             keep(LOGS / f"{fault.name}-{seed}", stage, verdict)
         result["figures"] = stage.figures
         return verdict, pauses, failures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -221,8 +222,14 @@ def test_the_largest_is_what_was_too_big() -> None:
     assert [len(one.content) for one in queue.take(0)] == [5, 50]
 
 
-def test_half_a_character_is_no_text() -> None:
+@pytest.mark.parametrize("part", ["subject", "reply_to", "closure", "content", "fields"])
+def test_half_a_character_is_no_text(part: str) -> None:
+    """It is refused at once: later it would stop all that comes behind it."""
     queue = Outgoing()
-    with pytest.raises(UnicodeEncodeError):
-        queue.put(publication("\ud800"), 0)
+    values: dict[str, Any] = {"subject": "/a/b", "content": "x"} | {part: "\ud800"}
+    if part == "fields":
+        values["fields"] = {"\ud800": "x"}
+    with pytest.raises(UnicodeEncodeError, match=f"half a character in the .*{part}.* of a publication"):
+        queue.put(Publication(**values), 0)
     assert len(queue) == 0
+    assert not list(queue.take(0))

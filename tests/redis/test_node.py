@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from statistics import median
+from time import perf_counter, sleep
 
 import pytest
 
+from fastpath.client import blocking
 from tests.edge import test_delivery
 from tests.edge.test_delivery import (  # the same stories, on another engine
     test_a_subscriber_of_one_subject_never_gets_another,
@@ -75,6 +78,18 @@ def test_ports_open_when_redis_is_there_and_the_process_stops_before() -> None:
             sidecar.start()
     finally:
         sidecar.__exit__()
+
+
+def test_an_acknowledgement_waits_for_no_clock(shared: Sidecar) -> None:
+    """Though it usually comes after the log has been read, when nothing else is to be sent."""
+    seconds = []
+    with blocking.connect(shared.client_url) as client:
+        for _ in range(40):
+            began = perf_counter()
+            client.publish("/ack/a", "x")
+            seconds.append(perf_counter() - began)
+            sleep(0.013)  # else each follows the clock's last beat
+    assert median(seconds) < 0.02, seconds
 
 
 class _impatient:

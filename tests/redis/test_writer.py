@@ -214,6 +214,23 @@ async def test_a_full_redis_refuses_and_recovers(server: RedisServer) -> None:
     assert contents(server) == ["1", "4"]
 
 
+async def test_what_is_behind_one_that_may_be_stored_is_not_refused_for_good(server: RedisServer) -> None:
+    """Nor is it stored before it: both come again, in their order."""
+    with RedisServer(replica_of=server) as replica:
+        await auntil(lambda: server.call("INFO", "replication").get("slave0", {}).get("state") == "online")
+        async with node(server.url) as one:
+            replica.freeze()
+            first = asyncio.create_task(one.publish([message("1", 1)]))
+            await auntil(lambda: one.states and "replicas" in one.states[-1][1])
+            second = asyncio.create_task(one.publish([message("2", 2)]))
+            server.call("CONFIG", "SET", "maxmemory", "1mb")
+            assert [outcome[0] for outcome in (*await first, *await second)] == ["unavailable"] * 2  # type: ignore[index]
+            server.call("CONFIG", "SET", "maxmemory", "100mb")
+            replica.thaw()
+            assert (await one.publish([message("3", 3)]))[0][0] == "unavailable"  # type: ignore[index]
+            assert await one.publish([message(str(n), n) for n in (1, 2, 3)]) == [1, 2, 3]
+
+
 async def test_what_is_withdrawn_is_the_callers(server: RedisServer) -> None:
     async with node(server.url, guaranteed=False) as one:
         told: list[Outcome] = []
