@@ -140,7 +140,7 @@ def _call(port: int, *command: str | int) -> Any:
     import redis  # noqa: PLC0415 - only where Redis is measured
 
     try:
-        with redis.Redis(port=port, socket_timeout=10, decode_responses=True, protocol=2) as client:
+        with redis.Redis("127.0.0.1", port=port, socket_timeout=10, decode_responses=True, protocol=2) as client:
             return client.execute_command(*command)
     except redis.RedisError as error:
         raise OSError(str(error)) from error

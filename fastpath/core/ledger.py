@@ -174,9 +174,18 @@ class Ledger:
             self._active.pop(publisher, None)
             self._active[publisher] = known
         if self.cost > KEPT_MAX:
-            for other in islice(self._active.values(), EXPIRED_MAX):
-                while other.runs and other is not known and self.cost > KEPT_MAX:
-                    self._forget_oldest(other)
+            self._let_go(known)
+
+    def _let_go(self, known: _Publisher) -> None:
+        """What is kept passes the bound over all: those go who have been quiet longest, never ``known``."""
+        while self.cost > KEPT_MAX:
+            publisher, other = next(iter(self._active.items()))
+            if other is known:
+                break
+            while other.runs and self.cost > KEPT_MAX:
+                self._forget_oldest(other)
+            if not other.runs:
+                del self._active[publisher]
 
     def _forget(self, known: _Publisher, limit: int) -> None:
         while known.runs and known.runs[0].time <= limit:

@@ -18,8 +18,8 @@ FRAME_BYTES_MAX = 4 << 20
 PUBLISHER_CHARS_MAX = 256
 """The name under which a publisher numbers what it publishes."""
 
-PUBLICATION_MAX = 1 << 53
-"""A publication's number is exact in JavaScript as well."""
+PUBLICATION_MAX = (1 << 53) - 1
+"""A publication's number is exact in JavaScript and in Redis' Lua as well."""
 
 BATCH_MESSAGES_MAX = 10_000
 """Messages in one batch (protocol.md 6.2)."""

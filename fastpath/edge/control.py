@@ -134,7 +134,7 @@ class ControlConnection(asyncio.Protocol):
             raise InvalidMessage("invalid", f"messages is a list of at most {BATCH_MESSAGES_MAX} [subject, content, …]")
         if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
             raise InvalidMessage("invalid", f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
-        if first and not (publisher and 0 < first <= PUBLICATION_MAX):
+        if first and not (publisher and 0 < first <= PUBLICATION_MAX - len(rows)):
             raise InvalidMessage("invalid", "first numbers publications from 1 on, and needs a publisher")
 
         def published(outcomes: list[Outcome]) -> None:

@@ -175,7 +175,7 @@ class PublisherConnection(asyncio.Protocol):
             raise Refused(Close.BAD_MESSAGE, f"batch {number} after batch {self._batch}: numbers rise")
         if len(rows) > BATCH_MESSAGES_MAX:
             raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
-        if first and (self._publisher is None or not 0 < first <= PUBLICATION_MAX):
+        if first and (self._publisher is None or not 0 < first <= PUBLICATION_MAX - len(rows)):
             raise Refused(
                 Close.BAD_MESSAGE, "publications are numbered from 1 on, under the publisher that hello named"
             )

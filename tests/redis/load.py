@@ -74,7 +74,7 @@ def entries(
     server: RedisServer, prefix: str = PREFIX
 ) -> list[list[tuple[tuple[int, int], Message, dict[bytes, bytes]]]]:
     """All logs: of each group the entries' places, messages and fields."""
-    with redis.Redis(port=server.port, password=server.password or None, protocol=2) as client:
+    with redis.Redis("127.0.0.1", port=server.port, password=server.password or None, protocol=2) as client:
         logs = []
         for group in range(GROUPS):
             rows = []

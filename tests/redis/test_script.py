@@ -42,7 +42,7 @@ class Scripted:
         self.connect()
 
     def connect(self) -> None:
-        self.client = redis.Redis(port=self.server.port, protocol=2)
+        self.client = redis.Redis("127.0.0.1", port=self.server.port, protocol=2)
         self.client.script_load(redis_script.SCRIPT)
 
     def run(self, *messages: Message, log_messages: int = 1000, snapshots: bool = True) -> list[Outcome]:

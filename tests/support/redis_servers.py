@@ -109,6 +109,7 @@ class Server:
         """Send one command and return the parsed answer; raises one of ``ENDED``."""
         tls = {} if self.certificate is None else {"ssl": True, "ssl_ca_certs": str(self.certificate.cert)}
         with redis.Redis(
+            "127.0.0.1",  # a bare machine knows no name
             port=self.port,
             username=user or None,
             password=self.password or None,
