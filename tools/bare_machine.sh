@@ -100,7 +100,9 @@ unshare --mount --pid --fork --kill-child -- bash -c '
     set -e
     machine=$1 user=$2 home=$3 command=$4
     shift 4
+    mount --bind "$machine" "$machine"  # its root is a mount point, as that of every machine
     mount -t proc proc "$machine/proc"
+    mount -t sysfs sysfs "$machine/sys"
     mkdir -p "$machine/dev/shm" "$machine/dev/pts"
     mount -t tmpfs -o mode=1777 tmpfs "$machine/dev/shm"
     mount -t devpts devpts "$machine/dev/pts"

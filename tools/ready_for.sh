@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 need=$1
 case $need in
     browser) packages="chromium libatomic1" what="Chromium" ;;
-    redis) packages="redis-server" what="redis-server" ;;
+    redis) packages="redis-server iproute2" what="redis-server, and ip for partitions" ;;
 esac
 if [[ ${2:-} == --packages ]]; then
     echo "$packages"
@@ -22,7 +22,7 @@ browser_ready() {
 }
 
 redis_ready() {
-    command -v redis-server >/dev/null
+    command -v redis-server >/dev/null && command -v ip >/dev/null
 }
 
 "${need}_ready" && exit

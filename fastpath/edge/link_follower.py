@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.admission import Done, Outcome
+from ..core.admission import Done, Outcome, with_refusals
 from ..core.copies import Takeover
 from ..core.errors import InvalidMessage
 from ..core.messages import Message
 from ..core.packets import Log, handed_in
 from ..engine.follower import FollowerEngine
+from ..engine.holds import HELD, Holds
 from .hub import Hub, now
 from .link import Giver, LinkSocket, is_own
 
@@ -55,6 +56,8 @@ class Follower:
         self._giver: Giver | None = None
         self._rows: list[list[Any]] = []
         self._asked: deque[tuple[Sequence[Message], Done | None]] = deque()
+        self._holds = Holds(hub.loop.time)
+        self._holds.away()
         self.copied = asyncio.Event()
         self.drain: Callable[[list[Any]], None] = lambda packet: None
         """Send this worker's clients elsewhere, or no more (edge/drain.py)."""
@@ -87,9 +90,13 @@ class Follower:
         """Hand accepted publications to the first worker, with all others of this tick (Broker.upstream)."""
         refused = self._refused()
         if refused is not None:
+            self._holds.note(messages)
             if done is not None:
                 done([refused] * len(messages))
             return
+        if self._holds and (early := self._holds.refused(messages, HELD)):
+            messages = [message for index, message in enumerate(messages) if index not in early]
+            done = done and with_refusals(done, early)
         if not messages and not self._asked:
             if done is not None:
                 done([])
@@ -138,7 +145,12 @@ class Follower:
             case ["restart", list(part)]:
                 (self._takeover or Takeover(broker)).restarted(part)
             case ["notice", str(code), str(text)]:
-                (self._hub.go_stale if code == "stale" else self._hub.go_fresh)(text)
+                if code == "stale":
+                    self._holds.away()
+                    self._hub.go_stale(text)
+                else:
+                    self._holds.back()
+                    self._hub.go_fresh(text)
             case ["published", int(epoch), list(outcomes)]:
                 self._published(epoch, outcomes)
             case ["parts", list(parts)] if self._takeover is not None:
@@ -183,6 +195,7 @@ class Follower:
         self._takeover.finish()
         self._takeover = None
         self._held = (self._engine.epoch, position)
+        self._holds.back()
         if self._hub.stale:
             self._hub.go_fresh(FRESH)
             log.info("following the first worker %s again", self._first)
@@ -204,6 +217,8 @@ class Follower:
                     own.append(outcome)
                 else:
                     own.append((outcome[0], outcome[1]))
+                    if outcome[0] == "unavailable":  # the first worker holds up what follows; the next one would not
+                        self._holds.note((message,))
             at += len(messages)
             if done is not None:
                 done(own)
@@ -215,6 +230,7 @@ class Follower:
         self._link = self._giver = self._takeover = None
         self._welcomed = False
         self._rows = []
+        self._holds.away()
         self._hub.congest(False)
         if self.copied.is_set():
             self._hub.go_stale(STALE)
@@ -222,6 +238,7 @@ class Follower:
             publisher.drain()  # it sends again what was not acknowledged
         asked, self._asked = self._asked, deque()
         for messages, done in asked:
+            self._holds.note(messages)
             if done is not None:
                 done([_UNKNOWN] * len(messages))
         self._hub.end()

@@ -13,10 +13,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from ..core.admission import Done, Outcome
+from ..core.admission import Done, Outcome, with_refusals
 from ..core.broker import Broker
 from ..core.ledger import REMEMBERED_MS
 from ..core.messages import STANDARD, Message
+from .holds import HELD, Holds
 from .journal_base import BaseWriter
 from .journal_files import Folder, JournalError, RecordFile, boot_id
 from .journal_format import CLEAN, MESSAGES
@@ -60,6 +61,8 @@ class JournalEngine(MemoryEngine):
         self._upkeep = Upkeep(self._folder, self._begin_base, keep_seconds=0, base_after_bytes=segment_bytes)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._holds = Holds(time.monotonic)
+        self._full = False
         self._refusing = False
         self._refused_at = 0.0
         self._crowded = False
@@ -140,7 +143,29 @@ class JournalEngine(MemoryEngine):
         if self._syncs.failed or self._syncs.bytes > UNSYNCED_BYTES_MAX:
             why = self._syncs.failed or "the disk does not keep up: too much waits to be synced"
             if any(message.qos != STANDARD for message in messages):
+                self._full = True
+                self._holds.away()
+                self._holds.note(messages)
                 return [("unavailable", why)] * len(messages)
+        elif self._holds:
+            return self._append_behind(messages, now)
+        return self._append(messages, now)
+
+    def _append_behind(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
+        """The same while what was refused has to come again before what follows it."""
+        if self._full:
+            self._full = False
+            self._holds.back()
+        early = self._holds.refused(messages, HELD)
+        if not early:
+            return self._append(messages, now)
+        taken = [message for index, message in enumerate(messages) if index not in early]
+        outcomes = self._append(taken, now)
+        merged: list[Outcome] = []
+        with_refusals(merged.extend, early)([one.seq for one in taken] if outcomes is None else outcomes)
+        return merged
+
+    def _append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         outcomes = super().append(messages, now)
         numbered = [message for message in messages if message.seq]
         if not numbered:

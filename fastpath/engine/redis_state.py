@@ -16,9 +16,13 @@ from ..core.snapshot import Snapshot
 from . import redis_entries as entries
 from .redis_entries import GROUPS, START, Place
 from .redis_link import sections
+from .redis_pace import next_count
 
 SCAN_FIELDS = 2000
 """Fields of a hash asked for at a time: some milliseconds' work for Redis and for us."""
+
+SCAN_FIELDS_FIRST = 4
+"""Are asked for before it is known how large they are."""
 
 ANSWER_SECONDS = 1.5
 """A server that has not answered by then is left."""
@@ -99,9 +103,11 @@ async def read_group(
 async def _scan(link: Asks, key: str) -> AsyncIterator[list[bytes]]:
     """The fields of a hash, as they come."""
     cursor: Any = 0
+    count = SCAN_FIELDS_FIRST
     while True:
-        cursor, flat = await link.call("HSCAN", key, cursor, "COUNT", SCAN_FIELDS, seconds=ANSWER_SECONDS)
+        cursor, flat = await link.call("HSCAN", key, cursor, "COUNT", count, seconds=ANSWER_SECONDS)
         yield flat
+        count = next_count(count, sum(map(len, flat)), SCAN_FIELDS)
         if not int(cursor):
             return
 

@@ -15,6 +15,7 @@ from . import redis_entries as entries
 from .redis_address import Address, RedisConfig, shown
 from .redis_entries import GROUPS, START, VOID, Entry, Place
 from .redis_link import Link
+from .redis_pace import Pace
 from .redis_primary import Primary
 from .redis_reading import Reading
 from .redis_state import (
@@ -28,9 +29,6 @@ from .redis_state import (
     read_heads,
     resynchronise,
 )
-
-READ_ENTRIES = 1000
-"""Of one group, in one read."""
 
 BLOCK_MS = 500
 """How long a read waits for something new."""
@@ -89,6 +87,7 @@ class Tail:
         self._keys = [entries.log_key(prefix, group).encode() for group in range(GROUPS)]
         self._group_of_key = {key: group for group, key in enumerate(self._keys)}
         self.reading = Reading(broker)
+        self._pace = Pace()
         self.joined = asyncio.Event()
         """Set when this node has everything that Redis holds, for the first time."""
         self.current = False
@@ -139,6 +138,9 @@ class Tail:
                 await self._follow()
             except FAULTS as error:
                 self._lost(error)
+            except Exception as error:  # or nothing would be delivered any more
+                log.exception("reading from Redis failed for no known reason")
+                self._lost(error)
             await asyncio.sleep(RETRY_SECONDS)
 
     def _lost(self, error: Exception) -> None:
@@ -171,6 +173,7 @@ class Tail:
     async def attach(self, link: Asks) -> None:
         """Begin with a server; raises one of ``FAULTS``."""
         self._behind_at, self._target = 0.0, None
+        self._pace.begin()
         self._set_current(False)
         if not self.joined.is_set():
             await self._join(link)
@@ -183,16 +186,13 @@ class Tail:
             await self._compare(link)
 
     async def _read(self, link: Asks) -> None:
-        """One read of all logs."""
-        command = ("XREAD", "COUNT", READ_ENTRIES, "BLOCK", BLOCK_MS, "STREAMS", *self._keys, *self.reading.ids)
-        answer = await link.call(*command, seconds=ANSWER_SECONDS)
-        self.answered_at = self._turn_at = monotonic()
+        """One read of all logs, or of some in turn where all would be too much."""
+        answer = await self._ask(link)
         if self.all_void:
             return
         rows: list[Entry] = []  # of several groups, to be delivered at once
         ends: list[tuple[int, Place, bytes]] = []
-        for key, of_group in answer or ():
-            group = self._group_of_key[key]
+        for group, of_group in answer:
             end = self.reading.end(group, of_group)
             if end is not None and (not ends or end[0] == ends[0][1][0]):
                 rows += of_group
@@ -208,6 +208,22 @@ class Tail:
             self._end()
         if self._target is not None and not self.current and self.reading.reached(self._target):
             self._set_current(True)
+
+    async def _ask(self, link: Asks) -> list[tuple[int, list[Entry]]]:
+        """What is next in the logs, by group."""
+        groups, count = self._pace.next()
+        block = ("BLOCK", BLOCK_MS) if len(groups) == GROUPS else ()  # the others do not wait for these
+        keys, ids = [self._keys[group] for group in groups], [self.reading.ids[group] for group in groups]
+        try:
+            answer = await link.call("XREAD", "COUNT", count, *block, "STREAMS", *keys, *ids, seconds=ANSWER_SECONDS)
+        except FAULTS:
+            self._pace.failed()
+            raise
+        self.answered_at = self._turn_at = monotonic()
+        found = {self._group_of_key[key]: rows for key, rows in answer or ()}
+        for group in groups:
+            self._pace.read(group, found.get(group, ()))
+        return list(found.items())
 
     async def _deliver(self, rows: list[Entry], ends: list[tuple[int, Place, bytes]]) -> None:
         """Deliver entries that follow on, as is usual."""
@@ -289,7 +305,7 @@ class Tail:
     def _check_behind(self, heads: Heads) -> None:
         """Raises RedisLacks for a replica that has been behind for too long."""
         moment = monotonic()
-        late = any(moment > deadline for _, deadline in self.stored.values())
+        late = any(moment > deadline and heads.last[group] < place for group, (place, deadline) in self.stored.items())
         if heads.primary or not (late or self.reading.behind(heads.last) or heads.epoch < self.reading.epoch):
             self._behind_at = 0.0
             if late:
@@ -347,6 +363,7 @@ class Tail:
     def _set_current(self, current: bool) -> None:
         if current:
             self.reason = ""
+            self._pace.rested()
         if current != self.current:
             self.current = current
             self._changed()

@@ -13,12 +13,13 @@ from redis.exceptions import ResponseError
 from ..core.admission import Done, Outcome, with_refusals
 from ..core.messages import Message
 from ..core.packets import Refusal
+from .holds import HELD, Holds
 from .redis_address import Address, RedisAway, RedisConfig, shown
 from .redis_checks import RedisRefused, check, connect
 from .redis_confirm import Confirmation
 from .redis_link import AWAY, Link, replicas_in, sections
 from .redis_primary import Primary
-from .redis_queue import Batch, Handed, Holds, Queue, Unread
+from .redis_queue import Batch, Handed, Queue, Unread
 from .redis_recent import Recent
 from .redis_script import Fault, Stored, command, fault, pack, read, settle
 
@@ -36,7 +37,6 @@ LOOK_SECONDS = 1.0
 
 _BUSY = ("unavailable", "too much waits for Redis already: publish again later, under the same number")
 _ENDS = ("unavailable", "the server stops: publish again elsewhere, under the same number")
-_HELD = ("unavailable", "an earlier publication of this publisher could not be stored: it has to come first")
 
 log = logging.getLogger("fastpath.redis")
 
@@ -125,7 +125,7 @@ class RedisWriter:
             refused = dict.fromkeys(range(len(messages)), _BUSY)
             self._holds.note(messages)
         elif self._holds:
-            refused = self._holds.refused(messages, _HELD)
+            refused = self._holds.refused(messages, HELD)
         if refused:
             messages = [message for index, message in enumerate(messages) if index not in refused]
             done = done and with_refusals(done, refused)

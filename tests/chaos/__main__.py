@@ -65,6 +65,9 @@ def _run(options: argparse.Namespace, results: Results) -> int:
     seed = options.seed if options.seed is not None else random.randrange(1 << 30)
     done = []
     for fault in chosen:
+        if why := fault.obstacle():
+            _progress(f"{fault.name} CANNOT BE INJECTED here: {why}")
+            continue
         for count in _portions(options, results, fault):
             result = run_fault(fault, count, seed, _progress)
             seed += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
 from itertools import count
@@ -178,8 +177,3 @@ def _move(conf: Path, where: dict[str, str]) -> None:
     """The addresses of a configuration made for loopback, as the boxes have them."""
     text = re.sub(r"127\.0\.0\.1 (\d+)", lambda found: f"{where[found[1]]} {found[1]}", conf.read_text())
     conf.write_text(text.replace("bind 127.0.0.1", "bind 0.0.0.0\nprotected-mode no"))
-
-
-def possible() -> bool:
-    """Whether this process may make namespaces."""
-    return os.geteuid() == 0 and shutil.which("ip") is not None

@@ -16,6 +16,7 @@ from typing import Any
 from fastpath.engine.journal_format import MAGIC, START_BYTES
 from tests.support.waiting import auntil
 
+from .machine import no_mounts
 from .model import Verdict
 from .stage import CACHE_SECONDS, Node, Stage
 from .table import Fault
@@ -307,6 +308,7 @@ FAULTS = (
         JOURNAL,
         Disk().make,
         judge=Disk.judge,
+        obstacle=no_mounts,
     ),
     Fault(
         "journal-torn",

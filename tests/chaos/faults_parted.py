@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from .machine import no_namespaces
 from .model import Noticed, Verdict
 from .stage import Node, Stage
 from .stage_redis import DOWN_AFTER_MS, RedisStage
@@ -83,6 +84,7 @@ FAULTS = (
         RedisStage,
         well_seconds=60,
         judge=_NODE.judge,
+        obstacle=no_namespaces,
     ),
     Fault(
         "minority",
@@ -94,5 +96,6 @@ FAULTS = (
         cap=100,
         well_seconds=60,
         judge=_MINORITY.judge,
+        obstacle=no_namespaces,
     ),
 )

@@ -35,6 +35,8 @@ class Fault:
     forgets: bool = False
     """It destroys what was stored; everybody must be told."""
     judge: Judge | None = None
+    obstacle: Callable[[], str] = str
+    """Why it cannot be injected on this machine; empty when it can."""
 
     @property
     def redis(self) -> bool:

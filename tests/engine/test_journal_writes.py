@@ -16,6 +16,7 @@ import pytest
 from fastpath.core.admission import Outcome
 from fastpath.core.messages import STANDARD, Message
 from fastpath.engine import journal, journal_sync
+from fastpath.engine.holds import HELD_SECONDS, Holds
 from fastpath.engine.journal_files import JournalError, check_folder
 from tests.engine.journals import START, Node, rebooted
 from tests.support.waiting import auntil
@@ -186,6 +187,51 @@ def test_a_disk_that_does_not_keep_up_is_given_no_more(tmp_path: Path, monkeypat
     assert told[-1] == ("unavailable", "the disk does not keep up: too much waits to be synced")
     assert 4 < len(told) < 12
     assert node.send("/s/a", "x", qos=STANDARD) == [0]
+    node.crash()
+
+
+def test_what_it_did_not_take_comes_before_what_follows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(tmp_path)
+
+    def messages(*numbers: int) -> list[Message]:
+        return [Message("/s/a", str(number), publisher="p", publication=number) for number in numbers]
+
+    def codes(outcomes: list[Outcome]) -> list[object]:
+        return [one if isinstance(one, int) else one[0] for one in outcomes]
+
+    assert node.publish(*messages(1)) == [1]
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "UNSYNCED_BYTES_MAX", 0)
+        assert codes(node.publish(*messages(2, 3))) == ["unavailable"] * 2
+    others = Message("/s/a", "other", publisher="q", publication=7), Message("/s/a", "none")
+    told = node.publish(*messages(4), others[0], *messages(5), others[1])
+    assert codes(told) == ["unavailable", 2, "unavailable", 3]
+    assert codes(node.publish(*messages(6))) == ["unavailable"]
+    assert codes(node.publish(*messages(2, 3, 4, 5, 6))) == [4, 5, 6, 7, 8]
+    assert node.since("/s/a", node.engine.epoch, 1) == ["other", "none", "2", "3", "4", "5", "6"]
+    node.crash()
+    again = Node(tmp_path)
+    assert again.since("/s/a", again.engine.epoch, 3) == ["2", "3", "4", "5", "6"]
+    again.crash()
+
+
+def test_who_never_sends_it_again_waits_from_when_it_takes_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    now = 100.0
+    monkeypatch.setattr(journal.time, "monotonic", lambda: now)
+    node.engine._holds = Holds(journal.time.monotonic)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "UNSYNCED_BYTES_MAX", -1)
+        assert node.send("/s/a", "1", publisher="p", publication=1)[0][0] == "unavailable"  # type: ignore[index]
+        now += HELD_SECONDS * 2
+        assert node.send("/s/a", "5", publisher="p", publication=5)[0][0] == "unavailable"  # type: ignore[index]
+    now += HELD_SECONDS * 2
+    assert node.send("/s/a", "2", publisher="p", publication=2)[0][0] == "unavailable"  # type: ignore[index]
+    now += HELD_SECONDS + 0.1
+    assert node.send("/s/a", "3", publisher="p", publication=3) == [1]
+    assert not node.engine._holds
     node.crash()
 
 

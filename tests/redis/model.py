@@ -88,7 +88,8 @@ class Server:
                 return [[b"%d-%d" % last, []]] if last[0] else []
             case "HSCAN", key, *_:
                 return [b"0", self._hash(str(key))]
-            case "XREAD", _, _, _, _, _, *rest:
+            case "XREAD", *rest:
+                del rest[: rest.index("STREAMS") + 1]
                 keys, ids = rest[: len(rest) // 2], rest[len(rest) // 2 :]
                 pairs = zip(keys, ids, strict=True)
                 found = [[key, self._after(_group(key), entries.parse_place(one))] for key, one in pairs]

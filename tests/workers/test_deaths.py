@@ -172,6 +172,58 @@ def test_while_the_first_worker_is_away_publications_fail_and_reads_are_served()
         assert (answer["status"], answer["seq"]) == ("ok", 2)
 
 
+class Numbered:
+    """A client of another worker than the first, which numbers its publications and waits for no answer."""
+
+    def __init__(self, sidecar: Sidecar, first: str, publisher: str) -> None:
+        self.subject = f"/numbered/{publisher}"
+
+        def elsewhere() -> WireClient | None:
+            client = WireClient(sidecar)
+            if client.ask("connect", "connected", publisher=publisher)["server"] != first:
+                return client
+            client.sock.close()
+            return None
+
+        self.wire = until(elsewhere)
+
+    def say(self, *numbers: int) -> None:
+        """Publish, and be sure that the worker has taken it in."""
+        for number in numbers:
+            self.wire.say("publish", subject=self.subject, content=str(number), closure="c", publication=number)
+        self.pong = self.wire.say("ping")
+
+    def told(self, count: int) -> list[str]:
+        """The next outcomes."""
+        return [str(self.wire.answer("published")["status"]) for _ in range(count)]
+
+
+def test_what_comes_after_what_the_first_worker_did_not_answer_is_stored_after_it() -> None:
+    """One client's were under way when it died, the other's came while it was away; and each has sent more by the time
+    that the next one is there."""
+    with Sidecar(workers=2) as sidecar, spread(sidecar, 2) as clients:
+        asked, late = (Numbered(sidecar, clients.server, name) for name in "pq")
+        for each in (asked, late):
+            clients.others[0].subscribe(each.subject)
+        first = sidecar.ready["workers"][0]
+        with paused(sidecar.pid):
+            os.kill(first, signal.SIGSTOP)
+            asked.say(1, 2, 3)
+            asked.wire.answer("pong", asked.pong)
+            os.kill(first, signal.SIGKILL)
+            assert asked.told(3) == ["unavailable"] * 3
+            late.say(1, 2)
+            assert late.told(2) == ["unavailable"] * 2
+        for each in (asked, late):
+            assert each.wire.answer("notice")["code"] == "fresh"
+            each.say(4, 5)
+            assert each.told(2) == ["unavailable"] * 2
+            each.say(1, 2, 3, 4, 5)
+            assert each.told(5) == ["ok"] * 5
+            assert clients.others[0].texts(5) == ["1", "2", "3", "4", "5"]
+            each.wire.sock.close()
+
+
 def test_a_worker_that_dies_again_and_again_is_restarted_after_a_pause() -> None:
     with Sidecar(workers=2) as sidecar:
         for _ in range(4):

@@ -171,8 +171,10 @@ export class ClientState {
   /** @param {any} frame @returns {Event[]} */
   #message(frame) {
     const wanted = this.#sids.get(frame.sid);
-    if (!wanted || !wanted.live) return [];
+    if (!wanted) return [];
     const kind = frame.meta.kind ?? "update";
+    // Until it is answered again, only what has no place in the order may come.
+    if (!wanted.live && (frame.seq || STORED.has(kind))) return [];
     if (STORED.has(kind)) {
       if (kind === "recovered" && seen(wanted, frame.seq)) return [];
       if (kind !== "snapshot" && frame.seq) wanted.position = [wanted.epoch, frame.seq];
