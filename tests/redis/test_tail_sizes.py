@@ -22,7 +22,7 @@ LARGE = 256 << 10
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
     with RedisServer() as running:
-        running.call("CONFIG", "SET", "client-output-buffer-limit", "normal 6mb 0 0")
+        running.call("CONFIG", "SET", "client-output-buffer-limit", "normal 4608kb 0 0")
         yield running
 
 
@@ -32,7 +32,7 @@ def test_a_node_joins_and_catches_up_where_one_answer_cannot_hold_all(server: Re
     log.epoch(7)
     for number in range(small):
         log.add(f"/s/{number}", "x")
-    subjects = [f"/t/{number}" for number in range(320)]
+    subjects = [f"/t/{number}" for number in range(288)]
     for subject in subjects:
         log.add(subject, subject.ljust(LARGE, "."))
 
