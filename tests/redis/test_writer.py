@@ -221,6 +221,7 @@ async def test_what_is_behind_one_that_may_be_stored_is_not_refused_for_good(ser
         async with node(server.url) as one:
             replica.freeze()
             first = asyncio.create_task(one.publish([message("1", 1)]))
+            await auntil(lambda: server.call("KEYS", "*:l:*"))  # it is stored, on this server alone
             await auntil(lambda: one.states and "replicas" in one.states[-1][1])
             second = asyncio.create_task(one.publish([message("2", 2)]))
             server.call("CONFIG", "SET", "maxmemory", "1mb")
