@@ -154,7 +154,7 @@ class PublisherConnection(asyncio.Protocol):
         self._principal = broker.grants.principal(token, now())
         self._publisher = publisher_key(self._principal.user, publisher) if publisher else None
         self._hub.spare(self)
-        log.info("publisher %s user=%s", self.address, self._principal.user)
+        log.debug("publisher %s user=%s", self.address, self._principal.user)  # a Spark task is one
         self._send(
             [
                 "welcome",
