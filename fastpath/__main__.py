@@ -10,7 +10,8 @@ from dataclasses import fields
 from . import workers
 from .edge.listeners import tls_context
 from .engines import check_engine
-from .settings import PREFIX, Settings, SettingsError, describe, load
+from .listener import SettingsError
+from .settings import PREFIX, Settings, describe, load
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,7 +11,8 @@ from .edge.hub import Hub, now
 from .engine.journal import JournalEngine
 from .engine.journal_files import JournalError, check_folder
 from .engine.memory import MemoryEngine
-from .settings import Settings, SettingsError
+from .listener import SettingsError
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .engine.redis_engine import RedisEngine

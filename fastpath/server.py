@@ -10,9 +10,8 @@ import secrets
 import shutil
 import signal
 import socket
-import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,13 @@ from typing import Any
 
 from . import faults
 from .core.broker import Broker
-from .core.grants import Grants, JwtGrants, RuleGrants
+from .core.grants import Grants
+from .core.grants_jwt import JwtGrants
+from .core.grants_rules import RuleGrants
 from .core.interfaces import Engine
 from .core.sessions import Sessions
 from .edge.control import ControlConnection
+from .edge.control_socket import open_control
 from .edge.drain import Drain
 from .edge.figures import Statistics
 from .edge.flush import SocketWriter
@@ -34,7 +36,8 @@ from .edge.listeners import Ports
 from .engine.follower import FollowerEngine
 from .engine.memory import MemoryEngine
 from .engines import begin, end, make_engine
-from .settings import Listener, Settings, SettingsError
+from .listener import Listener
+from .settings import Settings
 
 DEAF_SECONDS = 0.3
 """Signals that come so soon after another are the same one."""
@@ -311,38 +314,3 @@ async def _close(
     if links is not None:
         links.close()
     hub.stop()
-
-
-async def open_control(path: str, control: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-    """Listen on the unix socket; a socket file that nobody serves any more is replaced."""
-    check_control(path)
-    try:
-        Path(path).unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            return await asyncio.get_running_loop().create_unix_server(control, path)
-        finally:
-            os.umask(before)
-    except OSError as error:
-        raise SettingsError(f"FASTPATH_CONTROL: cannot listen on {path}: {error}") from None
-
-
-def check_control(path: str) -> None:
-    """Raises SettingsError when what is at the path is not the socket of a sidecar that is no more."""
-    file = Path(path)
-    try:
-        if file.exists() and not stat.S_ISSOCK(file.stat().st_mode):
-            raise SettingsError(f"FASTPATH_CONTROL: {path} exists and is no socket")
-        if file.exists() and _is_served(path):
-            raise SettingsError(f"FASTPATH_CONTROL: another sidecar serves {path}")
-    except OSError as error:
-        raise SettingsError(f"FASTPATH_CONTROL: cannot listen on {path}: {error}") from None
-
-
-def _is_served(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True

@@ -23,9 +23,11 @@ from typing import Any
 
 from . import server
 from .edge.addresses import reserve
+from .edge.control_socket import check_control
 from .edge.drain import HEAR_SECONDS
 from .edge.listeners import tls_context
-from .settings import Listener, Settings, SettingsError
+from .listener import Listener, SettingsError
+from .settings import Settings
 
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 10.0
@@ -116,7 +118,7 @@ class _Parent:
     def _open(self) -> None:
         # What can be seen to be wrong is told before anything starts.
         if self._settings.control:
-            server.check_control(self._settings.control)
+            check_control(self._settings.control)
         for listener in self._settings.listeners:
             if listener.tls:
                 tls_context(listener)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.settings import Listener, Settings, SettingsError, describe, load
+from fastpath.listener import Listener, SettingsError
+from fastpath.settings import Settings, describe, load
 from tests.support.sidecar import ROOT
 from tools import settings_reference
 

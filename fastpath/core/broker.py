@@ -28,6 +28,7 @@ from .interest import Feed, Group, Interest, Topic
 from .interfaces import Engine, Writer
 from .limits import Limits
 from .messages import AnyAnswer, Base, Epoch, Message
+from .observer import Observer
 from .snapshot import Snapshot
 from .stats import Counters
 from .wire import Encoding, framed
@@ -82,6 +83,8 @@ class Broker:
         self.follows = False
         """Whether what is delivered comes from a log that may be a moment behind: a client that has read further waits
         for it (Sessions)."""
+        self.observers: list[Observer] = []
+        """Told of what clients do."""
         self.batches = Batches()
         self.before_answers: Callable[[], None] | None = None
         """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""

@@ -44,6 +44,10 @@ BEHIND = "it has read further than has come here yet; it starts by itself"
 """Why a subscription waits whose position is of another process, a moment ahead of this one."""
 
 
+LOST = (1006, "the connection was lost")
+"""How a connection ends that nobody has closed (RFC 6455 7.1.5)."""
+
+
 class Waiting:
     """A subscription that waits for its right, for room, or for what its client has read elsewhere (protocol.md 4.2).
 
@@ -120,7 +124,8 @@ class Client:
     """One connection on a client port.
 
     ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
-    ``lag`` is None without subscriptions that may be conflated (core/lagging.py).
+    ``lag`` is None without subscriptions that may be conflated (core/lagging.py). ``number`` tells it from all other
+    clients of this process; ``end`` is the code and the reason with which it was closed.
     """
 
     __slots__ = (
@@ -129,6 +134,7 @@ class Client:
         "base",
         "closed",
         "direct",
+        "end",
         "errors",
         "fd",
         "form",
@@ -136,6 +142,7 @@ class Client:
         "group",
         "lag",
         "link",
+        "number",
         "out",
         "principal",
         "publisher",
@@ -166,6 +173,8 @@ class Client:
         self.waiting: dict[str, Waiting] | None = None
         self.lag: Lag | None = None
         self.base = 0
+        self.number = 0
+        self.end: tuple[int, str] = LOST
         self.errors = 0
         self.greeted = False
         self.alive = True

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .broker import Broker
-from .grants import RuleGrants
+from .grants_rules import RuleGrants
 from .interest import Topic
 from .messages import Message
 from .snapshot import Snapshot

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from .errors import InvalidMessage, InvalidSubject, Refused
-from .grants import NOT_READY, RuleGrants, Session, User
+from .grants import NOT_READY
+from .grants_rules import RuleGrants, Session, User
 from .lagging import policy
 from .messages import Revoked, Subscribe, Subscribed
 from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
@@ -17,7 +18,7 @@ from .wire import split_messages
 
 if TYPE_CHECKING:
     from .client import Client
-    from .sessions import Sessions
+    from .subscribing import Subscriptions
 
 T = TypeVar("T")
 
@@ -28,11 +29,11 @@ SLICE_CHECKS = 500
 class Rights:
     """Takes the rules from Django and makes every connection follow them."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-        self._broker = sessions.broker
+    def __init__(self, subscriptions: Subscriptions, clients: dict[Client, None]) -> None:
+        self._subscriptions = subscriptions
+        self._clients = clients
+        self._broker = subscriptions.broker
         self._todo: deque[Client] = deque()
-        self._crowded: dict[Client, None] = {}
         self._building: tuple[RuleSet, dict[str, User], set[str]] | None = None
 
     @property
@@ -61,7 +62,7 @@ class Rights:
             raise InvalidMessage("invalid", "rules_begin comes first")
         self._grants().replace(*self._building, generation, now)
         self._building = None
-        self._todo = deque(self._sessions.clients)
+        self._todo = deque(self._clients)
 
     def change(
         self,
@@ -87,15 +88,11 @@ class Rights:
         )
         self._schedule(holders, uids, sids)
 
-    def later(self, client: Client) -> None:
-        """Some of the client's subscriptions wait for room, or for what it has read elsewhere: look at it again when it
-        has taken what it was sent."""
-        self._crowded[client] = None
-
     def tick(self, now: int) -> None:
         """Called often: clients that have room again, and rules whose time has come or gone."""
-        for client in [client for client in self._crowded if client.closed or client.queue is None]:
-            del self._crowded[client]
+        crowded = self._subscriptions.crowded
+        for client in [client for client in crowded if client.closed or client.queue is None]:
+            del crowded[client]
             self._todo.append(client)
         if isinstance(self._broker.grants, RuleGrants):
             holders = self._broker.grants.due(now)
@@ -146,38 +143,40 @@ class Rights:
             )
             for topic in topics
         }
-        self._sessions.leave_all(client, topics)
+        self._subscriptions.leave_all(client, topics)
+        for observer in broker.observers:
+            observer.unsubscribed(client, topics, reason)
         if client.queue is not None:
             client.queue.purge({topic.sid for topic in topics}, client.form)
         for subject in subjects:
-            self._sessions.wait(client, subject, requests[subject], reason, now)
+            self._subscriptions.wait(client, subject, requests[subject], reason, now)
         broker.send(client, Revoked(subjects=subjects, reason=reason))
 
     def _start_waiting(self, client: Client, now: int) -> None:
         """Start what is allowed by now, and tell what is denied by now."""
-        broker, sessions = self._broker, self._sessions
+        broker, subscriptions = self._broker, self._subscriptions
         results, stored, join = [], [], []
         broker.settle(client.group)
-        room = sessions.room(client)
+        room = subscriptions.room(client)
         for subject, waiting in list((client.waiting or {}).items()):
             reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
             since = waiting.request.since.get(subject)
             behind = since is not None and now < waiting.until and broker.ahead(subject, *since)
             if not reason and (room <= 0 or behind):
                 waiting.error = "not_ready"
-                self.later(client)
+                self._subscriptions.crowded[client] = None
             elif not reason:
                 assert client.waiting is not None
                 del client.waiting[subject]
                 broker.counters.waiting -= 1
-                result, frames, feed = sessions.start(client, subject, waiting.request, now)
+                result, frames, feed = subscriptions.start(client, subject, waiting.request, now)
                 results.append(result)
                 stored += frames.frames
                 room -= sum(map(len, frames.frames))
                 if feed is not None:
                     join.append(feed)
             elif waiting.error == "not_ready" and reason is not NOT_READY:
-                results.append(sessions.wait(client, subject, waiting.request, reason, now))
+                results.append(subscriptions.wait(client, subject, waiting.request, reason, now))
         if results:
             if stored:
                 broker.tell_base(client)
@@ -187,7 +186,7 @@ class Rights:
 
     def _schedule(self, holders: set[str], uids: set[str], sids: set[str]) -> None:
         waiting = set(self._todo)
-        for client in self._sessions.clients:
+        for client in self._clients:
             principal = client.principal
             claims = principal.claims
             if client not in waiting and (

@@ -6,7 +6,8 @@ import errno
 import socket
 from dataclasses import replace
 
-from ..settings import Listener, Settings, SettingsError
+from ..listener import Listener, SettingsError
+from ..settings import Settings
 
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from urllib.parse import parse_qs
 
 from ..core import lagging
 from ..core.client import Client, Queue
 from ..core.closing import close_payload, parse_close
-from ..core.codec import JSON, SUBPROTOCOLS
-from ..core.deflate import TURN_BYTES_MAX, negotiate
-from ..core.errors import Close, Refused
+from ..core.deflate import TURN_BYTES_MAX
+from ..core.errors import Close
 from ..core.frames import (
     BINARY,
     CLOSE,
@@ -21,14 +19,10 @@ from ..core.frames import (
     FrameReader,
     encode_frame,
 )
-from ..core.grants import Principal
-from ..core.upgrade import BadRequest, Request, accept_response, error_response, parse_request
-from ..core.wire import encoding, wire
-from ..settings import Listener
+from ..core.upgrade import BadRequest, error_response, parse_request
+from ..listener import Listener
 from .hub import Hub, now
-
-ECHO_BYTES_MAX = 16 << 20
-"""The message limit of the echo path, for conformance suites."""
+from .upgrading import upgrade
 
 GOODBYE_SECONDS = 5
 """How long a connection that was told goodbye may take to answer."""
@@ -48,7 +42,6 @@ class ClientConnection(ABC):
     """
 
     __slots__ = (
-        "_head",
         "address",
         "client",
         "closing",
@@ -56,6 +49,7 @@ class ClientConnection(ABC):
         "ended",
         "fd",
         "fresh",
+        "head",
         "hub",
         "listener",
         "reader",
@@ -74,7 +68,7 @@ class ClientConnection(ABC):
         self.ended = False
         self.fresh = True
         self.echoing = False
-        self._head = b""
+        self.head = b""
         hub.connections += 1
         hub.expect(self, hub.settings.handshake_seconds)
 
@@ -107,14 +101,15 @@ class ClientConnection(ABC):
         self.hub.broker.counters.bytes_in += len(data)
         try:
             if self.reader is not None:
-                self._frames(data)
+                self.frames(data)
             elif not self.closing:
                 self._request(data)
         except Exception:
             log.exception("fault while handling %s", self.address)
             self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
 
-    def _frames(self, data: bytes) -> None:
+    def frames(self, data: bytes) -> None:
+        """Frames came, after the request."""
         reader, client, hub = self.reader, self.client, self.hub
         assert reader is not None and client is not None
         client.alive = True
@@ -147,10 +142,10 @@ class ClientConnection(ABC):
 
     def _part(self, data: bytes) -> bytes:
         """As many compressed bytes as one turn may inflate; the rest waits for the next one, and nothing is read."""
-        waited = self._head
+        waited = self.head
         data = waited + data
-        self._head = data[TURN_BYTES_MAX:]
-        if self._head:
+        self.head = data[TURN_BYTES_MAX:]
+        if self.head:
             self.await_readable(False)
             self.hub.loop.call_soon(self._rest)
         elif waited:
@@ -165,11 +160,13 @@ class ClientConnection(ABC):
     def _peer_closed(self, payload: bytes) -> None:
         """The client closes, or answers our close (RFC 6455 5.5.1)."""
         if not self.closing:
-            code, _ = parse_close(payload)
+            code, reason = parse_close(payload)
+            if self.client is not None:
+                self.client.end = (code, reason or "closed by the client")
             self.hub.broker.counters.closed("by_client")
             self.closing = True
             self._leave_group()
-            self._write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
+            self.write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
             if self.client is not None:
                 self.hub.loop.call_soon(self.hub.sessions.close, self.client)
             self.hub.expect(self, GOODBYE_SECONDS)
@@ -187,52 +184,14 @@ class ClientConnection(ABC):
     # The request
 
     def _request(self, data: bytes) -> None:
-        self._head += data
+        self.head += data
         try:
-            request = parse_request(self._head)
+            request = parse_request(self.head)
             if request is None:
                 return
-            self._upgrade(request)
+            upgrade(self, request)
         except BadRequest as error:
             self._refuse(error.response())
-
-    def _upgrade(self, request: Request) -> None:
-        settings = self.hub.settings
-        self.echoing = settings.echo and request.path == "/echo"
-        if not self.echoing and request.path != "/ws":
-            raise BadRequest(404, "This is the client port of Fastpath: open a WebSocket at /ws.")
-        form = next((SUBPROTOCOLS[name] for name in request.subprotocols if name in SUBPROTOCOLS), None)
-        subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
-        listener = self.listener
-        offers = request.headers.get("sec-websocket-extensions", "") if listener.deflate else ""
-        window_bits, extension = negotiate(offers) or (0, "") if offers else (0, "")
-        response = accept_response(request, subprotocol, extension)
-        rest = self._head[request.head_bytes :]
-        self._head = b""
-        if self.address in self.hub.trusted and "x-forwarded-for" in request.headers:
-            self.address = request.headers["x-forwarded-for"].rpartition(",")[2].strip()[:64]
-        bytes_max = ECHO_BYTES_MAX if self.echoing else self.hub.command_bytes_max
-        self.reader = FrameReader(bytes_max, deflate=window_bits > 0)
-        encoded = encoding(form or JSON, window_bits, listener.deflate if window_bits else 0)
-        wired = wire(encoded, listener.batch_ms, listener.batch_bytes)
-        if self.echoing:
-            self.client = Client(self, self.fd, False, Principal(None, False, ()), wire=wired)
-            self.hub.spare(self)
-            self._write_out(response)
-        else:
-            token = parse_qs(request.query).get("token", [""])[-1] if "token=" in request.query else ""
-            refused: Refused | None = None
-            try:
-                self.client = self.hub.sessions.open(self, self.fd, self.direct, wired, token, self.address, now())
-            except Refused as error:
-                # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
-                self.client = Client(self, self.fd, False, Principal(None, False, ()))
-                refused = error
-            self._write_out(response)
-            if refused is not None:
-                self.close(refused.code, f"{refused.code.label}: {refused.reason}")
-        if rest:
-            self._frames(rest)
 
     def _refuse(self, response: bytes) -> None:
         self.closing = True
@@ -250,9 +209,10 @@ class ClientConnection(ABC):
     def write(self, data: bytes) -> None:
         """Send whole frames; what the socket does not take goes to the queue."""
         if not self.closing:
-            self._write_out(data)
+            self.write_out(data)
 
-    def _write_out(self, data: bytes) -> None:
+    def write_out(self, data: bytes) -> None:
+        """The same while the connection ends."""
         client = self.client
         queue = client.queue if client is not None else None
         if queue is not None:
@@ -355,12 +315,13 @@ class ClientConnection(ABC):
         if client is None or self.reader is None:
             self._refuse(error_response(500, "A fault of the server; try again."))
             return
+        client.end = (code, reason)
         frames, client.out = client.out, None
         self.closing = True
         self._leave_group()
         if code == Close.SLOW_CONSUMER:
             frames = None
-        self._write_out(b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))]))
+        self.write_out(b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))]))
         self.hub.loop.call_soon(self.hub.sessions.close, client)
         self.hub.expect(self, seconds)
 

@@ -46,6 +46,8 @@ class ControlConnection(asyncio.Protocol):
         self._unpacker = Unpacker(PACKET_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._answers: list[bytes] | None = None  # gathered while a handler runs
+        self.request = 0
+        self.ended: list[Callable[[], None]] = []
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "hello": self._hello,
             "snapshot": self._snapshot,
@@ -69,6 +71,23 @@ class ControlConnection(asyncio.Protocol):
         del exc
         if self._transport is not None:
             self._hub.control_connections.discard(self._transport)
+        for ended in self.ended:
+            ended()
+
+    def reply(self, number: int, answer: dict[str, Any]) -> None:
+        """Answer a request, also while another is handled."""
+        self._send([number, "ok", answer])
+
+    def push(self, name: str, content: dict[str, Any]) -> int:
+        """Say something that was not asked; how many bytes wait unsent."""
+        self._send([0, name, content])
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def _send(self, packet: list[Any]) -> None:
+        if self._answers is not None:
+            self._answers.append(pack(packet))
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(packet))
 
     def data_received(self, data: bytes) -> None:
         """Requests, or parts of them."""
@@ -98,10 +117,13 @@ class ControlConnection(asyncio.Protocol):
                     return None
                 case [int(), str(verb), dict(arguments)] if verb in self._verbs:
                     return [number, "ok", self._verbs[verb](arguments)]
+                case [int(), str(verb), dict(arguments)] if verb in self._hub.verbs:
+                    self.request = number
+                    answer = self._hub.verbs[verb](self, arguments)
+                    return None if answer is None else [number, "ok", answer]
                 case _:
-                    raise InvalidMessage(
-                        "invalid", f"a request is [id, verb, {{…}}]; verbs: {', '.join(('publish', *self._verbs))}"
-                    )
+                    verbs = ", ".join(("publish", *self._verbs, *self._hub.verbs))
+                    raise InvalidMessage("invalid", f"a request is [id, verb, {{…}}]; verbs: {verbs}")
         except InvalidMessage as error:
             return [number, "error", {"code": error.code, "reason": error.reason}]
         except KeyError as error:
@@ -139,11 +161,7 @@ class ControlConnection(asyncio.Protocol):
 
         def published(outcomes: list[Outcome]) -> None:
             """Where messages are numbered elsewhere, or have to be safe first, this is later."""
-            answer = pack([number, "ok", {"epoch": self._hub.broker.engine.epoch, "results": outcomes}])
-            if self._answers is not None:
-                self._answers.append(answer)
-            elif self._transport is not None and not self._transport.is_closing():
-                self._transport.write(answer)
+            self.reply(number, {"epoch": self._hub.broker.engine.epoch, "results": outcomes})
 
         # No user's key is such a one: those begin with a number.
         key = f"control:{publisher}" if publisher else None

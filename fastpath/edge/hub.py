@@ -36,6 +36,21 @@ class Drains(Protocol):
         """Stop reading from it, or go on."""
 
 
+class ControlPeer(Protocol):
+    """A connection of the control socket, as what extends its verbs sees it."""
+
+    request: int
+    """The number of the request that is being answered."""
+    ended: list[Callable[[], None]]
+    """Called when the connection is gone."""
+
+    def reply(self, number: int, answer: dict[str, Any]) -> None:
+        """Answer a request later."""
+
+    def push(self, name: str, content: dict[str, Any]) -> int:
+        """Say something that was not asked, as ``[0, name, {…}]``; how many bytes wait unsent."""
+
+
 log = logging.getLogger("fastpath")
 
 
@@ -65,6 +80,14 @@ class Hub:
         self.watch = make_watch(loop, self.end)
         self.publisher_connections: set[Drains] = set()
         self.control_connections: set[asyncio.Transport] = set()
+        self.verbs: dict[str, Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]] = {}
+        """More of what the control socket answers; None: the answer follows by ``ControlPeer.reply``."""
+        self.packets: dict[str, Callable[[int, list[Any]], None]] = {}
+        """More of what the links between workers carry: by the packet's first item, with the worker it comes from."""
+        self.to_first: Callable[[list[Any]], bool] | None = None
+        """Sends such a packet to the first worker; whether it could. None: this is the first, or the only one."""
+        self.to_others: Callable[[list[Any], int | None], None] = lambda packet, worker: None
+        """On the first worker: sends one to all others, or to that one."""
         self.stale = False
         """Who numbers messages is away: nothing new comes, nothing can be published."""
         self.noticed: Callable[[Notice], None] | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core.copies import Copy, rights_in_chunks
-from ..core.grants import RuleGrants
+from ..core.grants_rules import RuleGrants
 from ..core.packets import Unpacker, pack, unpack, unpack_log
 from .hub import Hub
 

@@ -75,6 +75,9 @@ class Link:
             case ["hello", int(worker), int(epoch), int(position), int(seen)]:
                 self.worker, self.held, self.seen = worker, (epoch, position), seen
                 links.hello(self)
+            case [str(name), *rest] if name in links.hub.packets:
+                links.hub.packets[name](self.worker, rest)
+                links.hub.end()
             case ["parts" | "rules_begin" | "rules" | "rules_commit" | "copied", *_] if self.takeover is not None:
                 links.take(self, packet)
             case _:
@@ -126,6 +129,7 @@ class Links:
         hub.broker.restarted = self._restarted
         hub.broker.before_answers = self.flush
         hub.noticed = self._notice
+        hub.to_others = self._to_others
 
     async def resume(self, survivors: int, engine: MemoryEngine | None) -> None:
         """Take over what the others still hold of a first worker that died: the state of the one who got furthest.
@@ -236,6 +240,13 @@ class Links:
         self.passed_on = packet
         for link in self._links:
             if link.giver is not None:
+                link.socket.send(packet)
+                link.socket.flush()
+
+    def _to_others(self, packet: list[Any], worker: int | None) -> None:
+        """Hub.to_others."""
+        for link in self._links:
+            if link.giver is not None and worker in (None, link.worker):
                 link.socket.send(packet)
                 link.socket.flush()
 

@@ -63,6 +63,7 @@ class Follower:
         """Send this worker's clients elsewhere, or no more (edge/drain.py)."""
         hub.broker.upstream = self.upstream
         hub.broker.follows = True
+        hub.to_first = self._to_first
 
     def start(self) -> None:
         """Link to the first worker, now or as soon as it is there."""
@@ -111,6 +112,14 @@ class Follower:
         if self._link is not None and self._welcomed:
             self._link.send(["stats", figures])
             self._link.flush()
+
+    def _to_first(self, packet: list[Any]) -> bool:
+        """Hub.to_first."""
+        if self._link is None or not self._welcomed:
+            return False
+        self._link.send(packet)
+        self._link.flush()
+        return True
 
     def _refused(self) -> tuple[str, str] | None:
         if self._link is None or not self._welcomed or self._hub.stale:
@@ -170,6 +179,8 @@ class Follower:
                 rights.change(after, generation, rules, removed, users, sessions, now())
             case ["welcome", str(server), int(epoch)]:
                 self._welcome(server, epoch)
+            case [str(name), *rest] if name in self._hub.packets:
+                self._hub.packets[name](0, rest)
             case ["drain" | "undrain", *_]:
                 self.drain(packet)
             case ["give", bool(subjects)]:

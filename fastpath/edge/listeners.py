@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ..settings import Listener, SettingsError
+from ..listener import Listener, SettingsError
 from .addresses import bind
 from .hub import Hub
 from .publishers import PublisherConnection

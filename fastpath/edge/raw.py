@@ -6,7 +6,7 @@ import os
 import socket
 from contextlib import suppress
 
-from ..settings import Listener
+from ..listener import Listener
 from .clients import ClientConnection
 from .hub import Hub
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..settings import Listener
+from ..listener import Listener
 from .clients import ClientConnection
 from .hub import Hub
 

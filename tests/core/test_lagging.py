@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastpath.core import lagging
 from fastpath.core.broker import Broker
-from fastpath.core.grants import RuleGrants
+from fastpath.core.grants_rules import RuleGrants
 from fastpath.core.limits import Limits
 from fastpath.core.messages import (
     STANDARD,

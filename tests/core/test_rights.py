@@ -4,7 +4,9 @@ import jwt
 import pytest
 
 from fastpath.core.errors import InvalidMessage, Refused
-from fastpath.core.grants import NOT_READY, JwtGrants, RuleGrants
+from fastpath.core.grants import NOT_READY
+from fastpath.core.grants_jwt import JwtGrants
+from fastpath.core.grants_rules import RuleGrants
 from fastpath.core.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
 from fastpath.core.messages import Publish as PublishCommand
 from fastpath.core.wire import encoding, wire

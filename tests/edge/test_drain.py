@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fastpath.client.control import Control
-from fastpath.settings import Settings, SettingsError
+from fastpath.listener import SettingsError
+from fastpath.settings import Settings
 from tests.edge.wire import CLOSE, Ended, WireClient, WirePublisher
 from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar
