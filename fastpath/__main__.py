@@ -8,9 +8,10 @@ import sys
 from dataclasses import fields
 
 from . import workers
-from .edge.listeners import tls_context
+from .edge.tls_context import tls_context
 from .engines import check_engine
 from .listener import SettingsError
+from .modes import make_grants
 from .settings import PREFIX, Settings, describe, load
 
 
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
                 if listener.tls:
                     tls_context(listener)
             check_engine(settings)
+            make_grants(settings)
             print("the settings are good")
         else:
             workers.run(settings)

@@ -1,16 +1,26 @@
-"""One address to listen on, and all that may be said of it (docs/operations.md)."""
+"""One address to listen on, and all that may be said of it (docs/ports.md)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-PURPOSES = ("clients", "publishers", "control")
+PURPOSES = ("clients", "publishers", "control", "metrics")
 BATCH_BYTES = 16 << 10
 """What a listener with batch_ms collects at most for a group of clients."""
 
+UNIX_MODE = 0o600
+"""Of a unix socket that names none: for the sidecar's own user alone."""
+
+UNIX_PATH_BYTES_MAX = 100
+"""A unix socket's path has room for little more (108 with its end, on Linux)."""
+
 _NUMBERS = {"deflate": (1, 1 << 30), "batch_ms": (1, 10_000), "batch_bytes": (1, 1 << 20)}
-_OPTIONS = ("cert", "key", "ciphers", "ca", *_NUMBERS)
+_OF_TLS = ("cert", "key", "tls_min", "ciphers", "ciphers_exclude", "curve", "ca")
+_OPTIONS = (*_OF_TLS, "proxy", "mode", *_NUMBERS)
+_ALONE = {"control", "metrics"}
+"""Purposes that have an address of their own."""
 
 
 class SettingsError(ValueError):
@@ -19,15 +29,25 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address to listen on, from an URL such as ``clients+tls://*:8843?cert=/p/c.pem&key=/p/k.pem``."""
+    """One address to listen on, from an URL such as ``clients+tls://*:8843?cert=/p/c.pem&key=/p/k.pem``.
+
+    ``path`` is that of a unix socket, with the bits ``mode``; it has no ``host`` and ``port``. ``tls_min`` is 1.2 or
+    1.3; ``proxy`` says that every connection begins with a header of the proxy protocol, version 2.
+    """
 
     purposes: frozenset[str]
     host: str
     port: int
     cert: str = ""
     key: str = ""
+    tls_min: str = "1.2"
     ciphers: str = ""
+    ciphers_exclude: str = ""
+    curve: str = ""
     ca: str = ""
+    proxy: bool = False
+    path: str = ""
+    mode: int = UNIX_MODE
     deflate: int = 0
     batch_ms: int = 0
     batch_bytes: int = BATCH_BYTES
@@ -37,6 +57,11 @@ class Listener:
         """Whether the listener speaks TLS."""
         return bool(self.cert)
 
+    @property
+    def where(self) -> str:
+        """The address for people: HOST:PORT or the path."""
+        return self.path or (f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}")
+
     @classmethod
     def parse(cls, url: str) -> Listener:
         """Raises SettingsError; the port defaults to 80, and to 443 with TLS."""
@@ -45,12 +70,12 @@ class Listener:
         except ValueError as error:  # such as an IPv6 address without its end
             raise SettingsError(f"{url!r}: {error}") from None
         words = parts.scheme.split("+")
-        tls = "tls" in words
-        purposes = frozenset(word for word in words if word != "tls")
+        tls, unix = "tls" in words, "unix" in words
+        purposes = frozenset(word for word in words if word not in ("tls", "unix"))
         if not purposes or not purposes <= set(PURPOSES):
             raise SettingsError(
-                f"{url!r}: the scheme is made of {' and '.join(PURPOSES)}, joined by +, "
-                "with +tls for TLS: clients://127.0.0.1:8800"
+                f"{url!r}: the scheme is made of {', '.join(PURPOSES)}, joined by +, "
+                "with +tls for TLS or +unix for a unix socket: clients://127.0.0.1:8800"
             )
         options = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         unknown = set(options) - set(_OPTIONS)
@@ -62,29 +87,75 @@ class Listener:
             raise SettingsError(
                 f"{url!r}: control has an address of its own, with ?ca=FILE: the authority of those who may connect"
             )
-        try:
-            port = parts.port if parts.port is not None else (443 if tls else 80)
-        except ValueError as error:
-            raise SettingsError(f"{url!r}: {error}") from None
-        if parts.path.strip("/") or "@" in parts.netloc:
-            raise SettingsError(f"{url!r}: after the scheme come only HOST:PORT and ?options")
-        host = parts.netloc
-        host = host[: host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
-        if not host:
-            raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
+        if purposes & _ALONE and len(purposes) > 1:
+            raise SettingsError(f"{url!r}: metrics have an address of their own")
+        host, port, path = _place(url, parts, tls, unix)
         return cls(
             purposes,
             host,
             port,
-            options.get("cert", ""),
-            options.get("key", ""),
-            options.get("ciphers", ""),
-            options.get("ca", ""),
+            **_tls(url, tls, options),
+            proxy=_proxy(url, purposes, options),
+            path=path,
+            mode=_mode(url, unix, options),
             **_numbers(url, purposes, options),
         )
 
 
-def _numbers(url: str, purposes: frozenset[str], options: dict[str, str]) -> dict[str, int]:
+def _place(url: str, parts: SplitResult, tls: bool, unix: bool) -> tuple[str, int, str]:
+    """Host, port and path; raises SettingsError."""
+    if unix:
+        path = unquote(parts.path)
+        if tls or parts.netloc or not path.strip("/") or len(path.encode()) > UNIX_PATH_BYTES_MAX:
+            raise SettingsError(
+                f"{url!r}: a unix socket has a path of at most {UNIX_PATH_BYTES_MAX} bytes, and no TLS: "
+                "clients+unix:///run/fastpath/clients.sock"
+            )
+        return "", 0, path
+    try:
+        port = parts.port if parts.port is not None else (443 if tls else 80)
+    except ValueError as error:
+        raise SettingsError(f"{url!r}: {error}") from None
+    if parts.path.strip("/") or "@" in parts.netloc:
+        raise SettingsError(f"{url!r}: after the scheme come only HOST:PORT and ?options")
+    host = parts.netloc
+    host = host[: host.rindex("]") + 1].strip("[]") if "]" in host else host.partition(":")[0]
+    if not host:
+        raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
+    return host, port, ""
+
+
+def _tls(url: str, tls: bool, options: dict[str, str]) -> dict[str, Any]:
+    """The options of TLS that are given; raises SettingsError."""
+    given = {name: options[name] for name in _OF_TLS if options.get(name)}
+    if given and not tls:
+        raise SettingsError(f"{url!r}: {', '.join(given)} is for +tls")
+    if given.get("tls_min", "1.2") not in ("1.2", "1.3"):
+        raise SettingsError(f"{url!r}: tls_min is 1.2 or 1.3")
+    return given
+
+
+def _proxy(url: str, purposes: frozenset[str], options: dict[str, str]) -> bool:
+    """Whether connections begin with a proxy's header; raises SettingsError."""
+    given = options.get("proxy", "")
+    if given not in ("", "v2"):
+        raise SettingsError(f"{url!r}: proxy=v2 is the only version of the proxy protocol that is spoken here")
+    if given and purposes & _ALONE:
+        raise SettingsError(f"{url!r}: proxy is for listeners of clients and publishers")
+    return bool(given)
+
+
+def _mode(url: str, unix: bool, options: dict[str, str]) -> int:
+    """The permissions of a unix socket; raises SettingsError."""
+    text = options.get("mode", "")
+    if not text:
+        return UNIX_MODE
+    if not unix or len(text) not in (3, 4) or not set(text) <= set("01234567") or int(text, 8) > 0o777:
+        raise SettingsError(f"{url!r}: mode is for a unix socket, three octal digits such as 660")
+    return int(text, 8)
+
+
+def _numbers(url: str, purposes: frozenset[str], options: dict[str, str]) -> dict[str, Any]:
     """The options that are whole numbers; raises SettingsError."""
     numbers: dict[str, int] = {}
     for name, (least, most) in _NUMBERS.items():

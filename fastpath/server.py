@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import importlib
 import json
 import logging
 import os
@@ -11,32 +13,39 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import faults
+from . import faults, privileges
 from .core.broker import Broker
-from .core.grants import Grants
-from .core.grants_jwt import JwtGrants
-from .core.grants_rules import RuleGrants
+from .core.grants_custom import Hooked
 from .core.interfaces import Engine
 from .core.sessions import Sessions
+from .edge.asks import Asks
+from .edge.audit import Audit
 from .edge.control import ControlConnection
 from .edge.control_socket import open_control
 from .edge.drain import Drain
 from .edge.figures import Statistics
 from .edge.flush import SocketWriter
 from .edge.hub import Hub, now
+from .edge.key_file import KeyFile
+from .edge.limiting import Limiter
 from .edge.link_first import Links
 from .edge.link_follower import Follower
 from .edge.listeners import Ports
+from .edge.metrics import Health, MetricsConnection
+from .edge.reloading import Reload
+from .edge.subjects import Subjects
 from .engine.follower import FollowerEngine
 from .engine.memory import MemoryEngine
 from .engines import begin, end, make_engine
 from .listener import Listener
+from .modes import make_grants
+from .rosters import Part
 from .settings import Settings
 
 DEAF_SECONDS = 0.3
@@ -56,6 +65,8 @@ class Worker:
     number: int
     listeners: Sequence[Listener]
     """With their real ports."""
+    sockets: dict[str, socket.socket]
+    """The unix sockets to listen on, by path: all workers share them."""
     links: str
     """The path of the unix socket that links the others to the first."""
     links_socket: socket.socket | None
@@ -84,14 +95,22 @@ def run_worker(settings: Settings, worker: Worker) -> None:
         runner.run((_serve_first if worker.number == 0 else _serve_other)(settings, worker))
 
 
+class Printable(logging.Formatter):
+    """Escapes what would break a line or steer a terminal: texts of clients, such as their names, are logged."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, in which only what can be printed stands as it is."""
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+
+
 def log_to_stderr(settings: Settings, who: str = "") -> None:
     """Every process writes its log to the standard error; ``who`` tells the workers apart."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format=f"%(asctime)s %(levelname)s {who}%(name)s %(message)s",
-        force=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Printable(f"%(asctime)s %(levelname)s {who}%(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -104,7 +123,10 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def preload() -> None:
-    """Import what is imported late, so that workers share it; no loop exists yet."""
+    """Import what is imported late, so that workers share it, and while it can be read; no loop exists yet."""
+    for encoding in ("ascii", "idna", "latin-1"):
+        codecs.lookup(encoding)
+    importlib.import_module("concurrent.futures.thread")
     with suppress(ImportError):
         import uvloop  # noqa: F401, PLC0415
 
@@ -112,12 +134,9 @@ def preload() -> None:
 def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None) -> Hub:
     """The broker with everything around it but the ports."""
     started = now()
-    grants = Grants()
-    if settings.mode != "none":
-        grants = (JwtGrants if settings.mode == "jwt" else RuleGrants)(settings.token_secret)
     broker = Broker(
         engine or MemoryEngine(started),
-        grants,
+        make_grants(settings),
         settings.limits,
         server=secrets.token_hex(8),
         started=started,
@@ -128,8 +147,40 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine
     )
     broker.writer = SocketWriter()
     hub = Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
+    if settings.token_keys and broker.grants.keys is not None:
+        hub.key_file = KeyFile(hub, settings.token_keys)
+    hub.limiter = Limiter(hub)
+    if isinstance(broker.grants, Hooked):
+        hub.asks = Asks(hub, broker.grants.asking)
     faults.install(hub)
     return hub
+
+
+def make_ports(
+    hub: Hub,
+    statistics: Statistics,
+    control: Callable[[Drain], ControlConnection],
+    worker: Worker | None = None,
+) -> tuple[Ports, Drain]:
+    """The ports, none of them open yet, and what closes them for a while; SIGHUP reads anew what may change."""
+    health = Health(hub, statistics, lambda: drain.active)
+    ports = Ports(
+        hub,
+        lambda: control(drain),
+        lambda: MetricsConnection(health),
+        shared=worker is not None,
+        inherited=worker.sockets if worker is not None else None,
+    )
+    drain = Drain(hub, ports, worker.count if worker is not None else 1)
+    reload = Reload(hub, ports, lambda: len(statistics.others()))
+    hub.loop.add_signal_handler(signal.SIGHUP, reload.here)
+    return ports, drain
+
+
+def _open(ports: Ports, listeners: Sequence[Listener], *purposes: str) -> None:
+    for listener in listeners:
+        if not listener.purposes.isdisjoint(purposes):
+            ports.open(listener)
 
 
 async def _serve_alone(settings: Settings) -> None:
@@ -137,14 +188,17 @@ async def _serve_alone(settings: Settings) -> None:
     engine = make_engine(settings)
     hub = make_hub(settings, asyncio.get_running_loop(), engine)
     statistics = Statistics(hub)
+    Subjects(hub)
+    ports, drain = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics, drain=drain))
+    _open(ports, settings.listeners, "metrics")
     await begin(engine, hub, statistics, told.wait)
     if told.count:
+        ports.close()
         await end(engine)
         return
-    ports = Ports(hub, lambda: ControlConnection(hub, statistics, drain=drain))
-    drain = Drain(hub, ports)
-    for listener in settings.listeners:
-        await ports.open(listener)
+    Audit(hub, 0, 1, statistics.own)
+    part = Part(hub, engine)
+    _open(ports, settings.listeners, "clients", "publishers", "control")
     control = await open_control(settings.control, ports.control) if settings.control else None
     hub.start()
     statistics.start()
@@ -152,6 +206,7 @@ async def _serve_alone(settings: Settings) -> None:
     await told.wait()
     await _close(hub, drain, ports, told, control)
     statistics.stop()
+    await part.end()
     await end(engine)
 
 
@@ -163,31 +218,34 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     assert worker.links_socket is not None
     links = Links(hub, worker.links_socket)
     statistics = Statistics(hub)
+    Subjects(hub)
+    ports, drain = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics, links, drain), worker)
+    _open(ports, worker.listeners, "metrics")
     restored = await begin(engine, hub, statistics, told.wait)
     if told.count:
+        ports.close()
         await end(engine)
         return
     statistics.others, statistics.gone = links.figures, links.gone
-    ports = Ports(hub, lambda: ControlConnection(hub, statistics, links, drain), shared=True)
-    drain = Drain(hub, ports, worker.count)
+    if hub.limiter is not None:
+        hub.limiter.others = links.figures
+    Audit(hub, 0, worker.count, statistics.own)
+    part = Part(hub, engine, worker.links, survivors=worker.survivors)
     drain.passed_on = links.pass_on
     await links.resume(worker.survivors, engine if isinstance(engine, MemoryEngine) and not restored else None)
     # Rights may change from here on: the others serve already, and follow.
     control = await open_control(settings.control, ports.control) if settings.control else None
-    for listener in worker.listeners:
-        if "control" in listener.purposes:
-            await ports.open(listener)
+    _open(ports, worker.listeners, "control")
     if worker.survivors:
         await links.copied()
-    for listener in worker.listeners:
-        if "control" not in listener.purposes:
-            await ports.open(listener)
+    _open(ports, worker.listeners, "clients", "publishers")
     hub.start()
     statistics.start()
     _report(worker, ready(settings, ports.opened))
     await told.wait()
     await _close(hub, drain, ports, told, control, links)
     statistics.stop()
+    await part.end()
     await end(engine)
 
 
@@ -205,8 +263,9 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
 
     follower = Follower(hub, engine, worker.number, worker.links, cut)
     statistics = Statistics(hub, worker.number, follower.report)
-    ports = Ports(hub, lambda: ControlConnection(hub, statistics), shared=True)
-    drain = Drain(hub, ports, worker.count)
+    Audit(hub, worker.number, worker.count, statistics.own)
+    part = Part(hub, engine, worker.links, worker.number)
+    ports, drain = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics), worker)
     follower.drain = drain.obey
     follower.start()
     hub.start()
@@ -214,9 +273,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     ended = asyncio.create_task(told.wait())
     await asyncio.wait((copied, ended), return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():
-        for listener in worker.listeners:
-            if "clients" in listener.purposes:
-                await ports.open(listener)
+        _open(ports, worker.listeners, "clients")
         statistics.start()
         _report(worker, {})
         await ended
@@ -224,6 +281,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     if was_cut:
         follower.stop()
     await _close(hub, drain, ports, told)
+    await part.end()
     follower.stop()
     statistics.stop()
     if was_cut:
@@ -232,6 +290,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
 
 def ready(settings: Settings, opened: dict[str, list[str]]) -> dict[str, Any]:
     """What the line ``ready {…}`` says."""
+    privileges.warn()
     log.info(
         "mode %s, delivery %s, clients %s, publishers %s",
         settings.mode,
@@ -244,6 +303,7 @@ def ready(settings: Settings, opened: dict[str, list[str]]) -> dict[str, Any]:
         "publishers": opened["publishers"],
         "control": settings.control,
         "control_tls": opened["control"],
+        "metrics": opened["metrics"],
         "pid": os.getpid(),
     }
 

@@ -11,18 +11,31 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from .core.cover import Cover
 from .core.limits import Limits
+from .core.networks import Networks
+from .core.origins import Origins
+from .core.questions import EVENTS
 from .listener import Listener, SettingsError
 
 PREFIX = "FASTPATH_"
-MODES = ("none", "jwt", "rules")
+MODES = ("none", "basic", "jwt", "rules", "custom")
+SECRETS = ("token_secret", "publish_token")
+"""Never printed."""
+
 JOURNALS = ("off", "interval", "batch")
+AUDIT_KINDS = ("access", "message", "cache", "statistics")
+AUDIT_BYTES_LEAST = 4096
 _INT32_MAX = (1 << 31) - 1
 _KINDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "true or false"}
 _ENGINES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 
 _FAULTS = ("faults", "faults_do")
 """What faults.py reads: no settings."""
+
+
+_MAY_BE_OFF = ("idle_seconds", "memory_bytes_max")
+"""Limits that 0 switches off."""
 
 
 def _setting(default: Any, help_text: str) -> Any:
@@ -35,20 +48,42 @@ class Settings:
 
     listen: str = _setting(
         "clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
-        "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&ciphers=…]; "
+        "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&tls_min=…&ciphers=…&ciphers_exclude=…"
+        "&curve=…&ca=…&proxy=v2] or PURPOSES+unix:///PATH[?mode=660]; "
         "purposes clients and publishers joined by +; * is all addresses; port 0 picks one; "
         "for clients also deflate=BYTES (messages from that size on are compressed for who offers it), "
         "batch_ms=MS and batch_bytes=BYTES (collect messages so long, or until so many bytes wait); "
-        "control+tls://HOST:PORT?cert=…&key=…&ca=… is the control socket for a Django on another host",
+        "control+tls://HOST:PORT?cert=…&key=…&ca=… is the control socket for a Django on another host; "
+        "metrics://HOST:PORT answers /healthz, /readyz and /metrics",
     )
     control: str = _setting("", "path of the unix socket for Django; empty: none")
     workers: int = _setting(
         0, "processes behind the same ports; 0: one for each core that this process may use; 1: no others"
     )
     mode: str = _setting(
-        "rules", "who decides about rights: none (everybody may), jwt (an outside issuer's tokens), rules (Django)"
+        "rules",
+        "who decides about rights: none (everybody may), basic (everybody reads, publish_token publishes), "
+        "jwt (an outside issuer's tokens), rules (Django's rules), custom (a hook in Django)",
     )
-    token_secret: str = _setting("", "the HS256 secret that tokens are signed with; needed in modes jwt and rules")
+    publish_token: str = _setting("", "mode basic: the token that publishes, any text; empty: nobody does over a port")
+    token_secret: str = _setting(
+        "", "the HS256 secret that tokens are signed with; modes jwt and rules need it or token_keys, and take both"
+    )
+    token_keys: str = _setting(
+        "",
+        "path of a JWK set (RFC 7517) with the keys that tokens are signed with, by kid: HS256, RS256, ES256 and "
+        "EdDSA; it is read again when it changes",
+    )
+    token_audience: str = _setting(
+        "", "mode jwt: the audience that tokens have to name; empty: fastpath, and tokens that name none are taken too"
+    )
+    token_issuer: str = _setting("", "mode jwt: the issuer that tokens have to name; empty: any")
+    hooks: str = _setting(
+        "",
+        "about what Django's hook is asked besides, comma-separated: connect, subscribe, publish, token, disconnect; "
+        "empty: about nothing, in mode custom about everything",
+    )
+    hook_seconds: int = _setting(5, "how long a client waits for an answer of the hook")
     delivery: str = _setting(
         "guaranteed",
         "guaranteed: messages are cached and a client that comes back gets "
@@ -87,13 +122,36 @@ class Settings:
         "what the kernel may hold unsent for one client (TCP_NOTSENT_LOWAT): "
         "a slow client's backlog belongs in the bounded outgoing queue",
     )
+    patterns_max: int = _setting(100, "patterns that one connection is subscribed to; what they find counts below")
     subscriptions_max: int = _setting(10_000, "subscriptions on one connection")
     subjects_max: int = _setting(1_000_000, "subjects in use over all")
     connections_max: int = _setting(
-        0, "client connections; 0: as many as the process may open files, less 100 (half of them where files are few)"
+        0, "connections of a worker's client ports; 0: as many files as the process may open, less 100 (half, if few)"
+    )
+    connections_per_user_max: int = _setting(
+        0, "client connections of one user, over all workers; who is not signed in is not counted; 0: no bound"
+    )
+    connections_per_address_max: int = _setting(
+        0, "client connections from one address, over all workers; 0: no bound, as many people may be behind one"
+    )
+    commands_per_second_max: int = _setting(
+        0,
+        "commands of one client, with a second's worth at once; beyond that it is not read from for a while, so that "
+        "nothing is lost; 0: no bound",
+    )
+    publications_per_second_max: int = _setting(
+        0, "publications of one client or publisher, in the same way; a batch counts its messages; 0: no bound"
+    )
+    memory_bytes_max: int = _setting(
+        0,
+        "resident memory of all workers together; above it new connections, subscriptions and subjects are refused, "
+        "and what is there goes on, until it is 5 % below; 0: no bound",
     )
     handshake_seconds: int = _setting(10, "until the first command of a client, or the hello of a publisher")
     ping_seconds: int = _setting(25, "a client is pinged this often, and closed after two without any sign of life")
+    idle_seconds: int = _setting(
+        0, "until a client that has no subscription and sends no command is closed with 4507; 0: never"
+    )
     slow_close_seconds: int = _setting(90, "how long a slow client's socket is kept so that it can read its close code")
     servers: str = _setting(
         "",
@@ -104,8 +162,43 @@ class Settings:
     drain_seconds: int = _setting(
         10, "how long a node that stops sends its clients elsewhere at that rate; who is left then goes at once"
     )
-    trusted_proxies: str = _setting("127.0.0.1,::1", "addresses whose X-Forwarded-For is believed, comma-separated")
+    trusted_proxies: str = _setting(
+        "127.0.0.1,::1",
+        "addresses and ranges (10.1.0.0/16) whose X-Forwarded-For and proxy protocol are believed, comma-separated; "
+        "unix: peers of a unix socket",
+    )
+    publish_from: str = _setting(
+        "",
+        "addresses and ranges (10.1.0.0/16) that may publish, on any port, comma-separated; unix: peers of a unix "
+        "socket; empty: all. Django, on the control socket, always may",
+    )
+    origins: str = _setting(
+        "",
+        "pages that may open a WebSocket, comma-separated: https://app.example.com, or *.example.com for all below; "
+        "empty: all. A client that sends no Origin is no browser, and is not asked",
+    )
+    user: str = _setting(
+        "",
+        "whom the sidecar becomes when root starts it, before it opens anything; it keeps the right to open ports "
+        "below 1024, if one is asked for, and nothing else of root's; empty: it stays what it is",
+    )
+    audit: str = _setting(
+        "",
+        "what is written down, comma-separated: access (who connects, subscribes, is refused), message (each "
+        "publication), cache, statistics (the figures each minute); empty: nothing",
+    )
+    audit_content: bool = _setting(
+        False, "write the content and fields of publications down as well, of up to 16 KiB each"
+    )
+    audit_folder: str = _setting("", "folder of the audit's files, for this sidecar alone; made if need be")
+    audit_bytes: int = _setting(100_000_000, "an audit file is ended at this size, and at midnight (UTC)")
+    audit_files: int = _setting(30, "audit files kept of each worker; older ones are deleted")
     echo: bool = _setting(False, "answer /echo on the client ports with what was sent, for conformance tests")
+    presence: str = _setting(
+        "",
+        "patterns of the subjects whose subscribers are known by name, with joins and leaves, comma-separated: "
+        "/chat/**; also who is online is known then; the same on all nodes; empty: nothing",
+    )
     log_level: str = _setting("info", "debug, info, warning or error")
 
     def __post_init__(self) -> None:
@@ -113,11 +206,7 @@ class Settings:
             raise SettingsError(f"{PREFIX}MODE: {self.mode!r} is none of {', '.join(MODES)}")
         if self.delivery not in ("guaranteed", "standard"):
             raise SettingsError(f"{PREFIX}DELIVERY: {self.delivery!r} is neither guaranteed nor standard")
-        if self.mode != "none" and len(self.token_secret.encode()) < 32:
-            raise SettingsError(
-                f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
-                "(runrealtime passes Django's); FASTPATH_MODE=none runs without rights"
-            )
+        self._check_tokens()
         if self.engine != "memory" and not self.engine.startswith(_ENGINES):
             raise SettingsError(
                 f"{PREFIX}ENGINE: {_without_login(self.engine)!r} is neither memory nor redis://HOST:PORT"
@@ -136,7 +225,8 @@ class Settings:
             raise SettingsError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is none of debug, info, warning, error")
         for one in fields(self):
             value = getattr(self, one.name)
-            least = 1 if one.name.endswith("_seconds") or one.name.endswith("bytes_max") else 0
+            counts = one.name.endswith(("_seconds", "bytes_max")) and one.name not in _MAY_BE_OFF
+            least = 1 if counts else 0
             if isinstance(value, int) and not isinstance(value, bool) and value < least:
                 raise SettingsError(f"{PREFIX}{one.name.upper()}: {value} is less than {least}")
         if self.unsent_bytes_max > _INT32_MAX:
@@ -149,14 +239,56 @@ class Settings:
                 )
         if self.drain_per_second < 1:
             raise SettingsError(f"{PREFIX}DRAIN_PER_SECOND: {self.drain_per_second} is less than 1")
-        self.drain_servers  # noqa: B018 - raises for what cannot be read
+        self.drain_servers, self.hook_events  # noqa: B018 - they raise for what cannot be read
+        self._check_audit()
+        for name, parse in (
+            ("trusted_proxies", Networks.parse),
+            ("publish_from", Networks.parse),
+            ("origins", Origins.parse),
+            ("presence", Cover.parse),
+        ):
+            try:
+                parse(getattr(self, name))
+            except ValueError as error:
+                raise SettingsError(f"{PREFIX}{name.upper()}: {error}") from None
         if not self.listeners:
             raise SettingsError(f"{PREFIX}LISTEN: no address to listen on, such as clients://127.0.0.1:8800")
+
+    def _check_audit(self) -> None:
+        """What is written down, and where."""
+        unknown = self.audit_kinds - set(AUDIT_KINDS)
+        if unknown:
+            raise SettingsError(f"{PREFIX}AUDIT: {', '.join(sorted(unknown))} is none of {', '.join(AUDIT_KINDS)}")
+        if self.audit_kinds and not self.audit_folder:
+            raise SettingsError(f"{PREFIX}AUDIT: it needs a folder: {PREFIX}AUDIT_FOLDER=/var/log/fastpath")
+        if self.audit_bytes < AUDIT_BYTES_LEAST or self.audit_files < 1:
+            raise SettingsError(f"{PREFIX}AUDIT_BYTES is {AUDIT_BYTES_LEAST} or more, {PREFIX}AUDIT_FILES is 1 or more")
+
+    def _check_tokens(self) -> None:
+        """What tokens are checked by, in the modes that have some."""
+        signed = self.mode in ("jwt", "rules")
+        if signed and len(self.token_secret.encode()) < 32 and (self.token_secret or not self.token_keys):
+            raise SettingsError(
+                f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
+                f"(runrealtime passes Django's), or {PREFIX}TOKEN_KEYS; FASTPATH_MODE=none runs without rights"
+            )
+        for name in ("token_audience", "token_issuer"):
+            if getattr(self, name) and self.mode != "jwt":
+                raise SettingsError(
+                    f"{PREFIX}{name.upper()}: it is of mode jwt; the tokens of mode {self.mode} are not asked for it"
+                )
+        if self.publish_token and self.mode != "basic":
+            raise SettingsError(f"{PREFIX}PUBLISH_TOKEN: it is of mode basic, and this is mode {self.mode}")
 
     @property
     def listeners(self) -> list[Listener]:
         """The addresses to listen on."""
         return [Listener.parse(url) for url in self.listen.split(",") if url.strip()]
+
+    @property
+    def audit_kinds(self) -> set[str]:
+        """What is written down."""
+        return {kind for kind in self.audit.replace(" ", "").split(",") if kind}
 
     @property
     def drain_servers(self) -> list[tuple[str, int]]:
@@ -175,11 +307,20 @@ class Settings:
         return found
 
     @property
+    def hook_events(self) -> frozenset[str]:
+        """What the hook is asked about; raises SettingsError."""
+        given = [name.strip() for name in self.hooks.split(",") if name.strip()]
+        if unknown := sorted(set(given).difference(EVENTS)):
+            raise SettingsError(f"{PREFIX}HOOKS: {unknown[0]!r} is none of {', '.join(EVENTS)}")
+        return frozenset(EVENTS if self.mode == "custom" and not given else given)
+
+    @property
     def limits(self) -> Limits:
         """The bounds that the core keeps."""
         return Limits(
             message_bytes_max=self.message_bytes_max,
             subscriptions_max=self.subscriptions_max,
+            patterns_max=self.patterns_max,
             subjects_max=self.subjects_max,
             outbox_bytes_max=self.outbox_bytes_max,
             snapshot_ms=self.snapshot_expiry * 1000,
@@ -217,12 +358,12 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 
 def describe(settings: Settings) -> str:
-    """Every setting in force, with its reason, as a TOML file; the secret is not shown."""
+    """Every setting in force, with its reason, as a TOML file; secrets are not shown."""
     lines = []
     for one in fields(settings):
         value = getattr(settings, one.name)
-        if one.name == "token_secret" and value:
-            lines += [f"# {one.metadata['help']}", "# token_secret = (set)", ""]
+        if one.name in SECRETS and value:
+            lines += [f"# {one.metadata['help']}", f"# {one.name} = (set)", ""]
             continue
         if one.name == "engine":
             value = _without_login(value)

@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import server
-from .edge.addresses import reserve
+from . import privileges, server
+from .edge.addresses import bind_unix, reserve
 from .edge.control_socket import check_control
 from .edge.drain import HEAR_SECONDS
-from .edge.listeners import tls_context
+from .edge.tls_context import tls_context
 from .listener import Listener, SettingsError
 from .settings import Settings
 
@@ -39,7 +39,7 @@ STEADY_SECONDS = 10.0
 KILL_SECONDS = HEAR_SECONDS + 3
 """How long the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
 
-_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 ORPHANS_SECONDS = 1.0
 """How long to wait for a port that is in use."""
@@ -52,7 +52,11 @@ log = logging.getLogger("fastpath.workers")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read anew
     count = workers_of(settings)
+    server.log_to_stderr(settings)
+    server.preload()
+    privileges.drop(settings)
     if count == 1:
         server.run(settings)
     else:
@@ -88,6 +92,7 @@ class _Parent:
         self._places = [_Place(number) for number in range(count)]
         self._listeners: list[Listener] = []
         self._held: list[socket.socket] = []
+        self._unix: dict[str, socket.socket] = {}
         self._folder = ""
         self._links: socket.socket | None = None
         self._wake: tuple[int, int] = (-1, -1)
@@ -96,6 +101,7 @@ class _Parent:
         self._announced = False
         self._stopping = False
         self._told_count = 0
+        self._reload = False
 
     def run(self) -> None:
         server.log_to_stderr(self._settings, "parent ")
@@ -106,11 +112,17 @@ class _Parent:
                 self._wait(self._next_start())
                 self._reap()
                 self._announce()
+                if self._reload:
+                    self._reload = False
+                    self._signal(signal.SIGHUP)
             self._stop()
         finally:
             self._kill()
-            for sock in self._held:
+            for sock in (*self._held, *self._unix.values()):
                 sock.close()
+            for path in self._unix:
+                with suppress(OSError):
+                    os.unlink(path)
             if self._links is not None:
                 self._links.close()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -122,6 +134,10 @@ class _Parent:
         for listener in self._settings.listeners:
             if listener.tls:
                 tls_context(listener)
+            if listener.path:
+                self._unix[listener.path] = bind_unix(listener)
+                self._listeners.append(listener)
+                continue
             real, held = self._reserve(listener)
             self._listeners.append(real)
             self._held += held
@@ -138,6 +154,7 @@ class _Parent:
         signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._told)
+        signal.signal(signal.SIGHUP, self._told_to_reload)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         server.preload()
         gc.collect()
@@ -161,6 +178,9 @@ class _Parent:
     def _told(self, *_: Any) -> None:
         self._stopping = True
         self._told_count += 1
+
+    def _told_to_reload(self, *_: Any) -> None:
+        self._reload = True
 
     # Starting
 
@@ -195,6 +215,7 @@ class _Parent:
             signal.set_wakeup_fd(-1)
             for name in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(name, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it reads everything as it starts
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             for descriptor in (*self._wake, self._alive[1], *(place.report for place in self._places)):
                 if descriptor >= 0:
@@ -207,6 +228,7 @@ class _Parent:
             worker = server.Worker(
                 number,
                 self._listeners,
+                self._unix,
                 self._links_path,
                 None if number else self._links,
                 survivors,

@@ -18,7 +18,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark")
 
 MODULES_MAX = {
     "fastpath.core.broker": 300,
-    "fastpath.server": 420,
+    "fastpath.server": 460,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,
@@ -28,7 +28,7 @@ MODULES_MAX = {
 
 SPEAKS_TO_REDIS = {
     f"fastpath/engine/redis_{name}.py"
-    for name in ("checks", "confirm", "engine", "link", "primary", "recent", "state", "tail", "writer")
+    for name in ("checks", "confirm", "engine", "link", "primary", "recent", "roster", "state", "tail", "writer")
 }
 """Tasks of their own beside the data path: a publication is handed to them, and what has been read delivered, in one
 tick."""

@@ -70,16 +70,33 @@ BAD = {
     "no time": ({"FASTPATH_PING_SECONDS": "0"}, "FASTPATH_PING_SECONDS: 0 is less than 1"),
     "no room": ({"FASTPATH_OUTBOX_BYTES_MAX": "0"}, "FASTPATH_OUTBOX_BYTES_MAX: 0 is less than 1"),
     "too much": ({"FASTPATH_UNSENT_BYTES_MAX": str(1 << 31)}, "FASTPATH_UNSENT_BYTES_MAX: 2147483648 is more than"),
-    "mode": ({"FASTPATH_MODE": "open"}, "FASTPATH_MODE: 'open' is none of none, jwt, rules"),
+    "mode": ({"FASTPATH_MODE": "open"}, "FASTPATH_MODE: 'open' is none of none, basic, jwt, rules"),
+    "hooks": ({"FASTPATH_HOOKS": "subscribed"}, "FASTPATH_HOOKS: 'subscribed' is none of connect, subscribe, publish"),
     "delivery": ({"FASTPATH_DELIVERY": "best"}, "FASTPATH_DELIVERY: 'best' is neither guaranteed nor standard"),
     "log level": ({"FASTPATH_LOG_LEVEL": "loud"}, "FASTPATH_LOG_LEVEL: 'loud' is none of debug, info"),
     "short secret": ({"FASTPATH_MODE": "jwt", "FASTPATH_TOKEN_SECRET": "short"}, "needs a secret of 32 bytes"),
+    "short secret beside keys": (
+        {"FASTPATH_MODE": "rules", "FASTPATH_TOKEN_SECRET": "short", "FASTPATH_TOKEN_KEYS": "k.json"},
+        "needs a secret of 32 bytes",
+    ),
+    "no secret": ({"FASTPATH_MODE": "rules"}, "or FASTPATH_TOKEN_KEYS"),
+    "audience": ({"FASTPATH_TOKEN_AUDIENCE": "market"}, "FASTPATH_TOKEN_AUDIENCE: it is of mode jwt"),
+    "issuer": ({"FASTPATH_TOKEN_ISSUER": "me"}, "FASTPATH_TOKEN_ISSUER: it is of mode jwt"),
+    "publish token": ({"FASTPATH_PUBLISH_TOKEN": "x"}, "FASTPATH_PUBLISH_TOKEN: it is of mode basic"),
     "nowhere": ({"FASTPATH_LISTEN": ""}, "FASTPATH_LISTEN: no address to listen on"),
     "only commas": ({"FASTPATH_LISTEN": " , "}, "FASTPATH_LISTEN: no address to listen on"),
     "engine": ({"FASTPATH_ENGINE": "kafka://x"}, "FASTPATH_ENGINE: 'kafka://x' is neither memory nor redis://"),
     "engine's password": ({"FASTPATH_ENGINE": "redi://u:secret@h"}, "FASTPATH_ENGINE: 'redi://…@h'"),
     "prefix": ({"FASTPATH_REDIS_PREFIX": "a{b}"}, "FASTPATH_REDIS_PREFIX: 'a{b}' is empty or has a blank or a brace"),
     "short logs": ({"FASTPATH_REDIS_LOG_MESSAGES": "10"}, "FASTPATH_REDIS_LOG_MESSAGES: 10 is less than 1000"),
+    "proxies": ({"FASTPATH_TRUSTED_PROXIES": "10.0.0.1/8"}, "FASTPATH_TRUSTED_PROXIES: 10.0.0.1/8 has host bits set"),
+    "publishers": ({"FASTPATH_PUBLISH_FROM": "localhost"}, "FASTPATH_PUBLISH_FROM: 'localhost' does not appear to be"),
+    "origins": ({"FASTPATH_ORIGINS": "app.example.com"}, "FASTPATH_ORIGINS: 'app.example.com' is no origin"),
+    "presence": ({"FASTPATH_PRESENCE": "/chat/**,/desk"}, "FASTPATH_PRESENCE: only one segment: '/desk'"),
+    "audit": ({"FASTPATH_AUDIT": "access,all"}, "FASTPATH_AUDIT: all is none of access, message, cache, statistics"),
+    "audit's folder": ({"FASTPATH_AUDIT": "access"}, "FASTPATH_AUDIT: it needs a folder: FASTPATH_AUDIT_FOLDER="),
+    "audit's files": ({"FASTPATH_AUDIT_FILES": "0"}, "FASTPATH_AUDIT_FILES is 1 or more"),
+    "audit's bytes": ({"FASTPATH_AUDIT_BYTES": "100"}, "FASTPATH_AUDIT_BYTES is 4096 or more"),
     "no such file": ({"FASTPATH_CONFIG": "/no/such/file"}, "FASTPATH_CONFIG: /no/such/file: [Errno 2]"),
 }
 
@@ -127,6 +144,17 @@ def test_the_environment_has_the_last_word(tmp_path: Path) -> None:
     assert (settings.mode, settings.ping_seconds, settings.echo, settings.control) == ("none", 7, True, "/é")
 
 
+def test_no_secret_is_printed() -> None:
+    for mode, name in (("basic", "PUBLISH_TOKEN"), ("rules", "TOKEN_SECRET")):
+        text = describe(load({"FASTPATH_MODE": mode, f"FASTPATH_{name}": SECRET}))
+        assert SECRET not in text
+        assert f"# {name.lower()} = (set)" in text
+
+
+def test_keys_are_enough_without_a_secret() -> None:
+    assert load({"FASTPATH_MODE": "rules", "FASTPATH_TOKEN_KEYS": "keys.json"}).token_secret == ""
+
+
 def test_no_password_of_redis_is_printed() -> None:
     url = "rediss+sentinel://u:one@h1,h2,h3/fp?sentinel_user=s&sentinel_password=two&ca=/ca.pem"
     text = describe(load(NONE | {"FASTPATH_ENGINE": url}))
@@ -145,6 +173,9 @@ ADDRESSES: dict[str, tuple[set[str], str, int, bool]] = {
     "clients+tls://*:8843?cert=/c.pem&key=/k.pem&ciphers=A:B": ({"clients"}, "*", 8843, True),
     "tls+clients+publishers://h:1?cert=/c.pem": ({"clients", "publishers"}, "h", 1, True),
     "control+tls://h:1?cert=/c.pem&ca=/a.pem": ({"control"}, "h", 1, True),
+    "metrics://127.0.0.1:9100": ({"metrics"}, "127.0.0.1", 9100, False),
+    "metrics+tls://*:9100?cert=/c.pem&ca=/a.pem": ({"metrics"}, "*", 9100, True),
+    "clients+publishers+unix:///run/f%20p/c.sock": ({"clients", "publishers"}, "", 0, False),
 }
 
 
@@ -161,6 +192,13 @@ def test_the_options_of_an_address() -> None:
     listener = Listener.parse("clients+publishers://*:1?deflate=200&batch_ms=20&batch_bytes=8192")
     assert (listener.deflate, listener.batch_ms, listener.batch_bytes) == (200, 20, 8192)
     assert Listener.parse("clients://*:1?batch_ms=20").batch_bytes == 16 << 10
+    listener = Listener.parse("clients+tls://*:1?cert=/c.pem&tls_min=1.3&ciphers_exclude=A:B&curve=system&proxy=v2")
+    assert (listener.tls_min, listener.ciphers_exclude, listener.curve) == ("1.3", "A:B", "system")
+    assert (listener.proxy, Listener.parse("clients://*:1").proxy, Listener.parse("clients://*:1").tls_min) == (
+        True, False, "1.2")  # fmt: skip
+    listener = Listener.parse("clients+unix:///run/f%20p/c.sock?mode=0660")
+    assert (listener.path, listener.mode) == ("/run/f p/c.sock", 0o660)
+    assert Listener.parse("clients+unix:///c").mode == 0o600
 
 
 NO_ADDRESSES = {
@@ -193,6 +231,21 @@ NO_ADDRESSES = {
     "control+tls://h:1?cert=/c.pem&ca=/a.pem&batch_ms=20": "for a listener of clients",
     "control+tls://h:1?cert=/c.pem": "?ca=FILE",
     "control+clients+tls://h:1?cert=/c.pem&ca=/a": "an address of its own",
+    "metrics+clients://h:1": "metrics have an address of their own",
+    "clients+unix://": "a unix socket has a path",
+    "clients+unix:///": "a unix socket has a path",
+    "clients+unix://host/path": "a unix socket has a path",
+    "clients+unix+tls:///c.sock?cert=/c": "and no TLS",
+    f"clients+unix:///{'x' * 100}": "of at most 100 bytes",
+    "control+unix:///c.sock": "control has an address of its own",
+    "clients+unix:///c.sock?mode=9": "mode is for a unix socket, three octal digits such as 660",
+    "clients+unix:///c.sock?mode=7777": "mode is for a unix socket",
+    "clients://h:1?mode=660": "mode is for a unix socket",
+    "clients://h:1?proxy=v1": "proxy=v2 is the only version",
+    "metrics://h:1?proxy=v2": "proxy is for listeners of clients and publishers",
+    "clients://h:1?tls_min=1.2": "tls_min is for +tls",
+    "clients://h:1?ca=/a": "ca is for +tls",
+    "clients+tls://h:1?cert=/c&tls_min=1.1": "tls_min is 1.2 or 1.3",
 }
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .errors import InvalidSubject
-from .grants import NOT_READY, Grants, Principal
+from .grants import PENDING, Grants, Principal
 from .interest import Interest, Topic
 from .lagging import give_up, needed_from
 from .limits import SNAPSHOT_FIELDS_MAX, Limits
 from .messages import Fields, Message
 from .packets import Position, Refusal
 from .rules import PUBLISH
+from .stats import Counters
 from .subject import check_subject, is_system
 
 Outcome = int | Position | Refusal
@@ -22,14 +23,21 @@ Done = Callable[[list[Outcome]], None]
 """Takes the outcomes of publications, in their order."""
 
 
+MEMORY_FULL = "the server's memory is full; retry later"
+"""Why nothing new begins (memory_bytes_max)."""
+
+
 class Admission:
     """Checks publications against rights and bounds; changes nothing but what it remembers of rights, and closes
     clients that lag where publications would have to be refused because of them."""
 
-    def __init__(self, interest: Interest, grants: Grants, limits: Limits) -> None:
+    def __init__(self, interest: Interest, grants: Grants, limits: Limits, counters: Counters) -> None:
         self.interest = interest
         self.grants = grants
         self.limits = limits
+        self.counters = counters
+        self.full = False
+        """The memory is used up: nothing new begins, what is there goes on (docs/limits.md)."""
 
     def refused(self, principal: Principal | None, messages: Sequence[Message], now: int) -> dict[int, Refusal]:
         """The publications that are refused, by their index (protocol.md 4.4); and weighs all others.
@@ -67,15 +75,20 @@ class Admission:
                 check_subject(subject)
             except InvalidSubject as error:
                 return "invalid", f"subject {subject[:80]!r}: {error.reason}"
+            if self.full:
+                self.counters.limit("memory")
+                return "failed", f"{MEMORY_FULL}: no new subject is taken"
             if len(self.interest.topics) >= self.limits.subjects_max:
+                self.counters.limit("subjects")
                 return "failed", f"the server already holds {self.limits.subjects_max} subjects"
         if is_system(subject):
             return "denied", "subjects below /__sys__ belong to the server"
         if principal is not None:
             reason = self.grants.check(principal, PUBLISH, subject, now)
             if reason:
-                return ("not_ready" if reason is NOT_READY else "denied"), reason
+                return ("not_ready" if reason in PENDING else "denied"), reason
         if message.weigh() > self.limits.message_bytes_max:
+            self.counters.limit("message")
             return "too_large", f"over {self.limits.message_bytes_max} bytes"
         if topic is not None and message.fields:
             return self._too_many_fields(topic, message.fields)

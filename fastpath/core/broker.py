@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import lagging
+from . import epochs, lagging
 from .admission import Admission, Done, Outcome, with_refusals
 from .batches import Batches
 from .client import Client
@@ -27,8 +27,8 @@ from .history import CLOCK_STEP_MS, History
 from .interest import Feed, Group, Interest, Topic
 from .interfaces import Engine, Writer
 from .limits import Limits
-from .messages import AnyAnswer, Base, Epoch, Message
-from .observer import Observer
+from .messages import AnyAnswer, Base, Message
+from .observer import Observer, Trail
 from .snapshot import Snapshot
 from .stats import Counters
 from .wire import Encoding, framed
@@ -68,8 +68,8 @@ class Broker:
         """The time, as of the last tick of the grid."""
         self.interest = Interest(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
-        self.admission = Admission(self.interest, grants, limits)
         self.counters = Counters()
+        self.admission = Admission(self.interest, grants, limits, self.counters)
         self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
         """Where publications are numbered, when not here. It calls every ``done`` once, in the order it was given them,
@@ -78,6 +78,8 @@ class Broker:
         """Told of all that is delivered, before it is: those who follow this broker."""
         self.acknowledge: Callable[[Done, list[Outcome]], None] | None = None
         """Calls ``done`` when the outcomes are safe; None: they are at once."""
+        self.appeared: Callable[[Topic], None] | None = None
+        """Told of a subject that is published to for the first time, before anything of it is delivered."""
         self.restarted: Callable[[Topic], None] | None = None
         """Told of a subject that was restarted."""
         self.follows = False
@@ -85,6 +87,8 @@ class Broker:
         for it (Sessions)."""
         self.observers: list[Observer] = []
         """Told of what clients do."""
+        self.trail: Trail | None = None
+        """Told of publications."""
         self.batches = Batches()
         self.before_answers: Callable[[], None] | None = None
         """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
@@ -139,17 +143,19 @@ class Broker:
         self.counters.messages_in += len(messages)
         if self.log is not None:
             self.log(messages)
+        if self.trail is not None:
+            self.trail.delivering(messages)
         topics = self.interest.topics
         append = self.history.append
         snapshot_ms = self.limits.snapshot_ms or _FOR_EVER_MS
         for message in messages:
             topic = topics.get(message.subject)
-            if topic is None:
-                topic = self.interest.topic(message.subject, message.epoch or self.engine.epoch)
+            if topic is None or not topic.known:
+                topic = self.topic(message.subject, message.epoch or self.engine.epoch)
             message.subject = topic.subject  # one text for all cached messages of the subject
             if message.seq:
                 if message.epoch != topic.epoch:
-                    self._begin_epoch(topic, message)
+                    epochs.begin(self, topic, message)
                 topic.seq = message.seq
                 if self.guaranteed:
                     append(topic, message)
@@ -162,6 +168,15 @@ class Broker:
                 lagging.relieve(self, topic, topic.live)
             if topic.feed is not None:
                 self.offer(topic.feed, message)
+
+    def topic(self, subject: str, epoch: int) -> Topic:
+        """The topic of a valid subject that is published to; before its first message patterns are looked at."""
+        topic = self.interest.topic(subject, epoch)
+        if not topic.known:
+            self.interest.know(topic)
+            if self.appeared is not None:
+                self.appeared(topic)
+        return topic
 
     def offer(self, feed: Feed, message: Message) -> None:
         """Encode the message once per encoding in use and put it before every group of the feed."""
@@ -207,35 +222,6 @@ class Broker:
         topic = self.interest.topics.get(subject)
         return self.follows and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
 
-    def restart(self, topic: Topic, epoch: int, seq: int, snapshot: Snapshot | None = None) -> None:
-        """The subject stands at this message with this snapshot, whatever was delivered of it: everybody who is
-        subscribed is told (protocol.md 4.8). Of the cache stays what leads there."""
-        self.history.cut(topic, seq + 1)
-        if not topic.ring or (topic.ring[-1].epoch, topic.ring[-1].seq) != (epoch, seq):
-            self.history.drop(topic)
-            if epoch != topic.epoch and seq:  # what was read under the same number may be another message
-                self._tell_epoch(topic, epoch, 0)
-        topic.snapshot = snapshot
-        self._tell_epoch(topic, epoch, seq)
-        topic.epoch, topic.seq = epoch, seq
-        if self.restarted is not None:
-            self.restarted(topic)
-
-    def _begin_epoch(self, topic: Topic, message: Message) -> None:
-        """The subject goes on in the message's epoch: what is numbered as it and above is void (protocol.md 4.8)."""
-        before = message.seq - 1
-        if topic.seq > before:
-            self.history.cut(topic, message.seq)
-        if topic.seq == before and not topic.ring:
-            topic.floor = topic.epoch
-        self._tell_epoch(topic, message.epoch, before)
-        topic.epoch = message.epoch
-
-    def _tell_epoch(self, topic: Topic, epoch: int, seq: int) -> None:
-        for feed in list((topic.conflated or {}).values()):
-            self.grid.fire(feed)  # what came counts in the epoch that it came in
-        self.tell(topic, Epoch(sid=topic.sid, epoch=epoch, seq=seq))
-
     # What goes to clients
 
     def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
@@ -258,6 +244,13 @@ class Broker:
             for client in feed.joining:
                 self.send(client, event)
         lagging.tell(self, topic, event)
+
+    def put(self, group: Group, event: AnyAnswer) -> None:
+        """Tell all members of the group, in its place among the messages."""
+        form = group.encoding.form
+        if not group.pending:
+            self.dirty.append(group)
+        group.pending.append(framed(encode(event, form), form))
 
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers, or frames ready made, for one client; they leave with the next flush."""
@@ -383,20 +376,3 @@ class Broker:
         """Forget the feed if nobody is left."""
         self.interest.release(feed)
         self.grid.forget(feed)
-
-    def drop(self, client: Client) -> None:
-        """The client is gone: forget its subscriptions."""
-        client.closed = True
-        client.out = None
-        self.counters.subscriptions -= len(client.subscriptions)
-        self.counters.waiting -= len(client.waiting or ())
-        # Nothing is settled: the others' pending bytes stay pending, and the client takes none of them.
-        joining = [feed for feed in client.subscriptions.values() if feed.joining.pop(client, None) is not None]
-        joined = set(client.subscriptions.values()).difference(joining) if joining else client.subscriptions.values()
-        if client.group is not None:
-            self.interest.leave(client)
-        for feed in (*joined, *joining):
-            self.release(feed)
-        client.subscriptions = {}
-        lagging.drop(self, client)
-        client.waiting = None

@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from .interest import Feed, Group, Topic
     from .lagging import Lag
     from .messages import Subscribe
+    from .patterns import Wilds
+
+
+class Hold:
+    """Why nothing is read from a connection for now, nor what has been read is handled."""
+
+    TURN = 1
+    """As much as one turn may take has been handled; the rest of what was read waits for the next (edge/turns.py)."""
+    ECHOING = 2
+    """It does not take what is echoed to it."""
+    CONGESTED = 4
+    """It has published while another worker is behind."""
+    DRAINING = 8
+    """It has been told to go elsewhere."""
+    ASKED = 16
+    """Django's hook is asked about what it said last."""
+    RATE = 32
+    """It has said more than it may at a time."""
 
 
 class Link(Protocol):
@@ -29,8 +47,8 @@ class Link(Protocol):
     def lag(self, data: bytes, sent: int) -> None:
         """The socket took only ``sent`` bytes of the frames (-1: it is broken); the rest goes to the client's queue."""
 
-    def await_readable(self, wanted: bool) -> None:
-        """Read from the socket, or stop reading."""
+    def hold(self, why: int, held: bool) -> None:
+        """Handle nothing more of what the client sends while there is a reason, a bit of Hold; or not for this one."""
 
     def close(self, code: int, reason: str) -> None:
         """Say goodbye with a code of protocol.md 7, and let go."""
@@ -51,15 +69,18 @@ LOST = (1006, "the connection was lost")
 class Waiting:
     """A subscription that waits for its right, for room, or for what its client has read elsewhere (protocol.md 4.2).
 
-    For the last it waits until ``until`` (ms).
+    For the last it waits until ``until`` (ms). ``pattern`` is that of the client which brought it; its subject may not
+    have been ``told``, and is not unless it starts.
     """
 
-    __slots__ = ("error", "request", "until")
+    __slots__ = ("error", "pattern", "request", "told", "until")
 
     def __init__(self, request: Subscribe, error: str, until: int) -> None:
         self.request = request
         self.error = error
         self.until = until
+        self.pattern = ""
+        self.told = True
 
 
 class Queue:
@@ -151,6 +172,7 @@ class Client:
         "subscriptions",
         "waiting",
         "warned",
+        "wilds",
         "wire",
     )
 
@@ -171,6 +193,7 @@ class Client:
         self.out: list[bytes] | None = None
         self.subscriptions: dict[Topic, Feed] = {}
         self.waiting: dict[str, Waiting] | None = None
+        self.wilds: Wilds | None = None
         self.lag: Lag | None = None
         self.base = 0
         self.number = 0
@@ -184,4 +207,4 @@ class Client:
     @property
     def count(self) -> int:
         """Subscriptions that count towards the limit, waiting ones included."""
-        return len(self.subscriptions) + (len(self.waiting) if self.waiting else 0)
+        return len(self.subscriptions) + len(self.waiting or ()) + len(self.wilds or ())

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .broker import Broker
+from .epochs import restart
 from .grants_rules import RuleGrants
 from .interest import Topic
 from .messages import Message
@@ -135,17 +136,17 @@ class Takeover:
         for topic in [topic for topic in topics.values() if topic.subject not in self._known]:
             self._forget(topic)
             if topic.idle:
-                del topics[topic.subject]
+                self._broker.interest.forget(topic)
 
     def _forget(self, topic: Topic | None) -> None:
         if topic is not None and (topic.seq or topic.snapshot is not None):
-            self._broker.restart(topic, self._broker.engine.epoch, 0)
+            restart(self._broker, topic, self._broker.engine.epoch, 0)
 
 
 def take_part(broker: Broker, part: Part) -> None:
     """Bring a subject to where a whole copy of it stands; ``part`` is its last one, its messages decoded."""
     subject, messages, epoch, seq, floor, newest, fields = part
-    topic = broker.interest.topic(subject, epoch)
+    topic = broker.topic(subject, epoch)
     snapshot = None
     if newest is not None:
         snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
@@ -155,7 +156,7 @@ def take_part(broker: Broker, part: Part) -> None:
         return
     if topic.seq or topic.feed is not None or topic.conflated or topic.snapshot is not None:
         broker.history.drop(topic)
-        broker.restart(topic, epoch, seq, snapshot)
+        restart(broker, topic, epoch, seq, snapshot)
     topic.epoch, topic.seq, topic.snapshot = epoch, seq, snapshot
     if broker.guaranteed:
         for message in messages:
@@ -187,8 +188,7 @@ def read_entry(row: list[Any]) -> Message:
 
 def rights_in_chunks(grants: RuleGrants) -> Iterator[tuple[list[Any], list[Any], list[Any]]]:
     """All rules, users and revoked sessions in force, as ``Rights.add`` takes them."""
-    rules, users, sids = grants.contents()
-    sessions = [{"sid": sid, "generation": 0} for sid in sids]
+    rules, users, sessions = grants.contents()
     for start in range(0, max(len(rules), len(users), len(sessions)), CHUNK_MAX):
         end = start + CHUNK_MAX
         yield rules[start:end], users[start:end], sessions[start:end]

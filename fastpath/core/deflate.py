@@ -16,10 +16,6 @@ WINDOW_BITS_MAX = 15
 _WINDOW_BITS_MIN = 9
 """The smallest that zlib makes without a header; a client that asks for 8 is answered without compression."""
 
-TURN_BYTES_MAX = 2048
-"""Taken from a client at once: inflated, these are two MiB at most, while a whole read would be a thousand times its
-size."""
-
 _HEAD_BYTES = 32
 
 _LEVEL = 6

@@ -3,6 +3,7 @@
 FastpathError
  ├─ InvalidSubject   a subject or pattern that breaks the syntax (protocol.md 2)
  ├─ InvalidMessage   a publication or command that breaks the protocol; the command has no effect
+ ├─ InvalidKeys      a set of keys that cannot be used
  ├─ BadFrame         bytes that are no frame of this protocol; the connection is closed
  └─ Refused          a connection that may not go on, with its close code
 """
@@ -35,6 +36,7 @@ class Close(IntEnum):
     BAD_VERSION = 4504
     TOO_MANY_ERRORS = 4505
     CLOSED_BY_OPERATOR = 4506
+    IDLE = 4507
 
     @property
     def label(self) -> str:
@@ -61,6 +63,10 @@ class InvalidMessage(FastpathError):
         super().__init__(f"{code}: {reason}")
         self.code = code
         self.reason = reason
+
+
+class InvalidKeys(FastpathError, ValueError):
+    """A set of keys (RFC 7517) that cannot be used; the text says why."""
 
 
 class BadFrame(FastpathError):

@@ -31,6 +31,9 @@ MESSAGE_BYTES_MAX = 1 << 20
 FRAGMENTS_MAX = 1 << 17
 """Frames of one message: its bytes bound the memory, so this only ends a flood of empty fragments."""
 
+SKIM = 2
+"""For ``FrameReader.deflate`` once the connection ends: only the peer's close frame is still of interest."""
+
 _OPCODES = {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}
 
 Event = tuple[int, bytes]
@@ -67,14 +70,14 @@ class FrameReader:
     """Reads the frames of one client.
 
     ``message_bytes_max`` bounds a message, inflated too (1009), ``fragments_max`` its frames (1009). With ``deflate``
-    the client may compress messages (RFC 7692). ``error`` is None until the client breaks a rule; then it is the
-    FrameError to close with, and nothing more is read.
+    the client may compress messages (RFC 7692); SKIM then leaves them as they are, when nobody wants them any more.
+    ``error`` is None until the client breaks a rule; then it is the FrameError to close with, and nothing more is read.
     """
 
     __slots__ = ("_partial", "deflate", "error", "fragments_max", "message_bytes_max")
 
     def __init__(
-        self, message_bytes_max: int = MESSAGE_BYTES_MAX, fragments_max: int = FRAGMENTS_MAX, deflate: bool = False
+        self, message_bytes_max: int = MESSAGE_BYTES_MAX, fragments_max: int = FRAGMENTS_MAX, deflate: int = False
     ) -> None:
         self.message_bytes_max = message_bytes_max
         self.fragments_max = fragments_max
@@ -139,9 +142,9 @@ class FrameReader:
             if start + length <= end and (opcode >= CLOSE or (first > 0x80 and not partial.opcode)):
                 # A control frame, or an unfragmented message of which nothing is missing.
                 payload = unmask(data[start : start + length], data[start - 4 : start])
-                if first & 0x40:
+                if first & 0x40 and self.deflate != SKIM:
                     payload = inflate(payload, self.message_bytes_max)
-                if opcode == TEXT and not payload.isascii() and not _is_utf8(payload):
+                if opcode == TEXT and self.deflate != SKIM and not payload.isascii() and not _is_utf8(payload):
                     raise FrameError(Close.INVALID_DATA, "the text is not UTF-8")
                 if opcode == CLOSE:
                     check_close(payload)
@@ -215,9 +218,10 @@ class FrameReader:
             partial.body += plain
             plain = b""
             if complete:
-                plain = inflate(bytes(partial.body), self.message_bytes_max)
+                if self.deflate != SKIM:
+                    plain = inflate(bytes(partial.body), self.message_bytes_max)
                 partial.body = bytearray()
-        if partial.opcode == TEXT and (complete or partial.tail or not plain.isascii()):
+        if partial.opcode == TEXT and self.deflate != SKIM and (complete or partial.tail or not plain.isascii()):
             text = partial.tail + plain
             try:
                 used = utf_8_decode(text, "strict", complete)[1]

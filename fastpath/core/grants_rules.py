@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from msgspec import Struct
 
 from .errors import Close, Refused
 from .grants import ANSWERS_MAX, NOT_READY, Grants, Principal, bounded
-from .rules import Rule, RuleSet
-from .tokens import Claims, verify
+from .keys import Keys
+from .rules import SUBSCRIBE, Rule, RuleSet
+from .subject import presence_of
+from .tokens import KEY_UNKNOWN, PASSWORD_CHANGED, Claims, verify
+
+SESSIONS_KEPT = 10_000
+"""Revoked sessions and tokens beyond which those are looked for that need not be remembered any more."""
 
 
 class User(Struct, frozen=True):
-    """A user as Django sends it (protocol.md 8.3): from ``generation`` on it replaces what older tokens say."""
+    """A user as Django sends it (protocol.md 8.3): from ``generation`` on it replaces what older tokens say.
+
+    Tokens older than ``since`` are no tokens of this user any more: the password was changed then.
+    """
 
     uid: str
     user: str
@@ -21,13 +29,18 @@ class User(Struct, frozen=True):
     superuser: bool
     groups: list[str]
     generation: int
+    since: int = 0
 
 
 class Session(Struct, frozen=True):
-    """A revoked session (protocol.md 8.3)."""
+    """A revoked session, or as ``jti:<id>`` a single revoked token (protocol.md 8.3).
+
+    After ``until`` (ms, 0: never) no token of it is alive, and it need not be remembered.
+    """
 
     sid: str
     generation: int
+    until: int = 0
 
 
 class RuleGrants(Grants):
@@ -35,28 +48,29 @@ class RuleGrants(Grants):
 
     mode = "rules"
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
+    def __init__(self, keys: Keys | str) -> None:
+        self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._anonymous = Principal(None, False, ("anonymous", "everyone"))
         self._rules = RuleSet()
         self._users: dict[str, User] = {}
-        self._sessions: set[str] = set()
+        self._sessions: dict[str, int] = {}
+        self._sessions_kept = SESSIONS_KEPT
         self._holders: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._version = 0
-        self._checked_at = 0
-        self._next_change: int | None = None
         self.ready = False
 
     def principal(self, token: str, now: int) -> Principal:
         """Raises Refused for a bad, expired or revoked token, a signed-out session or a deactivated user."""
         if not token:
             return self._anonymous
-        return self.refresh(verify(token, self._secret, now))
+        return self.refresh(verify(token, self.keys, now))
 
     def refresh(self, claims: Claims) -> Principal:
-        """The principal of these claims under the present users and sessions; raises Refused."""
-        if claims.session and claims.session in self._sessions:
-            raise Refused(Close.REVOKED, "signed out")
+        """The principal of these claims under the present users and sessions; raises Refused.
+
+        A changed password comes before the session: Django gives the session in which it was changed another key, so
+        that the old one ends. Who still is signed in is to come back with a new token.
+        """
         groups: Iterable[str] = claims.groups
         superuser, name = claims.superuser, claims.user
         user = self._users.get(claims.uid)
@@ -64,6 +78,14 @@ class RuleGrants(Grants):
             groups, superuser, name = user.groups, user.superuser, user.user
             if not user.active:
                 raise Refused(Close.REVOKED, "the user is not active")
+        if claims.token_id and claims.token_id in self._sessions:
+            raise Refused(Close.REVOKED, "the token was revoked")
+        if user is not None and user.since > claims.generation:
+            raise Refused(Close.TOKEN_EXPIRED, PASSWORD_CHANGED)
+        if claims.session and claims.session in self._sessions:
+            raise Refused(Close.REVOKED, "signed out")
+        if not self.keys.counts(claims.key):
+            raise Refused(Close.TOKEN_EXPIRED, KEY_UNKNOWN)
         principal = Principal(claims, superuser, (f"user:{claims.uid}", *self._shared_holders(tuple(groups))), name)
         principal.version = self._version
         return principal
@@ -83,37 +105,71 @@ class RuleGrants(Grants):
             return principal
         return self.refresh(principal.claims)
 
+    def refreshed(self, principal: Principal) -> Principal:
+        """Made anew in any case; raises Refused."""
+        return principal if principal.claims is None else self.refresh(principal.claims)
+
+    def keys_changed(self) -> None:
+        """A key does not count any more: principals are looked at again where they are used."""
+        self._version += 1
+
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
         """Superusers may all; else the most specific rule decides, and without one it is denied."""
         if not self.ready:
             return NOT_READY
         if principal.superuser:
             return ""
-        if principal.version != self._version:
-            principal.publishable = None
-            principal.version = self._version
-        match = self._rules.decide(principal.holders, principal.user, subject, action, now)
-        if match is None:
-            return "no rule allows it"
-        return f"rule {match.rule_id} denies it" if match.denies else ""
+        rule = self._rules.decide(principal.holders, principal.user, subject, action, now)
+        if rule is not None and rule.allow:
+            return ""
+        about = presence_of(subject) if action == SUBSCRIBE else ""
+        if about:  # who may read a subject may see who is there (protocol.md 3.9)
+            return self.check(principal, action, about, now)
+        return "no rule allows it" if rule is None else f"rule {rule.id} denies it"
+
+    def likeness(self, principal: Principal) -> Hashable:
+        """Those who are superusers, and those for whom the same rules count."""
+        return True if principal.superuser else (self._counting(principal), principal.user if self._rules.names else "")
+
+    def representative(self, principal: Principal) -> Principal:
+        """A rule that comes to be about one of them alone is none about this one."""
+        name = principal.user if self._rules.names else ""  # of many users there is none
+        return Principal(None, principal.superuser, self._counting(principal), name)
+
+    def _counting(self, principal: Principal) -> tuple[str, ...]:
+        """The principal's holders that have rules."""
+        holders = self._rules.holders
+        return tuple([holder for holder in principal.holders if holder in holders])
+
+    @property
+    def version(self) -> int:
+        """Of rules, users and sessions together, times of validity included."""
+        return self._version
 
     def publishable(self, principal: Principal) -> set[str] | None:
-        """Nothing is known before the rights have arrived, nor after a change."""
+        """Nothing is known before the rights have arrived, nor after a change.
+
+        That the set is new says nothing about the principal, which ``current`` makes anew.
+        """
         known = principal.publishable
-        if known and principal.version == self._version and len(known) < ANSWERS_MAX and self.ready:
+        if known and principal.known_at == self._version and len(known) < ANSWERS_MAX and self.ready:
             return known
         if principal.superuser and self.ready:
             return None
-        if principal.version != self._version or not self.ready:
+        if principal.known_at != self._version or not self.ready:
             principal.publishable = None
+            principal.known_at = self._version
         return bounded(principal)
 
-    def replace(self, rules: RuleSet, users: dict[str, User], sessions: set[str], generation: int, now: int) -> None:
+    def replace(
+        self, rules: RuleSet, users: dict[str, User], sessions: dict[str, int], generation: int, now: int
+    ) -> None:
         """Swap in a full set that was built aside."""
         self._rules, self._users, self._sessions = rules, users, sessions
         self.generation = generation
         self.ready = True
-        self._changed(now)
+        self._version += 1
+        rules.begin(now)
 
     def apply(
         self,
@@ -132,24 +188,22 @@ class RuleGrants(Grants):
             holders |= self._rules.put(rule)
         for user in users:
             self._users[user.uid] = user
-        self._sessions.update(session.sid for session in sessions)
+        self._sessions.update((session.sid, session.until) for session in sessions)
+        if len(self._sessions) > self._sessions_kept:
+            self._sessions = {sid: until for sid, until in self._sessions.items() if not until or until > now}
+            self._sessions_kept = max(SESSIONS_KEPT, 2 * len(self._sessions))
         self.generation = generation
-        self._changed(now)
+        self._version += 1
         return holders, {user.uid for user in users}, {session.sid for session in sessions}
 
-    def contents(self) -> tuple[list[Rule], list[User], list[str]]:
+    def contents(self) -> tuple[list[Rule], list[User], list[Session]]:
         """All rules, users and revoked sessions in force."""
-        return list(self._rules.rules.values()), list(self._users.values()), sorted(self._sessions)
+        sessions = [Session(sid, 0, until) for sid, until in self._sessions.items()]
+        return list(self._rules.rules.values()), list(self._users.values()), sessions
 
     def due(self, now: int) -> set[str]:
         """The holders of rules whose validity began or ended since the last call."""
-        if self._next_change is None or now < self._next_change:
-            return set()
-        holders = self._rules.changed_between(self._checked_at, now)
-        self._changed(now)
+        holders = self._rules.due(now)
+        if holders:
+            self._version += 1
         return holders
-
-    def _changed(self, now: int) -> None:
-        self._version += 1
-        self._checked_at = now
-        self._next_change = self._rules.next_change(now)

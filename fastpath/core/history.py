@@ -9,6 +9,7 @@ has read.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Protocol
@@ -57,6 +58,8 @@ class History:
         self.evicted_by_count = 0
         self.evicted_by_age = 0
         self.evicted_by_memory = 0
+        self.told: Callable[[Message, str], None] | None = None
+        """Told of each message that leaves, and the cause (Trail.evicted)."""
         # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject).
         # The time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
         self._oldest: list[tuple[int, int, Cached]] = []
@@ -81,6 +84,8 @@ class History:
             topic.floor = oldest.epoch
             self.bytes += message.size - oldest.size
             self.evicted_by_count += 1
+            if self.told is not None:
+                self.told(oldest, "count")
         else:
             self.bytes += message.size + MESSAGE_OVERHEAD_BYTES
             self.messages += 1
@@ -96,7 +101,7 @@ class History:
         self._now = now
         limit = now - self.age_ms_max
         while self._oldest and self._oldest[0][0] <= limit and count_max > 0:
-            dropped = self._evict(now, count_max, self.age_ms_max)
+            dropped = self._evict(now, count_max, self.age_ms_max, "age")
             self.evicted_by_age += dropped
             count_max -= dropped + 1
 
@@ -126,12 +131,12 @@ class History:
         """Forget the subject's messages numbered ``seq`` and above: a new epoch numbers these again."""
         ring = topic.ring
         while ring and ring[-1].seq >= seq:
-            self._forget(ring.pop())
+            self._void(ring.pop())
 
     def drop(self, topic: Cached) -> None:
         """Forget all messages of a subject."""
         for message in topic.ring or ():
-            self._forget(message)
+            self._void(message)
         topic.floor = 0
         if topic.ring is not None:
             topic.ring = []
@@ -148,7 +153,7 @@ class History:
         self._entered += 1
         heappush(self._oldest, (time, self._entered, topic))
 
-    def _evict(self, now: int, count_max: int, age_ms_max: int) -> int:
+    def _evict(self, now: int, count_max: int, age_ms_max: int, cause: str) -> int:
         """Drop up to ``count_max`` messages of that age from the subject at the top; how many were dropped."""
         _, _, topic = heappop(self._oldest)
         ring = topic.ring
@@ -157,6 +162,8 @@ class History:
             oldest = _pop(ring)
             topic.floor = oldest.epoch
             self._forget(oldest)
+            if self.told is not None:
+                self.told(oldest, cause)
             dropped += 1
         if ring:
             self._enter(topic, ring[0].time)
@@ -166,7 +173,12 @@ class History:
 
     def _make_room(self) -> None:
         while self.bytes > self.bytes_max and self._oldest:
-            self.evicted_by_memory += self._evict(_ANY_TIME, count_max=1, age_ms_max=0)
+            self.evicted_by_memory += self._evict(_ANY_TIME, 1, 0, "memory")
+
+    def _void(self, message: Message) -> None:
+        self._forget(message)
+        if self.told is not None:
+            self.told(message, "void")
 
     def _forget(self, message: Message) -> None:
         self.bytes -= message.size + MESSAGE_OVERHEAD_BYTES

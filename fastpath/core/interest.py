@@ -8,24 +8,45 @@ keys, which are a keyed hash, so that nobody who chooses subjects can make two s
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .batches import Held
 from .conflation import Live
 from .history import Ring
+from .patterns import Patterns
 from .snapshot import Snapshot
 from .subject import is_system
+from .tree import Tree
 from .wire import Wire
 
 if TYPE_CHECKING:
     from .client import Client
+    from .grants import Principal
+
+
+CohortName = tuple[tuple[str, ...], Hashable, "frozenset[Topic]"]
+"""The patterns of a cohort, the likeness of who is in it, and what they have subscribed to by name."""
 
 
 class Topic:
     """A subject in use: its position, snapshot, cached messages and feeds."""
 
-    __slots__ = ("conflated", "epoch", "feed", "floor", "live", "ring", "seq", "sid", "snapshot", "subject", "system")
+    __slots__ = (
+        "conflated",
+        "epoch",
+        "feed",
+        "floor",
+        "known",
+        "live",
+        "ring",
+        "seq",
+        "sid",
+        "snapshot",
+        "subject",
+        "system",
+    )
 
     def __init__(self, subject: str, sid: int, epoch: int) -> None:
         self.subject = subject
@@ -35,6 +56,7 @@ class Topic:
         self.snapshot: Snapshot | None = None
         self.ring: Ring | None = None
         self.floor = 0
+        self.known = False  # that it was published to, and not only subscribed to
         self.feed: Feed | None = None
         self.live: Live | None = None
         self.conflated: dict[tuple[int, int], Feed] | None = None
@@ -63,16 +85,49 @@ class Feed:
         self.joining: dict[Client, int] = {}
 
 
+class Cohort(Feed):
+    """Clients that follow the same patterns in the usual way, and may read the same: a mark among a group's feeds.
+
+    A subject that comes to be is asked about once for all of them, with the ``principal`` of one.
+    """
+
+    __slots__ = ("name", "own", "principal", "texts")
+
+    def __init__(self, key: int, name: CohortName, principal: Principal) -> None:
+        super().__init__(cast(Topic, None), 0, 0, key)
+        self.name = name
+        self.texts, _, self.own = name
+        self.principal = principal
+
+
 class Group:
     """Clients of one wire with the same feeds; what it waits to send is written to all of them at once.
 
     ``ready`` are the clients whose sockets take a plain write, ``fds`` their descriptors in the same order;
-    ``singles`` are all others (blocked, or behind a transport of their own), written one by one.
+    ``singles`` are all others (blocked, or behind a transport of their own), written one by one. With a ``cohort``
+    its members have one dict of subscriptions, ``topics``, and one of the patterns that these follow, ``owners``.
     """
 
-    __slots__ = ("base", "encoding", "fds", "feeds", "held", "pending", "ready", "signature", "singles", "wire")
+    __slots__ = (
+        "base",
+        "cohort",
+        "encoding",
+        "fds",
+        "feeds",
+        "held",
+        "owners",
+        "pending",
+        "ready",
+        "signature",
+        "singles",
+        "topics",
+        "wire",
+    )
 
     def __init__(self, wire: Wire, signature: int, feeds: set[Feed]) -> None:
+        self.cohort = next((feed for feed in feeds if type(feed) is Cohort), None)
+        self.topics: dict[Topic, Feed] | None = None
+        self.owners: dict[Topic, str] = {}
         self.wire = wire
         self.encoding = wire.encoding
         self.held: Held | None = None
@@ -125,6 +180,10 @@ class Interest:
     def __init__(self, secret: bytes) -> None:
         self.topics: dict[str, Topic] = {}
         self.groups: dict[tuple[Wire, int], Group] = {}
+        self.tree = Tree()
+        """Those that are known."""
+        self.patterns = Patterns()
+        self.cohorts: dict[CohortName, Cohort] = {}
         self._secret = secret
         self._feeds_made = 0
         self._topics_made = 0
@@ -137,11 +196,60 @@ class Interest:
             topic = self.topics[subject] = Topic(subject, self._topics_made, epoch)
         return topic
 
+    def untake(self, group: Group, feeds: Iterable[Feed]) -> bool:
+        """All members of the group follow these no more; False, and nothing is done, when another group is as it would
+        be then."""
+        signature = group.signature
+        for feed in feeds:
+            signature ^= feed.key
+        if (group.wire, signature) in self.groups:
+            return False
+        del self.groups[group.wire, group.signature]
+        group.signature = signature
+        self.groups[group.wire, signature] = group
+        for feed in feeds:
+            group.feeds.discard(feed)
+            del feed.groups[group]
+            if group.topics is not None:
+                del group.topics[feed.topic]
+                group.owners.pop(feed.topic, None)
+        return True
+
+    def know(self, topic: Topic) -> None:
+        """The subject is published to."""
+        topic.known = True
+        self.tree.add(topic.subject, topic)
+
+    def forget(self, topic: Topic) -> None:
+        """Nothing would be lost by it: see ``Topic.idle``."""
+        self.topics.pop(topic.subject, None)
+        if topic.known:
+            topic.known = False
+            self.tree.discard(topic.subject)
+
+    def take(self, group: Group, feed: Feed) -> None:
+        """All members of the group follow one feed more; no other group may be there with the same feeds."""
+        del self.groups[group.wire, group.signature]
+        group.signature ^= feed.key
+        group.feeds.add(feed)
+        feed.groups[group] = None
+        self.groups[group.wire, group.signature] = group
+        if group.topics is not None:
+            group.topics[feed.topic] = feed
+
     def live_feed(self, topic: Topic) -> Feed:
         """The topic's feed without conflation."""
         if topic.feed is None:
             topic.feed = self._feed(topic, 0, 0)
         return topic.feed
+
+    def cohort(self, name: CohortName, principal: Principal) -> Cohort:
+        """The mark of such clients."""
+        cohort = self.cohorts.get(name)
+        if cohort is None:
+            cohort = self.cohorts[name] = Cohort(self._key(), name, principal)
+            self.patterns.add_cohort(cohort)
+        return cohort
 
     def conflated_feed(self, topic: Topic, interval: int, phase: int) -> Feed:
         """The topic's feed of that interval (ms) and phase (grid slots)."""
@@ -172,16 +280,17 @@ class Interest:
         if target is None and old is not None and len(old) == 1:
             self._reshape(old, key, add, remove)
             return
-        feeds = (old.feeds if old else set()).union(add).difference(remove)
-        if target is None and feeds:
-            target = self.groups[key] = Group(key[0], key[1], feeds)
+        if target is None:
+            feeds = (old.feeds if old else set()).union(add).difference(remove)
+            if feeds:
+                target = self.groups[key] = Group(key[0], key[1], feeds)
             for feed in feeds:
-                feed.groups[target] = None
+                feed.groups[cast(Group, target)] = None
         if old is not None:
             old.discard(client)
             if not len(old):
                 self._dissolve(old)
-        if target is not None and feeds:
+        if target is not None:
             target.add(client)
         for feed in remove:
             self.release(feed)
@@ -198,6 +307,10 @@ class Interest:
         """Forget the feed if nobody is left, and its topic if that was its only use."""
         if feed.groups or feed.joining:
             return
+        if type(feed) is Cohort:
+            if self.cohorts.pop(feed.name, None) is not None:
+                self.patterns.discard_cohort(feed)
+            return
         topic = feed.topic
         if feed is topic.feed:
             topic.feed = None
@@ -212,12 +325,15 @@ class Interest:
         if topic.live is not None and not topic.conflated and not topic.live.lagging:
             topic.live = None
         if topic.idle:
-            self.topics.pop(topic.subject, None)
+            self.forget(topic)
 
     def _feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+        return Feed(topic, interval, phase, self._key())
+
+    def _key(self) -> int:
         self._feeds_made += 1
         digest = blake2b(self._feeds_made.to_bytes(8, "big"), key=self._secret, digest_size=16).digest()
-        return Feed(topic, interval, phase, int.from_bytes(digest, "big"))
+        return int.from_bytes(digest, "big")
 
     def _reshape(self, group: Group, key: tuple[Wire, int], add: list[Feed], remove: list[Feed]) -> None:
         """A group of one changes its feeds in place: subscribing one by one stays linear."""
@@ -229,6 +345,9 @@ class Interest:
             group.feeds.discard(feed)
             del feed.groups[group]
         group.signature = key[1]
+        kept = group.cohort if group.cohort in group.feeds else None
+        group.cohort = next((feed for feed in add if type(feed) is Cohort), kept)
+        group.topics = None
         if group.feeds:
             self.groups[key] = group
         else:

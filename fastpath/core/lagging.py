@@ -22,6 +22,7 @@ from .codec import encode
 from .conflation import Live
 from .errors import Close
 from .messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
+from .patterns import pattern_of
 from .wire import split_messages
 
 if TYPE_CHECKING:
@@ -263,6 +264,7 @@ def _anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: lis
     results.append(
         Result(
             subject=topic.subject,
+            pattern=pattern_of(client, topic),
             sid=topic.sid,
             epoch=topic.epoch,
             seq=topic.seq,

@@ -19,6 +19,9 @@ FIELD_NAME_BYTES_MAX = 256
 SNAPSHOT_FIELDS_MAX = 1024
 """Fields that one subject's snapshot may gather; a publication that would pass it is refused."""
 
+SINCE_CHECKS_MAX = 100_000
+"""Positions times patterns in one subscribe: each pattern looks for its own among them."""
+
 SUBJECTS_PER_COMMAND_MAX = 1000
 """Subjects in one subscribe or unsubscribe: bounds the work of one tick."""
 
@@ -41,6 +44,7 @@ class Limits:
 
     message_bytes_max: int = 1 << 20
     subscriptions_max: int = 10_000
+    patterns_max: int = 100
     subjects_max: int = 1_000_000
     outbox_bytes_max: int = 4 << 20
     snapshot_ms: int = 0
@@ -48,6 +52,11 @@ class Limits:
     cache_ms: int = 180_000
     cache_bytes: int = 256 << 20
     retry_ms: int = 500
+
+    @property
+    def subscriptions_reason(self) -> str:
+        """Why a subscription is refused that would be one too many."""
+        return f"over {self.subscriptions_max} subscriptions on one connection"
 
     @property
     def lag_bytes(self) -> int:

@@ -134,7 +134,21 @@ class Ping(Command, tag="ping", kw_only=True):
     id: int
 
 
-AnyCommand = Connect | Subscribe | Unsubscribe | Publish | Token | Ping
+class Presence(Command, tag="presence", kw_only=True):
+    """protocol.md 3.9; without a subject: who is online."""
+
+    id: int
+    subject: str = ""
+
+
+class Advertise(Command, tag="advertise", kw_only=True):
+    """protocol.md 3.10."""
+
+    id: int
+    patterns: list[str]
+
+
+AnyCommand = Connect | Subscribe | Unsubscribe | Publish | Token | Ping | Presence | Advertise
 
 
 # Answers and events, protocol.md 4.
@@ -161,6 +175,7 @@ class Result(Struct, omit_defaults=True, kw_only=True):
     """The outcome of a subscription to one subject (protocol.md 4.2)."""
 
     subject: str
+    pattern: str = ""
     sid: int | UnsetType = UNSET
     epoch: int | UnsetType = UNSET
     seq: int | UnsetType = UNSET
@@ -267,6 +282,46 @@ class CaughtUp(Answer, tag="caught_up", kw_only=True):
     sids: list[int]
 
 
+class User(Struct, kw_only=True):
+    """A user who is present, and with how many connections (protocol.md 4.14)."""
+
+    user: str
+    connections: int
+
+
+class Present(Answer, tag="present", kw_only=True):
+    """protocol.md 4.14."""
+
+    id: int
+    subject: str = ""
+    users: list[User]
+    anonymous: int = 0
+    more: int = 0
+    stale: bool = False
+
+
+class Offer(Struct, omit_defaults=True, kw_only=True):
+    """What became of a pattern that was advertised (protocol.md 4.15)."""
+
+    pattern: str
+    error: str = ""
+    reason: str = ""
+
+
+class Advertised(Answer, tag="advertised", kw_only=True):
+    """protocol.md 4.15."""
+
+    id: int
+    results: list[Offer]
+
+
+class Interest(Answer, tag="interest", kw_only=True):
+    """protocol.md 4.15."""
+
+    subjects: list[str]
+    wanted: bool
+
+
 AnyAnswer = (
     Connected
     | Subscribed
@@ -282,6 +337,9 @@ AnyAnswer = (
     | Error
     | Lagging
     | CaughtUp
+    | Present
+    | Advertised
+    | Interest
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .admission import Done, Outcome
+from .client import Client, Hold
 from .codec import Form, check_fields, check_value
 from .errors import InvalidMessage
 from .limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX
@@ -12,7 +13,6 @@ from .messages import GUARANTEED, STANDARD, Message, Publish, Published
 from .packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
 
 if TYPE_CHECKING:
-    from .client import Client
     from .sessions import Sessions
 
 
@@ -27,21 +27,29 @@ def publish(sessions: Sessions, client: Client, command: Publish, now: int) -> N
     """Publish for the client; it is answered if it asked for that."""
     if len(command.closure) > CLOSURE_BYTES_MAX:
         raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
+    trail = sessions.broker.trail
     try:
+        if sessions.publish_from is not None and client.address not in sessions.publish_from:
+            sessions.broker.counters.publications_refused += 1
+            raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
         message = read_publication(command, client.form)
         if command.publication:
             _number(client, message, command.publication)
     except InvalidMessage as error:
+        if trail is not None:
+            trail.unread(client, command.subject, error.code, error.reason)
         if command.closure:
             _answer(sessions, client, command, None, (error.code, error.reason))
         return
     done: Done | None = (
         (lambda outcomes: _answer(sessions, client, command, message, outcomes[0])) if command.closure else None
     )
+    if trail is not None:
+        done = trail.publication(client, (message,), done)
     sessions.broker.publish(client.principal, (message,), now, done)
     if sessions.held is not None and not client.closed:
         sessions.held[client] = None
-        client.link.await_readable(False)
+        client.link.hold(Hold.CONGESTED, True)
 
 
 def read_publication(command: Publish, form: Form) -> Message:

@@ -2,21 +2,33 @@
 
 Patterns are compared segment by segment from the left: a literal segment is more specific than ``*``, and ``*`` more
 than ``**``. ``{username}`` counts as the literal that it stands for. Rules live in one tree per holder (``user:5``,
-``group:3``, ``everyone``, ``anonymous``), so that a check costs a walk of the subject's segments per holder, however
-many rules there are.
+``group:3``, ``everyone``, ``anonymous``). A check walks the trees of all holders at once, most specific branch first,
+and ends at the first place with a rule in force: what it costs is the subject's length, not the number of rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator
+from heapq import heappop, heappush
+from sys import intern
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 SUBSCRIBE = "subscribe"
 PUBLISH = "publish"
 BOTH = "both"
 
 _LITERAL, _STAR, _REST = 2, 1, 0
+
+DUE_MAX = 25_000
+"""Rules whose beginning or end is told in one call: about 10 ms; the others follow with the next calls."""
+
+SPARE_MAX = 1000
+"""Moments of rules that have been replaced since, beyond some for each rule, before they are swept out."""
+
+_USERNAME = "{username}"
 
 
 class Rule(Struct, frozen=True):
@@ -30,23 +42,19 @@ class Rule(Struct, frozen=True):
     start: int | None = None
     end: int | None = None
 
+    def in_force(self, now: int) -> bool:
+        """Whether ``now`` (ms) lies within its validity: from ``start`` on, and before ``end``."""
+        return (self.start is None or self.start <= now) and (self.end is None or now < self.end)
+
 
 class _Node:
-    """A segment of the patterns of one holder."""
+    """A segment of the patterns of one holder; ``rules`` are those that end here, the one that decides first."""
 
     __slots__ = ("children", "rules")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.rules: list[Rule] = []
-
-
-class Match(Struct, frozen=True, order=True):
-    """A rule that covers the subject; the greater match decides."""
-
-    specificity: tuple[int, ...]
-    denies: bool
-    rule_id: int
+        self.children: dict[str, _Node] | None = None
+        self.rules: list[Rule] | None = None
 
 
 class RuleSet:
@@ -54,19 +62,48 @@ class RuleSet:
 
     def __init__(self) -> None:
         self.rules: dict[int, Rule] = {}
+        self.names = 0
+        """How many rules have a ``{username}``: without any, no answer depends on the user's name."""
         self._roots: dict[str, _Node] = {}
         self._timed: dict[int, Rule] = {}
+        # When validities begin and end: a heap of the moments (ms), and whose they are; rules that are gone stay there.
+        self._moments: list[int] = []
+        self._whose: dict[int, list[int]] = {}
+        self._listed = 0
+        self._begun = self._told = 0  # from which moment on they count, and up to which they have been taken
+        self._late: list[int] = []  # whose moment has been taken, but who have not been told yet
+        self._late_moment = 0
+
+    @property
+    def holders(self) -> Collection[str]:
+        """Those who have rules."""
+        return self._roots.keys()
 
     def put(self, rule: Rule) -> set[str]:
         """Add or replace a rule; the holders whose rights may have changed."""
         changed = self.remove(rule.id)
+        # One text for all that say the same: of a hundred thousand rules the texts are most of the memory.
+        force_setattr(rule, "who", intern(rule.who))
+        force_setattr(rule, "action", intern(rule.action))
         node = self._roots.setdefault(rule.who, _Node())
         for segment in rule.pattern[1:].split("/"):
-            node = node.children.setdefault(segment, _Node())
-        node.rules.append(rule)
+            if node.children is None:
+                node.children = {}
+            child = node.children.get(segment)
+            if child is None:
+                child = node.children[intern(segment)] = _Node()
+            node = child
+        if node.rules is None:
+            node.rules = [rule]
+        else:
+            insort(node.rules, rule, key=_rank)
         self.rules[rule.id] = rule
+        self.names += _USERNAME in rule.pattern
         if rule.start is not None or rule.end is not None:
             self._timed[rule.id] = rule
+            self._expect(rule)
+            if self._listed > 4 * len(self._timed) + SPARE_MAX:  # mostly of rules that have been replaced
+                self._expect_all()
         changed.add(rule.who)
         return changed
 
@@ -76,54 +113,135 @@ class RuleSet:
         if rule is None:
             return set()
         self._timed.pop(rule_id, None)
+        self.names -= _USERNAME in rule.pattern
         path = [self._roots[rule.who]]
         segments = rule.pattern[1:].split("/")
         for segment in segments:
-            path.append(path[-1].children[segment])
-        path[-1].rules.remove(rule)
+            path.append((path[-1].children or {})[segment])
+        rules = path[-1].rules or []
+        del rules[bisect_left(rules, _rank(rule), key=_rank)]
         while segments and not path[-1].rules and not path[-1].children:
             path.pop()
-            del path[-1].children[segments.pop()]
+            del (path[-1].children or {})[segments.pop()]
         if not self._roots[rule.who].children:
             del self._roots[rule.who]
         return {rule.who}
 
-    def decide(self, holders: Iterable[str], user: str, subject: str, action: str, now: int) -> Match | None:
+    def decide(self, holders: Iterable[str], user: str, subject: str, action: str, now: int) -> Rule | None:
         """The rule that decides for a bearer of these holders' rights, or None when none covers the subject."""
+        roots = [root for root in map(self._roots.get, holders) if root is not None]
+        return _first(roots, subject[1:].split("/"), 0, user, action, now) if roots else None
+
+    def covering(self, holders: Iterable[str], user: str, subject: str) -> list[Rule]:
+        """All rules of these holders that cover the subject, in force or not, of whatever action.
+
+        In the order in which they decide: of those in force and of the action asked for, the first one does.
+        """
+        roots = [root for root in map(self._roots.get, holders) if root is not None]
         segments = subject[1:].split("/")
-        best: Match | None = None
-        for who in holders:
-            root = self._roots.get(who)
-            if root is None:
-                continue
-            for specificity, rule in _walk(root, segments, 0, user):
-                if (rule.action == action or rule.action == BOTH) and _in_force(rule, now):
-                    match = Match(specificity, not rule.allow, rule.id)
-                    if best is None or match > best:
-                        best = match
-        return best
+        found = [match for root in roots for match in _walk(root, segments, 0, user)]
+        found.sort(key=lambda match: (match[0], not match[1].allow, match[1].id), reverse=True)
+        return [rule for _, rule in found]
 
-    def next_change(self, after: int) -> int | None:
-        """The next time (ms) at which some rule's validity begins or ends."""
-        times = [
-            time
-            for rule in self._timed.values()
-            for time in (rule.start, rule.end)
-            if time is not None and time > after
-        ]
-        return min(times, default=None)
+    def begin(self, now: int) -> None:
+        """What ``due`` tells begins after ``now`` (ms)."""
+        self._begun = self._told = now
 
-    def changed_between(self, start: int, end: int) -> set[str]:
-        """The holders of rules whose validity begins or ends after ``start`` and up to ``end`` (ms)."""
-        return {
-            rule.who
-            for rule in self._timed.values()
-            if any(time is not None and start < time <= end for time in (rule.start, rule.end))
-        }
+    def due(self, now: int) -> set[str]:
+        """The holders of rules whose validity has begun or ended since the last call, up to ``now`` (ms).
+
+        Of very many some, and the others the next times.
+        """
+        holders: set[str] = set()
+        if now < self._told:  # the clock was set back: what has been told comes again
+            self.begin(now)
+            self._expect_all()
+            return {rule.who for rule in self._timed.values()}
+        self._told = now
+        left = DUE_MAX
+        while left > 0:
+            if self._late:
+                some = self._late[-left:]
+                del self._late[-left:]
+                left -= len(some)
+                moment = self._late_moment
+                for number in some:
+                    rule = self._timed.get(number)
+                    if rule is not None and (moment == rule.start or moment == rule.end):
+                        holders.add(rule.who)
+            elif self._moments and self._moments[0] <= now:
+                moment = heappop(self._moments)
+                whose = self._whose.pop(moment)
+                self._listed -= len(whose)
+                left -= 1
+                if moment > self._begun:
+                    self._late, self._late_moment = whose, moment
+            else:
+                break
+        return holders
+
+    def _expect(self, rule: Rule) -> None:
+        """Note when the rule begins and ends."""
+        for moment in (rule.start, rule.end):
+            if moment is not None and moment > self._told:
+                whose = self._whose.get(moment)
+                if whose is None:
+                    self._whose[moment] = [rule.id]
+                    heappush(self._moments, moment)
+                else:
+                    whose.append(rule.id)
+                self._listed += 1
+
+    def _expect_all(self) -> None:
+        """Note it anew for all rules."""
+        self._moments, self._whose, self._listed = [], {}, 0
+        for rule in self._timed.values():
+            self._expect(rule)
 
 
-def _in_force(rule: Rule, now: int) -> bool:
-    return (rule.start is None or rule.start <= now) and (rule.end is None or now < rule.end)
+def _rank(rule: Rule) -> tuple[bool, int]:
+    """Where a rule stands among those of one pattern: deny wins; of several, the newest is named."""
+    return rule.allow, -rule.id
+
+
+def _first(nodes: list[_Node], segments: list[str], at: int, user: str, action: str, now: int) -> Rule | None:
+    """The rule that decides, of those below these equally specific places that cover the segments from ``at`` on."""
+    if at == len(segments):
+        return _best(nodes, action, now)
+    segment = segments[at]
+    literal: list[_Node] = []
+    star: list[_Node] = []
+    rest: list[_Node] = []
+    own = segment == user  # a user has a name: no segment is empty
+    for node in nodes:
+        children = node.children
+        if children is None:
+            continue
+        child = children.get(segment)
+        if child is not None:
+            literal.append(child)
+        if own and (child := children.get(_USERNAME)) is not None:
+            literal.append(child)
+        if (child := children.get("*")) is not None:
+            star.append(child)
+        if (child := children.get("**")) is not None:
+            rest.append(child)
+    for below in (literal, star):
+        if below and (rule := _first(below, segments, at + 1, user, action, now)) is not None:
+            return rule
+    return _best(rest, action, now) if rest else None
+
+
+def _best(nodes: list[_Node], action: str, now: int) -> Rule | None:
+    """Of the rules that end at these places, the one in force that decides about the action."""
+    best: Rule | None = None
+    for node in nodes:
+        for rule in node.rules or ():
+            if (rule.action == action or rule.action == BOTH) and rule.in_force(now):
+                if best is None or _rank(rule) < _rank(best):
+                    best = rule
+                break  # the others of this place stand behind it
+    return best
 
 
 def _walk(
@@ -131,17 +249,16 @@ def _walk(
 ) -> Iterator[tuple[tuple[int, ...], Rule]]:
     """Every rule below ``node`` whose pattern covers the segments from ``at`` on, with its specificity."""
     if at == len(segments):
-        for rule in node.rules:
+        for rule in node.rules or ():
             yield path, rule
         return
-    children = node.children
-    literal = children.get(segments[at])
-    if literal is not None:
-        yield from _walk(literal, segments, at + 1, user, (*path, _LITERAL))
-    if user and segments[at] == user and "{username}" in children:
-        yield from _walk(children["{username}"], segments, at + 1, user, (*path, _LITERAL))
-    if "*" in children:
-        yield from _walk(children["*"], segments, at + 1, user, (*path, _STAR))
-    if "**" in children:
-        for rule in children["**"].rules:
+    children = node.children or {}
+    if (child := children.get(segments[at])) is not None:
+        yield from _walk(child, segments, at + 1, user, (*path, _LITERAL))
+    if user and segments[at] == user and (child := children.get(_USERNAME)) is not None:
+        yield from _walk(child, segments, at + 1, user, (*path, _LITERAL))
+    if (child := children.get("*")) is not None:
+        yield from _walk(child, segments, at + 1, user, (*path, _STAR))
+    if (child := children.get("**")) is not None:
+        for rule in child.rules or ():
             yield (*path, _REST), rule

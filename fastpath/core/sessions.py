@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
 import msgspec
 
+from .admission import MEMORY_FULL
 from .broker import Broker
 from .client import Client, Link
 from .codec import command_id, decode_command
 from .errors import BadFrame, Close, InvalidMessage, Refused
 from .frames import PING, encode_frame
 from .grants import Principal
+from .guard import Guard
 from .limits import ERRORS_MAX
+from .membership import drop
 from .messages import (
     AnyCommand,
     Connect,
@@ -26,9 +33,12 @@ from .messages import (
     Token,
     Unsubscribe,
 )
+from .networks import Networks
 from .publications import name_publisher, publish
 from .rights import Rights
-from .subscribing import Subscriptions
+from .subscribing import subscribe, unsubscribe
+from .subscriptions import Subscriptions
+from .wildcards import Wildcards
 from .wire import Wire
 
 EXPIRY_NOTICE_MS = 60_000
@@ -51,13 +61,23 @@ class Sessions:
         self._beat = 0
         self._opened = 0
         self._expiring: dict[Client, None] = {}
+        self.publish_from: Networks | None = None
+        """From which addresses clients may publish; None: from all."""
         self.held: dict[Client, None] | None = None
         """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
         self.subscriptions = Subscriptions(broker)
-        self.rights = Rights(self.subscriptions, self.clients)
+        self.wildcards = Wildcards(self.subscriptions)
+        self.rights = Rights(self.wildcards, self.clients)
+        self.guard: Guard | None = None
+        """The limits on what one client says over time; None while there are none."""
+        self.handlers: dict[type, Callable[[Client, Any, int], None]] = {}
+        """More commands, by their type: called with client, command and time; they raise InvalidMessage."""
 
     def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
         """A WebSocket opened; raises Refused when the token that came with it is not good."""
+        if self.broker.admission.full:
+            self.broker.counters.limit("memory")
+            raise Refused(Close.OVERLOADED, MEMORY_FULL)
         client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, wire)
         self._opened += 1
         client.number = self._opened
@@ -74,17 +94,25 @@ class Sessions:
         if client in self.clients:
             del self.clients[client]
             (self.held or {}).pop(client, None)
+            if self.guard is not None:
+                self.guard.forget(client)
             self._slots[client.fd % self.ping_seconds].pop(client, None)
             self._expiring.pop(client, None)
             self.broker.counters.disconnects += 1
-            for observer in self.broker.observers:
-                observer.disconnected(client)
-            self.broker.drop(client)
+            with ExitStack() as stack:  # each is called, the last one first, though another raises
+                stack.callback(drop, self.broker, client)
+                for observer in reversed(self.broker.observers):
+                    stack.callback(observer.disconnected, client)
 
     def receive(self, client: Client, data: bytes, now: int) -> None:
         """One WebSocket message of the client; a fault in it is the client's alone."""
         try:
             command = decode_command(data, client.form)
+            asked = client.principal.asked
+            if asked is not None and asked.party is not None and asked.party.parks(command, data, now):
+                return
+            if self.guard is not None:  # not before: what is parked comes here twice
+                self.guard.said(client, type(command) is Publish, now)
             if not client.greeted:
                 self._greet(client, command)
             if type(command) is Publish:
@@ -92,18 +120,25 @@ class Sessions:
             else:
                 self._do(client, command, now)
         except InvalidMessage as error:
-            self._refuse(client, command_id(data, client.form), error.code, error.reason)
+            self.refuse(client, command_id(data, client.form), error.code, error.reason)
         except BadFrame as error:
             client.link.close(Close.BAD_MESSAGE, f"{Close.BAD_MESSAGE.label}: {error}")
         except Refused as error:
             client.link.close(error.code, f"{error.code.label}: {error.reason}")
 
+    def resume(self, client: Client, data: bytes, now: int) -> None:
+        """The same for one that has waited (core/parking.py)."""
+        self.receive(client, data, now)
+
     def beat(self, now: int) -> None:
         """Called once a second: ping a share of the clients, close those without a sign of life, end tokens."""
         self._beat = (self._beat + 1) % self.ping_seconds
         for client in list(self._slots[self._beat]):
-            if not client.alive:
+            if not client.alive and not _waits(client):
                 client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
+                continue
+            if self.guard is not None and self.guard.idle(client, now):
+                client.link.close(Close.IDLE, "idle: no subscription and no command for long")
                 continue
             client.alive = False
             self.broker.send(client, _PING_FRAME)
@@ -131,21 +166,27 @@ class Sessions:
     def _do(self, client: Client, command: AnyCommand, now: int) -> None:
         match command:
             case Subscribe():
-                self.subscriptions.subscribe(client, command, now)
+                subscribe(self.wildcards, client, command, now)
             case Unsubscribe():
-                self.subscriptions.unsubscribe(client, command)
+                unsubscribe(self.wildcards, client, command, now)
             case Ping():
                 self.broker.send(client, Pong(id=command.id, time=now))
             case Connect():
                 self._connect(client, command, now)
             case Token():
                 self._renew(client, command, now)
+            case _ if type(command) in self.handlers:
+                self.handlers[type(command)](client, command, now)
+            case _:
+                raise InvalidMessage("invalid", "this server does not answer that command")
 
     def _connect(self, client: Client, command: Connect, now: int) -> None:
         if command.token:
             self._adopt(client, self.broker.grants.principal(command.token, now), now)
         name_publisher(client, command.publisher)
         broker = self.broker
+        for observer in broker.observers:
+            observer.introduced(client, command.client)
         client.base = broker.base
         answer = Connected(
             id=command.id,
@@ -176,12 +217,20 @@ class Sessions:
         self.broker.send(client, answer)
 
     def _adopt(self, client: Client, principal: Principal, now: int) -> None:
-        before, client.principal = client.principal.user, principal
+        asked, before = client.principal.asked, client.principal.user
+        if asked is not None:
+            asked.adopt(principal)
+            asked.renew(another=principal.user != before)
+        client.principal = principal
         client.warned = False
         for observer in self.broker.observers:
             observer.renewed(client, before)
         self._watch_expiry(client, now)
-        if client.subscriptions or client.waiting:
+        self.follow(client, now)
+
+    def follow(self, client: Client, now: int) -> None:
+        """Its subscriptions follow what its user may."""
+        if client.subscriptions or client.waiting or client.wilds:
             self.rights.recheck(client, now)
 
     def _watch_expiry(self, client: Client, now: int) -> None:
@@ -189,7 +238,7 @@ class Sessions:
         if expires is not None and expires <= now + EXPIRY_NOTICE_MS + 2000 * self.ping_seconds:
             self._expiring[client] = None
 
-    def _refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
+    def refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
         """Answer a command without effect; too many of them end the connection."""
         client.errors += 1
         if client.errors > ERRORS_MAX:
@@ -197,3 +246,9 @@ class Sessions:
             return
         answer = Error(id=msgspec.UNSET if number is None else number, code=code, reason=reason)
         self.broker.send(client, answer)
+
+
+def _waits(client: Client) -> bool:
+    """Whether nothing is read from the client because a hook is being asked: what it answers to a ping is not seen."""
+    asked = client.principal.asked
+    return asked is not None and asked.party is not None and asked.party.waits

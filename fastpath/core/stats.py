@@ -16,6 +16,7 @@ class Counters:
         "conflated_away",
         "disconnects",
         "lags",
+        "limited",
         "messages_in",
         "messages_out",
         "publications_refused",
@@ -42,7 +43,13 @@ class Counters:
         self.subscriptions = 0
         self.waiting = 0
         self.closes: dict[str, int] = {}
+        self.limited: dict[str, int] = {}
+        """How often limits were met that no close code tells of, by their names (edge/limiting.py)."""
 
     def closed(self, name: str) -> None:
         """Count a close by the name of its code."""
         self.closes[name] = self.closes.get(name, 0) + 1
+
+    def limit(self, name: str, times: int = 1) -> None:
+        """Count what a limit has refused or held up."""
+        self.limited[name] = self.limited.get(name, 0) + times

@@ -8,6 +8,9 @@ from .limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
 SYSTEM_PREFIX = "/__sys__/"
 """Subjects below it belong to the server: readable by right, never published to by clients."""
 
+PRESENCE = "/__sys__/presence"
+"""Where joins and leaves of everybody are told; in front of a subject, where those of the subject are."""
+
 
 def check_subject(text: str) -> None:
     """Accept a well-formed subject, else raise InvalidSubject with the reason (protocol.md 2.1)."""
@@ -16,10 +19,11 @@ def check_subject(text: str) -> None:
             raise InvalidSubject("reserved segment", text)
 
 
-def check_pattern(text: str) -> None:
+def check_pattern(text: str, *, names: bool = True) -> None:
     """Accept a well-formed pattern of a right, else raise InvalidSubject (protocol.md 2.3).
 
-    ``*`` stands for one segment, ``**`` as the last one for one or more, ``{username}`` for the user's name.
+    ``*`` stands for one segment, ``**`` as the last one for one or more, ``{username}`` for the user's name, which
+    a subscription cannot have (``names`` is false).
     """
     if text == "/**":
         return  # everything: a subject has two segments or more, and ** stands for all of them
@@ -29,13 +33,25 @@ def check_pattern(text: str) -> None:
     for segment in segments:
         if "*" in segment and segment not in ("*", "**"):
             raise InvalidSubject("* must be a whole segment", text)
-        if ("{" in segment or "}" in segment) and segment != "{username}":
+        if not names and segment == "{username}":
+            raise InvalidSubject("{username} is for rules: name the user", text)
+        if names and ("{" in segment or "}" in segment) and segment != "{username}":
             raise InvalidSubject("only {username} may stand in braces, as a whole segment", text)
+
+
+def is_wildcard(text: str) -> bool:
+    """Whether the text is meant as a pattern: a segment of it is a wildcard."""
+    return "*" in text and not {"*", "**"}.isdisjoint(text.split("/"))
 
 
 def is_system(subject: str) -> bool:
     """Whether the subject's first segment is the server's own ``__sys__``."""
     return subject.startswith(SYSTEM_PREFIX)
+
+
+def presence_of(subject: str) -> str:
+    """The subject whose joins and leaves are told here; empty when it is none such."""
+    return subject[len(PRESENCE) :] if subject.startswith(PRESENCE + "/") else ""
 
 
 def _segments(text: str) -> list[str]:

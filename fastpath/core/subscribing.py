@@ -1,195 +1,87 @@
-"""Subscriptions begin, wait and end (protocol.md 3.2, 3.3, 4.2)."""
+"""The commands that subscribe and unsubscribe: subjects and patterns, and their answers (protocol.md 3.2, 3.3, 3.8)."""
 
 from __future__ import annotations
 
-import msgspec
-
 from . import lagging
-from .broker import Broker
-from .client import BEHIND, NO_ROOM, Client, Waiting
-from .conflation import floor_interval, phase_of
-from .errors import InvalidMessage, InvalidSubject
-from .grants import NOT_READY
+from .client import Client
+from .errors import InvalidMessage
 from .interest import Feed, Topic
-from .limits import SUBJECTS_PER_COMMAND_MAX
+from .limits import SINCE_CHECKS_MAX, SUBJECTS_PER_COMMAND_MAX
 from .messages import Result, Subscribe, Subscribed, Unsubscribe, Unsubscribed
-from .rules import SUBSCRIBE
-from .stored import Stored, collect
-from .subject import check_subject
-
-BEHIND_MS = 1000
-"""How long a client that has read further than this process waits for it to catch up, before that counts as a gap."""
+from .subject import is_wildcard
+from .wildcards import Wildcards
 
 
-class Subscriptions:
-    """What clients are subscribed to, or wait for."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.crowded: dict[Client, None] = {}
-        """Clients whose subscriptions wait for room, or for what they have read elsewhere: to be looked at again
-        when they have taken what they were sent."""
-
-    def subscribe(self, client: Client, command: Subscribe, now: int) -> None:
-        """Begin what may begin, and answer; raises InvalidMessage."""
-        if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
-            raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
-        if command.slow not in lagging.POLICIES:
-            raise InvalidMessage("invalid", 'slow is "close" or "conflate"')
-        if command.history < 0 or command.conflation < 0:
-            raise InvalidMessage("invalid", "history and conflation are not negative")
-        broker = self.broker
-        broker.settle(client.group)
-        results, stored, join = [], [], []
-        room = self.room(client)
-        for subject in dict.fromkeys(command.subjects):
-            result, frames, feed = self._subscribe_one(client, subject, command, now, room)
-            results.append(result)
-            stored += frames.frames
-            room -= sum(map(len, frames.frames))
-            if feed is not None:
-                join.append(feed)
-        if stored:
-            broker.tell_base(client)
-        broker.send(client, Subscribed(id=command.id, results=results), *stored)
-        broker.counters.messages_out += len(stored)
-        broker.move(client, join, [])
-
-    def _subscribe_one(
-        self, client: Client, subject: str, command: Subscribe, now: int, room: int
-    ) -> tuple[Result, Stored, Feed | None]:
-        try:
-            check_subject(subject)
-        except InvalidSubject as error:
-            return Result(subject=subject, error="invalid", reason=error.reason), Stored(), None
-        topic = self.broker.interest.topics.get(subject)
-        known = topic is not None and topic in client.subscriptions
-        waiting = client.waiting
-        if not known and not (waiting and subject in waiting) and client.count >= self.broker.limits.subscriptions_max:
-            reason = f"over {self.broker.limits.subscriptions_max} subscriptions on one connection"
-            return Result(subject=subject, error="limit", reason=reason), Stored(), None
-        reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
-        if not reason and room <= 0:
-            reason = NO_ROOM
-            self.crowded[client] = None
-        if not reason and subject in command.since and self.broker.ahead(subject, *command.since[subject]):
-            reason = BEHIND
-            self.crowded[client] = None
-        if reason:
-            if topic is not None and known:
-                self.leave(client, topic)
-            return self.wait(client, subject, command, reason, now), Stored(), None
-        if waiting and waiting.pop(subject, None):
-            self.broker.counters.waiting -= 1
-        return self.start(client, subject, command, now)
-
-    def room(self, client: Client) -> int:
-        """How many bytes of stored messages may be put before the client at once."""
-        taken = (client.queue.size if client.queue else 0) + sum(map(len, client.out or ()))
-        return self.broker.limits.outbox_bytes_max // 2 - taken
-
-    def wait(self, client: Client, subject: str, request: Subscribe, reason: str, now: int) -> Result:
-        """Keep a subscription until its right comes, or room, or what it has read elsewhere (protocol.md 4.2)."""
-        if client.waiting is None:
-            client.waiting = {}
-        if subject not in client.waiting:
-            self.broker.counters.waiting += 1
-        since = {subject: request.since[subject]} if subject in request.since else {}
-        kept = msgspec.structs.replace(request, id=0, subjects=[], since=since)
-        not_ready = reason in (NOT_READY, NO_ROOM, BEHIND)
-        error = "not_ready" if not_ready else "denied"
-        client.waiting[subject] = Waiting(kept, error, now + BEHIND_MS)
-        retry_ms = self.broker.limits.retry_ms if not_ready else 0
-        return Result(subject=subject, error=error, reason=reason, retry_ms=retry_ms)
-
-    def unsubscribe(self, client: Client, command: Unsubscribe) -> None:
-        """End them, and answer; raises InvalidMessage."""
-        if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
-            raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
-        ended, topics = [], []
-        for subject in dict.fromkeys(command.subjects):
-            topic = self.broker.interest.topics.get(subject)
-            if topic is not None and topic in client.subscriptions:
-                topics.append(topic)
-                ended.append(subject)
-            elif client.waiting and client.waiting.pop(subject, None):
-                self.broker.counters.waiting -= 1
-                ended.append(subject)
-        self.leave_all(client, topics)
-        for observer in self.broker.observers:
-            observer.unsubscribed(client, topics, "")
-        self.broker.send(client, Unsubscribed(id=command.id, subjects=ended))
-
-    def start(self, client: Client, subject: str, request: Subscribe, now: int) -> tuple[Result, Stored, Feed | None]:
-        """Begin a subscription whose right is known: the result, what is sent first, and the feed to join."""
-        broker = self.broker
-        topics = broker.interest.topics
-        if subject not in topics and len(topics) >= broker.limits.subjects_max:
-            reason = f"the server already holds {broker.limits.subjects_max} subjects"
-            return Result(subject=subject, error="limit", reason=reason), Stored(), None
-        topic = broker.interest.topic(subject, broker.engine.epoch)
-        stored = collect(broker, client, topic, request)
-        interval = floor_interval(request.conflation)
-        result = Result(
-            subject=subject,
-            sid=topic.sid,
-            epoch=topic.epoch,
-            seq=topic.seq,
-            recovery=stored.recovery,
-            messages=len(stored.frames),
-            conflation=interval,
-        )
-        broker.counters.recoveries += stored.recovery == "recovered"
-        broker.counters.resynchronisations += stored.recovery == "resynchronised"
-        again = topic in client.subscriptions
-        feed = self._join(client, topic, interval, now)
-        lagging.allow(client, topic, request.slow)
+def subscribe(wildcards: Wildcards, client: Client, command: Subscribe, now: int) -> None:
+    """Begin what may begin, and answer; raises InvalidMessage."""
+    if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
+        raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
+    if command.slow not in lagging.POLICIES:
+        raise InvalidMessage("invalid", 'slow is "close" or "conflate"')
+    if command.history < 0 or command.conflation < 0:
+        raise InvalidMessage("invalid", "history and conflation are not negative")
+    patterns = sum(map(is_wildcard, command.subjects))
+    if patterns * len(command.since) > SINCE_CHECKS_MAX:
+        raise InvalidMessage("limit", f"over {SINCE_CHECKS_MAX} positions times patterns in one command")
+    subscriptions = wildcards.subscriptions
+    broker = subscriptions.broker
+    broker.settle(client.group)
+    results: list[Result] = []
+    stored: list[bytes] = []
+    join: list[Feed] = []
+    room = subscriptions.room(client)
+    for subject in dict.fromkeys(command.subjects):
+        if is_wildcard(subject):
+            results.append(wildcards.add(client, subject, command))
+            continue
+        result, frames, feed = subscriptions.begin(client, subject, command, now, room)
+        wildcards.own(client, subject)
+        results.append(result)
+        stored += frames.frames
+        room -= sum(map(len, frames.frames))
+        if feed is not None:
+            join.append(feed)
+    if stored:
+        broker.tell_base(client)
+    broker.send(client, Subscribed(id=command.id, results=results), *stored)
+    broker.counters.messages_out += len(stored)
+    broker.move(client, join, [])
+    if broker.observers and (refused := [result for result in results if result.error]):
         for observer in broker.observers:
-            observer.subscribed(client, topic, request, result, again)
-        return result, stored, feed
+            observer.denied(client, refused)
+    wildcards.again(client)
+    wildcards.step(now, client)
 
-    def _join(self, client: Client, topic: Topic, interval: int, now: int) -> Feed | None:
-        """Note the subscription; the feed that the client is to join now, None if it joins when an interval ends."""
-        broker = self.broker
-        feed = (
-            broker.interest.live_feed(topic)
-            if not interval
-            else broker.grid.feed(topic, interval, phase_of(now, interval))
-        )
-        old = client.subscriptions.get(topic)
-        if old is not None and client.lag is not None and topic in client.lag.behind:
-            self.leave(client, topic)
-            old = None
-        if old is feed:
-            if topic.live is not None and interval and topic.live.number > feed.sent:
-                # What came in this interval was in the stored messages just sent: it must not come again at its end.
-                joined = client not in feed.joining
-                feed.joining[client] = topic.live.number
-                broker.move(client, [], [feed] if joined else [])
-            return None
-        if old is not None:
-            self.leave(client, topic)
-        client.subscriptions[topic] = feed
-        broker.counters.subscriptions += 1
-        if topic.live is not None and interval and topic.live.number > feed.sent:
-            feed.joining[client] = topic.live.number
-            return None
-        return feed
 
-    def leave(self, client: Client, topic: Topic) -> None:
-        """End one running subscription."""
-        self.leave_all(client, [topic])
-
-    def leave_all(self, client: Client, topics: list[Topic]) -> None:
-        """End running subscriptions, with one move for all."""
-        remove = []
-        for topic in topics:
-            feed = client.subscriptions.pop(topic)
-            if lagging.leave(self.broker, client, topic):
-                continue
-            if feed.joining.pop(client, None) is None:
-                remove.append(feed)
-            else:
-                self.broker.release(feed)
-        self.broker.counters.subscriptions -= len(topics)
-        self.broker.move(client, [], remove)
+def unsubscribe(wildcards: Wildcards, client: Client, command: Unsubscribe, now: int) -> None:
+    """End them, and answer; raises InvalidMessage."""
+    if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
+        raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
+    broker = wildcards.subscriptions.broker
+    ended: list[str] = []
+    topics: list[Topic] = []
+    patterns: set[str] = set()
+    for subject in dict.fromkeys(command.subjects):
+        topic = broker.interest.topics.get(subject)
+        if client.wilds and subject in client.wilds:
+            patterns.add(subject)
+        elif client.wilds and wildcards.brought(client, subject):
+            continue  # a pattern brought it, and ends it
+        elif topic is not None and topic in client.subscriptions:
+            topics.append(topic)
+        elif client.waiting and client.waiting.pop(subject, None):
+            broker.counters.waiting -= 1
+        else:
+            continue
+        ended.append(subject)
+    if patterns:
+        topics += wildcards.remove(client, patterns)
+    level = wildcards.level(client, topics) if client.wilds else set()
+    wildcards.subscriptions.leave_all(client, topics)
+    for observer in broker.observers:
+        observer.unsubscribed(client, topics, "")
+    broker.send(client, Unsubscribed(id=command.id, subjects=ended))
+    if client.wilds:
+        wildcards.inherit(client, topics, level, now)
+        wildcards.again(client)
+        wildcards.step(now, client)

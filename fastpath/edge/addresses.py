@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 from ..listener import Listener, SettingsError
 from ..settings import Settings
+from .control_socket import check_socket
 
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
@@ -27,6 +30,27 @@ def reserve(listener: Listener, settings: Settings) -> tuple[Listener, list[sock
     for sock in held:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     return listener, held
+
+
+def bind_unix(listener: Listener) -> socket.socket:
+    """Listen on the listener's unix socket; a file that nobody serves any more is replaced. Raises SettingsError."""
+    path = listener.path
+    check_socket(path, "FASTPATH_LISTEN")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        Path(path).unlink(missing_ok=True)
+        before = os.umask(0o177)  # nobody comes in before the permissions are those that are asked for
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(before)
+        Path(path).chmod(listener.mode)
+        sock.listen(65535)
+    except OSError as error:
+        sock.close()
+        raise SettingsError(f"FASTPATH_LISTEN: cannot listen on {path}: {error.strerror}") from None
+    sock.setblocking(False)
+    return sock
 
 
 def bind(

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from ..core import lagging
-from ..core.client import Client, Queue
+from ..core.client import Client, Hold, Queue
 from ..core.closing import close_payload, parse_close
-from ..core.deflate import TURN_BYTES_MAX
 from ..core.errors import Close
-from ..core.frames import (
-    BINARY,
-    CLOSE,
-    PING,
-    PONG,
-    TEXT,
-    FrameReader,
-    encode_frame,
-)
+from ..core.frames import CLOSE, SKIM, FrameReader, encode_frame
 from ..core.upgrade import BadRequest, error_response, parse_request
 from ..listener import Listener
 from .hub import Hub, now
+from .incoming import Incoming
 from .upgrading import upgrade
 
 GOODBYE_SECONDS = 5
@@ -34,26 +26,14 @@ has read why."""
 log = logging.getLogger("fastpath.clients")
 
 
-class ClientConnection(ABC):
+class ClientConnection(Incoming):
     """What the plain and the TLS connection have in common; implements core.client.Link.
 
     States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
     written out and whatever comes is discarded until the socket ends.
     """
 
-    __slots__ = (
-        "address",
-        "client",
-        "closing",
-        "echoing",
-        "ended",
-        "fd",
-        "fresh",
-        "head",
-        "hub",
-        "listener",
-        "reader",
-    )
+    __slots__ = ("fd", "listener")
 
     direct = False
 
@@ -69,6 +49,7 @@ class ClientConnection(ABC):
         self.fresh = True
         self.echoing = False
         self.head = b""
+        self.held = 0
         hub.connections += 1
         hub.expect(self, hub.settings.handshake_seconds)
 
@@ -83,10 +64,6 @@ class ClientConnection(ABC):
         """Call ``writable`` when the socket takes bytes again, or no more."""
 
     @abstractmethod
-    def await_readable(self, wanted: bool) -> None:
-        """Read from the socket, or stop reading."""
-
-    @abstractmethod
     def finish(self) -> None:
         """Nothing more will be written."""
 
@@ -94,70 +71,13 @@ class ClientConnection(ABC):
     def shut(self) -> None:
         """Close the socket."""
 
-    # Bytes in
+    # Bytes in (edge/incoming.py)
 
-    def received(self, data: bytes) -> None:
-        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the turn (Hub.end)."""
-        self.hub.broker.counters.bytes_in += len(data)
-        try:
-            if self.reader is not None:
-                self.frames(data)
-            elif not self.closing:
-                self._request(data)
-        except Exception:
-            log.exception("fault while handling %s", self.address)
-            self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
+    def now(self) -> int:
+        """The time in ms."""
+        return now()
 
-    def frames(self, data: bytes) -> None:
-        """Frames came, after the request."""
-        reader, client, hub = self.reader, self.client, self.hub
-        assert reader is not None and client is not None
-        client.alive = True
-        moment = now()
-        if reader.deflate and not self.echoing:
-            data = self._part(data)
-        for opcode, payload in reader.feed(data):
-            if opcode == CLOSE:
-                self._peer_closed(payload)
-                return
-            if self.closing:
-                continue
-            if opcode == PING:
-                self.write(encode_frame(PONG, payload))
-            elif self.echoing:
-                if opcode != PONG:
-                    self.write(client.wire.encoding.frame(payload, opcode))
-            elif opcode == (TEXT if client.form == "json" else BINARY):
-                hub.sessions.receive(client, payload, moment)
-                if self.fresh and client.greeted and not self.closing:
-                    self.fresh = False
-                    hub.spare(self)
-            elif opcode != PONG:
-                wanted = "text" if client.form == "json" else "binary"
-                self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
-        if reader.error is not None and not self.closing:
-            self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
-            if client.queue is None:
-                self._sent_all()
-
-    def _part(self, data: bytes) -> bytes:
-        """As many compressed bytes as one turn may inflate; the rest waits for the next one, and nothing is read."""
-        waited = self.head
-        data = waited + data
-        self.head = data[TURN_BYTES_MAX:]
-        if self.head:
-            self.await_readable(False)
-            self.hub.loop.call_soon(self._rest)
-        elif waited:
-            self.await_readable(True)
-        return data[:TURN_BYTES_MAX]
-
-    def _rest(self) -> None:
-        if not self.ended:
-            self.received(b"")
-            self.hub.end()
-
-    def _peer_closed(self, payload: bytes) -> None:
+    def peer_closed(self, payload: bytes) -> None:
         """The client closes, or answers our close (RFC 6455 5.5.1)."""
         if not self.closing:
             code, reason = parse_close(payload)
@@ -173,6 +93,13 @@ class ClientConnection(ABC):
         if self.client is None or self.client.queue is None:
             self.lost()
 
+    def broken(self) -> None:
+        """The client broke the framing: what is wrong is said, and nothing more is read."""
+        assert self.reader is not None and self.reader.error is not None and self.client is not None
+        self.close(self.reader.error.code, f"{self.reader.error.code.label}: {self.reader.error.reason}")
+        if self.client.queue is None:
+            self._sent_all()
+
     def _sent_all(self) -> None:
         """What was said goodbye is out: end now if the peer's answer has come or would not be seen."""
         assert self.reader is not None
@@ -183,7 +110,8 @@ class ClientConnection(ABC):
 
     # The request
 
-    def _request(self, data: bytes) -> None:
+    def requested(self, data: bytes) -> None:
+        """Bytes of the request came."""
         self.head += data
         try:
             request = parse_request(self.head)
@@ -191,6 +119,8 @@ class ClientConnection(ABC):
                 return
             upgrade(self, request)
         except BadRequest as error:
+            if self.hub.audit is not None:
+                self.hub.audit.rejected(self.address, error.reason, status=error.status)
             self._refuse(error.response())
 
     def _refuse(self, response: bytes) -> None:
@@ -202,6 +132,9 @@ class ClientConnection(ABC):
 
     def over_limit(self) -> None:
         """The port is full: say so and let go."""
+        self.hub.broker.counters.limit("connections")
+        if self.hub.audit is not None:
+            self.hub.audit.rejected(self.address, "too many connections", status=503)
         self._refuse(error_response(503, "Too many connections; try again later.", [("Retry-After", "5")]))
 
     # Bytes out (core.client.Link)
@@ -237,7 +170,7 @@ class ClientConnection(ABC):
                 client.group.refile(client)
             self.await_writable(True)
             if self.echoing:
-                self.await_readable(False)
+                self.hold(Hold.ECHOING, True)
         self._check_bound(client.queue)
 
     def _check_bound(self, queue: Queue) -> None:
@@ -297,7 +230,7 @@ class ClientConnection(ABC):
             self._sent_all()
             return
         if self.echoing:
-            self.await_readable(True)
+            self.hold(Hold.ECHOING, False)
         if client.group is not None:
             client.group.refile(client)
         if client.lag is not None and client.lag.behind:
@@ -318,6 +251,11 @@ class ClientConnection(ABC):
         client.end = (code, reason)
         frames, client.out = client.out, None
         self.closing = True
+        if self.reader.deflate:
+            self.reader.deflate = SKIM
+        if self.held:
+            self.hub.paused.pop(self, None)
+            self.hold(~Hold.TURN, False)  # for its answer to the close
         self._leave_group()
         if code == Close.SLOW_CONSUMER:
             frames = None
@@ -338,6 +276,7 @@ class ClientConnection(ABC):
         if self.closing:
             self.lost()
         elif self.client is None:
+            self.hub.broker.counters.limit("handshake")
             self._refuse(error_response(408, "No request in time."))
         else:
             self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
@@ -349,6 +288,7 @@ class ClientConnection(ABC):
         refused = self.closing and self.client is None
         self.ended = self.closing = True
         self.hub.spare(self)
+        self.hub.paused.pop(self, None)
         if not refused:
             self.hub.connections -= 1
         if self.client is not None:

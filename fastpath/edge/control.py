@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ..core.admission import Outcome
 from ..core.errors import InvalidMessage, InvalidSubject, Refused
+from ..core.grants import PENDING
 from ..core.packets import (
     BATCH_MESSAGES_MAX,
     PUBLICATION_MAX,
@@ -17,8 +18,9 @@ from ..core.packets import (
     Unpacker,
     pack,
 )
+from ..core.questions import LATE
 from ..core.rules import PUBLISH, SUBSCRIBE
-from ..core.subject import check_subject
+from ..core.subject import check_subject, is_system
 from .drain import Drain
 from .figures import Statistics
 from .hub import Hub, now
@@ -48,7 +50,7 @@ class ControlConnection(asyncio.Protocol):
         self._answers: list[bytes] | None = None  # gathered while a handler runs
         self.request = 0
         self.ended: list[Callable[[], None]] = []
-        self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
             "hello": self._hello,
             "snapshot": self._snapshot,
             "check": self._check,
@@ -81,6 +83,10 @@ class ControlConnection(asyncio.Protocol):
     def push(self, name: str, content: dict[str, Any]) -> int:
         """Say something that was not asked; how many bytes wait unsent."""
         self._send([0, name, content])
+        return self.waiting()
+
+    def waiting(self) -> int:
+        """How many bytes wait unsent."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _send(self, packet: list[Any]) -> None:
@@ -109,16 +115,16 @@ class ControlConnection(asyncio.Protocol):
 
     def _answer(self, packet: list[Any]) -> list[Any] | None:
         """The answer to a request; None when it follows later."""
-        number = packet[0] if packet and isinstance(packet[0], int) else 0
+        number = self.request = packet[0] if packet and isinstance(packet[0], int) else 0
         try:
             match packet:
                 case [int(), "publish", dict(arguments)]:
                     self._publish(number, arguments)
                     return None
                 case [int(), str(verb), dict(arguments)] if verb in self._verbs:
-                    return [number, "ok", self._verbs[verb](arguments)]
+                    answer = self._verbs[verb](arguments)
+                    return None if answer is None else [number, "ok", answer]
                 case [int(), str(verb), dict(arguments)] if verb in self._hub.verbs:
-                    self.request = number
                     answer = self._hub.verbs[verb](self, arguments)
                     return None if answer is None else [number, "ok", answer]
                 case _:
@@ -167,17 +173,19 @@ class ControlConnection(asyncio.Protocol):
         key = f"control:{publisher}" if publisher else None
         self._hub.publish_rows(None, rows, published, key, first)
 
-    def _snapshot(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _snapshot(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         subject = arguments["subject"]
         try:
             check_subject(subject)
-            reason = self._reason(subject, SUBSCRIBE, arguments.get("token"))
+            return self._decide(subject, SUBSCRIBE, arguments.get("token"), lambda reason: self._found(subject, reason))
         except InvalidSubject as error:
             return {"status": "invalid", "reason": error.reason, "message": None}
         except Refused as error:
             return {"status": "bad_token", "reason": error.reason, "message": None}
+
+    def _found(self, subject: str, reason: str) -> dict[str, Any]:
         if reason:
-            status = "denied" if self._hub.broker.grants.ready else "not_ready"
+            status = "not_ready" if reason in PENDING or reason == LATE else "denied"
             return {"status": status, "reason": reason, "message": None}
         topic = self._hub.broker.interest.topics.get(subject)
         snapshot = None if topic is None else self._hub.broker.snapshot(topic)
@@ -196,24 +204,37 @@ class ControlConnection(asyncio.Protocol):
             },
         }
 
-    def _check(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _check(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         action = arguments["action"]
         if action not in (SUBSCRIBE, PUBLISH):
             raise InvalidMessage("invalid", "action is subscribe or publish")
         try:
             check_subject(arguments["subject"])
-            reason = self._reason(arguments["subject"], action, arguments.get("token"))
+            if action == PUBLISH and is_system(arguments["subject"]):
+                return {"allowed": False, "reason": "subjects below /__sys__ belong to the server"}
+            return self._decide(
+                arguments["subject"],
+                action,
+                arguments.get("token"),
+                lambda reason: {"allowed": not reason, "reason": reason},
+            )
         except InvalidSubject as error:
             reason = error.reason
         except Refused as error:
             reason = f"{error.code.label}: {error.reason}"
-        return {"allowed": not reason, "reason": reason}
+        return {"allowed": False, "reason": reason}
 
-    def _reason(self, subject: str, action: str, token: str | None) -> str:
-        grants = self._hub.broker.grants
+    def _decide(
+        self, subject: str, action: str, token: str | None, answer: Callable[[str], dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """The answer for the reason why not, empty for yes; None: a hook is asked, and it follows. Raises Refused."""
+        grants, asks, number = self._hub.broker.grants, self._hub.asks, self.request
         if not grants.ready:
-            return grants.check(grants.principal("", now()), action, subject, now())
-        return grants.check(grants.principal(token or "", now()), action, subject, now())
+            token = ""
+        elif asks is not None:
+            asks.request(token or "", action, subject, lambda reason: self.reply(number, answer(reason)))
+            return None
+        return answer(grants.check(grants.principal(token or "", now()), action, subject, now()))
 
     def _stats(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments
@@ -252,6 +273,7 @@ class ControlConnection(asyncio.Protocol):
         self._hub.sessions.rights.commit(generation, now())
         if self._links is not None:
             self._links.rights_replaced()
+        self._hub.follow_publishers()
         log.info("rights of generation %d are in force", generation)
         return {}
 
@@ -264,6 +286,7 @@ class ControlConnection(asyncio.Protocol):
         self._hub.sessions.rights.change(after, generation, rules, removed, users, sessions, now())
         if self._links is not None:
             self._links.rights_changed((after, generation, rules, removed, users, sessions))
+        self._hub.follow_publishers()
         return {}
 
     def _flush_first(self) -> None:

@@ -28,14 +28,19 @@ async def open_control(path: str, control: Callable[[], asyncio.Protocol]) -> as
 
 def check_control(path: str) -> None:
     """Raises SettingsError when what is at the path is not the socket of a sidecar that is no more."""
+    check_socket(path, "FASTPATH_CONTROL")
+
+
+def check_socket(path: str, setting: str) -> None:
+    """The same for the unix socket of any setting."""
     file = Path(path)
     try:
         if file.exists() and not stat.S_ISSOCK(file.stat().st_mode):
-            raise SettingsError(f"FASTPATH_CONTROL: {path} exists and is no socket")
+            raise SettingsError(f"{setting}: {path} exists and is no socket")
         if file.exists() and _is_served(path):
-            raise SettingsError(f"FASTPATH_CONTROL: another sidecar serves {path}")
+            raise SettingsError(f"{setting}: another sidecar serves {path}")
     except OSError as error:
-        raise SettingsError(f"FASTPATH_CONTROL: cannot listen on {path}: {error}") from None
+        raise SettingsError(f"{setting}: cannot listen on {path}: {error}") from None
 
 
 def _is_served(path: str) -> bool:

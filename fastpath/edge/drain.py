@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-from ..core.client import Client
+from ..core.client import Client, Hold
 from ..core.errors import Close
 from ..core.messages import Notice
 from .hub import Hub
@@ -159,13 +159,12 @@ class Drain:
         for client in self._told:
             if client.greeted:
                 hub.broker.send(client, notice)
-            client.link.await_readable(False)
+            client.link.hold(Hold.DRAINING, True)
         hub.end()
 
     def _end_told(self) -> None:
         told, self._told = self._told, []
         for client in told:
-            client.link.await_readable(True)  # for its answer to the close
             self._close(client, STOPS if self._stopping else EMPTIES)
 
     def _close(self, client: Client, reason: str) -> None:

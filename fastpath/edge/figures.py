@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import time
 from collections.abc import Callable, Mapping
 
 from ..core.messages import STANDARD, Message
 from .hub import Hub, now
+from .limiting import LIMITS, limited, resident_bytes
 
 SUBJECT = "/__sys__/stats"
 """Read by the ordinary rights; each figure is a field."""
@@ -25,7 +25,7 @@ _RATES = {
 """Figures that are differences of counters, per second."""
 
 
-_TOTALS = (
+TOTALS = (
     "recoveries",
     "resynchronisations",
     "cache_hits",
@@ -34,12 +34,14 @@ _TOTALS = (
     "conflated_away",
     "slow_closed",
     "slow_conflated",
+    "audit_dropped",
+    *(f"limited_{name}" for name in LIMITS),
 )
 """Figures that count from the start on: they must not fall when a worker is restarted."""
 
 _SUMMED = frozenset(
     (
-        *_TOTALS,
+        *TOTALS,
         *(set(_RATES) - {"messages_in_per_s"}),
         "connections",
         "publishers",
@@ -86,7 +88,7 @@ class Statistics:
         figures = dict(own)
         for name in _SUMMED:
             figures[name] += sum(other.get(name, 0) for other in others)
-        for name in _TOTALS:
+        for name in TOTALS:
             figures[name] += self.gone.get(name, 0)
         figures["workers"] = 1 + len(others)
         del figures["worker"], figures["pid"]
@@ -122,9 +124,13 @@ class Statistics:
             "conflated_away": counters.conflated_away,
             "slow_closed": counters.closes.get("slow_consumer", 0),
             "slow_conflated": counters.lags,
-            "memory_bytes": _resident_bytes(),
+            "audit_dropped": hub.audit.dropped if hub.audit is not None else 0,
+            "memory_bytes": resident_bytes(),
             "uptime_s": round(time.monotonic() - self._started, 1),
+            **limited(counters),
             **self.engine(),
+            **(hub.asks.figures() if hub.asks is not None else {}),
+            **{name: value for more in hub.figures for name, value in more().items()},
         }
 
     def _totals(self) -> dict[str, int]:
@@ -148,12 +154,3 @@ class Statistics:
         }
         self._hub.broker.publish_own(Message(SUBJECT, "", fields, qos=STANDARD), now())
         self._hub.end()
-
-
-def _resident_bytes() -> int:
-    """Memory of this process in use now, or at its most where /proc is missing."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024)

@@ -7,17 +7,29 @@ import gc
 import logging
 from collections.abc import Callable
 from time import time_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.admission import Done, with_refusals
+from ..core.advertising import Advertisers
 from ..core.broker import Broker
+from ..core.client import Hold
+from ..core.frames import Event
 from ..core.grants import Principal
 from ..core.messages import Notice
+from ..core.observer import Source
 from ..core.packets import read_publications
 from ..core.sessions import Sessions
 from ..engine.memory import MemoryEngine
 from ..settings import Settings
+from .access import Access
+from .turns import Turns
 from .watch import make_watch
+
+if TYPE_CHECKING:
+    from .asks import Asks
+    from .audit import Audit
+    from .key_file import KeyFile
+    from .limiting import Limiter
 
 GRID_SECONDS = 0.1
 """The grid of conflation (FEATURES A7)."""
@@ -35,6 +47,9 @@ class Drains(Protocol):
     def hold(self, held: bool) -> None:
         """Stop reading from it, or go on."""
 
+    def follow(self, moment: int) -> None:
+        """Look at its rights again: a token that has ended or was revoked ends it."""
+
 
 class ControlPeer(Protocol):
     """A connection of the control socket, as what extends its verbs sees it."""
@@ -49,6 +64,9 @@ class ControlPeer(Protocol):
 
     def push(self, name: str, content: dict[str, Any]) -> int:
         """Say something that was not asked, as ``[0, name, {…}]``; how many bytes wait unsent."""
+
+    def waiting(self) -> int:
+        """How many bytes wait unsent."""
 
 
 log = logging.getLogger("fastpath")
@@ -74,10 +92,15 @@ class Hub:
         self.settings = settings
         self.broker = broker
         self.sessions = sessions
-        self.trusted = frozenset(settings.trusted_proxies.replace(" ", "").split(","))
+        self.access = Access(settings, sessions)
+        self.reloads: dict[str, Callable[[], object]] = {}
+        """What else is read anew when the operator says so (edge/reloading.py); raises ValueError or OSError."""
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
         self.watch = make_watch(loop, self.end)
+        self.turns = Turns(loop)
+        self.paused: dict[Deadline, list[Event]] = {}
+        """What has been read from client connections that are held, to be handled when they are not."""
         self.publisher_connections: set[Drains] = set()
         self.control_connections: set[asyncio.Transport] = set()
         self.verbs: dict[str, Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]] = {}
@@ -88,6 +111,22 @@ class Hub:
         """Sends such a packet to the first worker; whether it could. None: this is the first, or the only one."""
         self.to_others: Callable[[list[Any], int | None], None] = lambda packet, worker: None
         """On the first worker: sends one to all others, or to that one."""
+        self.linked: list[Callable[[int], None]] = []
+        """Told that packets can be sent: on the first worker to the worker of that number, on all others to the first
+        one (0), which may be a new one."""
+        self.parted: list[Callable[[int], None]] = []
+        """Told on the first worker that the worker of that number is gone."""
+        self.audit: Audit | None = None
+        self.limiter: Limiter | None = None
+        self.asks: Asks | None = None
+        """Asks a hook in Django, where there is one."""
+        self.key_file: KeyFile | None = None
+        self.started = False
+        """The clocks run: what was kept is here, and the ports are open or about to be."""
+        self.figures: list[Callable[[], dict[str, float]]] = []
+        """More figures of this process (edge/figures.py)."""
+        self.advertisers = Advertisers(broker.grants)
+        """Who advertises what in this process."""
         self.stale = False
         """Who numbers messages is away: nothing new comes, nothing can be published."""
         self.noticed: Callable[[Notice], None] | None = None
@@ -109,12 +148,15 @@ class Hub:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
+        self.started = True
         self._on_grid()
         self._on_second()
 
     def stop(self) -> None:
         """Stop the clocks."""
         self.watch.stop()
+        if self.audit is not None:
+            self.audit.stop()
         for timer in (*self._timers, self._batch_timer):
             if timer is not None:
                 timer.cancel()
@@ -127,7 +169,13 @@ class Hub:
             self.loop.call_soon(self._flush)
 
     def publish_rows(
-        self, principal: Principal | None, rows: list[Any], done: Done, publisher: str | None = None, first: int = 0
+        self,
+        principal: Principal | None,
+        rows: list[Any],
+        done: Done,
+        publisher: str | None = None,
+        first: int = 0,
+        source: Source | None = None,
     ) -> None:
         """Publish the rows of a batch (protocol.md 6.2), in order; ``done`` gets one outcome a row.
 
@@ -137,6 +185,11 @@ class Hub:
         if refused:
             self.broker.counters.publications_refused += len(refused)
             done = with_refusals(done, refused)
+        trail = self.broker.trail
+        if trail is not None:
+            for index, (code, reason) in refused.items():
+                trail.unread(source, rows[index], code, reason)
+            done = trail.publication(source, messages, done) or done
         self.broker.publish(principal, messages, now(), done)
 
     def congest(self, congested: bool) -> None:
@@ -152,7 +205,7 @@ class Hub:
             publisher.hold(congested)
         for client in held or ():
             client.alive = True  # its answer to a ping may wait unread
-            client.link.await_readable(True)
+            client.link.hold(Hold.CONGESTED, False)
 
     def go_stale(self, text: str) -> None:
         """Nothing new comes for now, and nothing can be published: tell everybody, also who comes later."""
@@ -194,6 +247,12 @@ class Hub:
             self._stepping = True
             self.loop.call_soon(self._step)
 
+    def follow_publishers(self) -> None:
+        """Let publishers follow, too: they are few, and it is done at once."""
+        moment = now()
+        for publisher in tuple(self.publisher_connections):
+            publisher.follow(moment)
+
     def _step(self) -> None:
         self._stepping = False
         self.sessions.rights.step(now())
@@ -224,6 +283,8 @@ class Hub:
         self.broker.grid.tick(time)
         self.broker.history.expire(time)
         self.sessions.rights.tick(time)
+        if self.limiter is not None:
+            self.limiter.on_grid(time)
         self.follow_rights()
         self.end()
 
@@ -231,7 +292,12 @@ class Hub:
         self._timers[1] = self.loop.call_later(1, self._on_second)
         for client in self.sessions.held or ():
             client.alive = True  # what it says is not read
+        if self.key_file is not None:
+            self.key_file.look()
         self.sessions.beat(now())
+        if self.limiter is not None:
+            self.limiter.on_second(now())
+        self.follow_publishers()
         if isinstance(self.broker.engine, MemoryEngine):
             self.broker.engine.ledger.expire(now())
         self.end()

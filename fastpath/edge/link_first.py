@@ -61,6 +61,8 @@ class Link:
         self.giver = Giver(self._links.hub, self.socket, self._links.flush, self._complete)
         if self._links.passed_on is not None:
             self.socket.send(self._links.passed_on)
+        for told in self._links.hub.linked:
+            told(self.worker)
         self.socket.flush()
 
     def _received(self, packet: list[Any]) -> None:
@@ -285,6 +287,8 @@ class Links:
     def lost(self, link: Link, why: str) -> None:
         """A worker is gone, or was cut."""
         log.warning("the link to worker %d is over: %s", link.worker, why)
+        for told in self.hub.parted:
+            told(link.worker)
         if link in self._links:
             self._links.remove(link)
         self.congest()

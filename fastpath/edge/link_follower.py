@@ -174,9 +174,11 @@ class Follower:
             case ["rules_commit", int(generation)]:
                 broker.flush()
                 rights.commit(generation, now())
+                self._hub.follow_publishers()
             case ["rules_diff", after, int(generation), rules, removed, users, sessions]:
                 broker.flush()  # what was published before goes out under the rights of then
                 rights.change(after, generation, rules, removed, users, sessions, now())
+                self._hub.follow_publishers()
             case ["welcome", str(server), int(epoch)]:
                 self._welcome(server, epoch)
             case [str(name), *rest] if name in self._hub.packets:
@@ -200,6 +202,8 @@ class Follower:
         self._giver = None
         self._engine.epoch = epoch
         self._takeover = Takeover(self._hub.broker)
+        for told in self._hub.linked:
+            told(0)
 
     def _has_copied(self, position: int) -> None:
         assert self._takeover is not None

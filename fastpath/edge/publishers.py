@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any, cast
 
-from ..core.admission import Outcome
+from ..core.admission import MEMORY_FULL, Outcome
+from ..core.advertising import OFFERS_MAX
+from ..core.client import LOST, Hold
 from ..core.errors import Close, Refused
 from ..core.grants import Principal
 from ..core.packets import (
@@ -22,6 +26,7 @@ from ..core.packets import (
     unpack_published,
 )
 from .hub import Hub, now
+from .publisher_party import PublisherParty
 
 WINDOW = 16
 """Batches that a publisher may have without acknowledgement (protocol.md 6.4)."""
@@ -36,12 +41,16 @@ DRAINS = "the server is stopping; reconnect and resend"
 
 log = logging.getLogger("fastpath.publishers")
 
+_numbers = count(1)
+
 
 class PublisherConnection(asyncio.Protocol):
-    """One publisher."""
+    """One publisher at ``address``; on a port that clients use too it takes a place as they do, and ``full`` says
+    whether there is none."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, address: str = "", full: Callable[[], bool] | None = None) -> None:
         self._hub = hub
+        self._is_full = full
         self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
         self._principal: Principal | None = None
         self._publisher: str | None = None
@@ -50,34 +59,74 @@ class PublisherConnection(asyncio.Protocol):
         self._batch = 0
         self._unanswered = 0  # batches
         self._answers: list[bytes] | None = None  # gathered while a handler runs
-        self.address = ""
+        self._party: PublisherParty | None = None
+        self._pauses = 0  # bits of Hold
+        self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
+        self.address = address
+        self.number = next(_numbers)
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who publishes; None before its hello."""
+        return self._principal
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected: the hello must come in time."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=ACKS_BYTES_MAX)
-        self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._hub.expect(self, self._hub.settings.handshake_seconds)
         self._hub.publisher_connections.add(self)
+        if self._is_full is not None:
+            self._hub.connections += 1
+            if self._is_full():
+                self.over_limit()
 
     def data_received(self, data: bytes) -> None:
         """Frames, or parts of them; a fault of ours in handling them closes this publisher only."""
         if self._closing:
             return
         self._hub.broker.counters.bytes_in += len(data)
+        packets = self._unpacker.feed(data)
+        if self._kept is not None:  # they were on their way when reading stopped
+            self._kept += packets
+        else:
+            self._handle_all(packets)
+
+    def _handle_all(self, packets: list[list[Any] | Batch]) -> None:
         self._answers = []
+        rest = iter(packets)
         try:
-            for packet in self._unpacker.feed(data):
-                if not self._handle(packet):
+            for packet in rest:
+                if self._party is not None and self._party.parks(packet, b"", now()):
+                    self._kept = [packet, *rest]
+                elif not self._handle(packet):
                     break
-            if self._unpacker.error is not None:
-                self._close(Close.BAD_MESSAGE, str(self._unpacker.error))
+                elif self._pauses:
+                    self._kept = list(rest)
+            if self._unpacker.error is not None and self._kept is None:
+                self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
             log.exception("fault while handling publisher %s", self.address)
-            self._close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
+            self.close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
         self._answer()
         if self._hub.congested:
             self.hold(True)
+
+    def _pause(self, why: int, paused: bool) -> None:
+        before, self._pauses = self._pauses, self._pauses | why if paused else self._pauses & ~why
+        if self._transport is None or self._closing:
+            return
+        if self._pauses and not before:
+            self._transport.pause_reading()
+        elif before and not self._pauses:
+            self.hold(self._hub.congested)
+            self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what was read before the pause."""
+        if not (self._closing or self._draining or self._pauses) and self._kept is not None:
+            kept, self._kept = self._kept, None
+            self._handle_all(kept)
 
     def pause_writing(self) -> None:
         """It does not read its acknowledgements: take nothing more from it."""
@@ -89,20 +138,31 @@ class PublisherConnection(asyncio.Protocol):
         self._full = False
         self.hold(self._hub.congested)
 
-    def hold(self, held: bool) -> None:
-        """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped."""
+    def hold(self, held: bool, why: int = Hold.CONGESTED) -> None:
+        """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped.
+
+        While there is a reason but congestion, what has been read is not handled either.
+        """
+        if why != Hold.CONGESTED:
+            self._pause(why, held)
+            return
         if self._transport is None or self._closing or self._transport.is_closing():
             return
         if held and (self._full or self._principal is not None):
             self._transport.pause_reading()
-        elif not held and not self._full and not self._draining:
+        elif not held and not self._full and not self._draining and not self._pauses:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The publisher is gone."""
         del exc
+        if not self._closing:
+            self._tell_end(*LOST)
         self._closing = True
+        if self._hub.sessions.guard is not None:
+            self._hub.sessions.guard.forget(self)
         self._hub.publisher_connections.discard(self)
+        self._hub.connections -= self._is_full is not None
         self._hub.spare(self)
 
     def expire(self) -> None:
@@ -111,7 +171,7 @@ class PublisherConnection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.abort()
         else:
-            self._close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
+            self.close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
 
     def _handle(self, packet: list[Any] | Batch) -> bool:
         """One frame; False when it ended the connection."""
@@ -127,17 +187,20 @@ class PublisherConnection(asyncio.Protocol):
                     self._publish(number, rows, first)
                 case ["ping", int(number)] if self._principal is not None:
                     self._send(["pong", number])
-                case Batch() | ["batch" | "ping", *_] if self._principal is None:
-                    self._close(Close.BAD_MESSAGE, "hello comes first")
+                case ["advertise", int(number), list(patterns)] if self._principal is not None:
+                    self._advertise(number, patterns)
+                case Batch() | ["batch" | "ping" | "advertise", *_] if self._principal is None:
+                    self.close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
                     # Not the whole of it, which may be megabytes.
                     start = str(packet[:1] if isinstance(packet, list) else "batch")[:40]
-                    self._close(Close.BAD_MESSAGE, f"not a frame of this port: {start}")
+                    self.close(Close.BAD_MESSAGE, f"not a frame of this port: {start}")
         except Refused as error:
-            self._close(error.code, error.reason)
+            self.close(error.code, error.reason)
         return not self._closing
 
     def _hello(self, options: dict[str, Any]) -> None:
+        self._check_address()
         if options.get("version", 1) != 1:
             raise Refused(Close.BAD_VERSION, "this server speaks version 1")
         token = options.get("token") or ""
@@ -147,14 +210,28 @@ class PublisherConnection(asyncio.Protocol):
         if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
             raise Refused(Close.BAD_MESSAGE, f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
         broker = self._hub.broker
+        if broker.admission.full:
+            broker.counters.limit("memory")
+            raise Refused(Close.OVERLOADED, MEMORY_FULL)
         if not broker.grants.ready:
             raise Refused(Close.NOT_READY, "the rights have not arrived from Django yet; retry")
         if self._hub.stale:
             raise Refused(Close.NOT_READY, "nothing can be published at this moment; retry, here or elsewhere")
         self._principal = broker.grants.principal(token, now())
-        self._publisher = publisher_key(self._principal.user, publisher) if publisher else None
         self._hub.spare(self)
+        if self._hub.asks is not None:
+            self._party = self._hub.asks.publisher(self, self._principal, token, partial(self._welcome, publisher))
+        else:
+            self._welcome(publisher)
+
+    def _welcome(self, publisher: str) -> None:
+        """It is known who it is, and it may come in."""
+        broker = self._hub.broker
+        assert self._principal is not None
+        self._publisher = publisher_key(self._principal.user, publisher) if publisher else None
         log.debug("publisher %s user=%s", self.address, self._principal.user)  # a Spark task is one
+        if self._hub.audit is not None:
+            self._hub.audit.publisher_came(self, publisher)
         self._send(
             [
                 "welcome",
@@ -170,7 +247,13 @@ class PublisherConnection(asyncio.Protocol):
             ]
         )
 
+    def _check_address(self) -> None:
+        """Raises Refused; with each batch again, because the setting may change (edge/access.py)."""
+        if not self._hub.access.may_publish(self.address):
+            raise Refused(Close.DENIED, f"publishing is not allowed from {self.address}")
+
     def _publish(self, number: int, rows: list[Any], first: int) -> None:
+        self._check_address()
         if number <= self._batch:
             raise Refused(Close.BAD_MESSAGE, f"batch {number} after batch {self._batch}: numbers rise")
         if len(rows) > BATCH_MESSAGES_MAX:
@@ -181,7 +264,32 @@ class PublisherConnection(asyncio.Protocol):
             )
         self._batch = number
         self._unanswered += 1
-        self._hub.publish_rows(self._current(now()), rows, partial(self._acknowledge, number), self._publisher, first)
+        guard = self._hub.sessions.guard
+        if guard is not None and guard.spend(self, 0, len(rows), now()):
+            self.hold(True, Hold.RATE)
+        done = partial(self._acknowledge, number)
+        self._hub.publish_rows(self._current(now()), rows, done, self._publisher, first, self)
+
+    def _advertise(self, number: int, patterns: list[Any]) -> None:
+        self._check_address()
+        if not all(isinstance(pattern, str) for pattern in patterns) or len(patterns) > OFFERS_MAX:
+            raise Refused(Close.BAD_MESSAGE, f"advertise names at most {OFFERS_MAX} patterns")
+        offers = self._hub.advertisers.advertise(self, patterns)
+        self._send(["advertised", number, [[one.error, one.reason] if one.error else 0 for one in offers]])
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended (core.advertising.Advertiser)."""
+        return self._closing
+
+    @property
+    def full(self) -> bool:
+        """Whether it does not read what it is told."""
+        return self._full
+
+    def tell(self, subjects: list[str], wanted: bool) -> None:
+        """Subjects that it advertised are wanted, or not any more (protocol.md 6.3)."""
+        self._send(["interest", subjects, wanted])
 
     def _acknowledge(self, number: int, outcomes: list[Outcome]) -> None:
         """Tell what became of a batch. With another worker that numbers, this may be after the publisher has gone."""
@@ -200,6 +308,14 @@ class PublisherConnection(asyncio.Protocol):
         principal = self._principal = self._hub.broker.grants.current(principal)
         return principal
 
+    def follow(self, moment: int) -> None:
+        """Rights or the time have changed: end when the token does not count any more."""
+        if self._principal is not None and not self._closing:
+            try:
+                self._current(moment)
+            except Refused as error:
+                self.close(error.code, error.reason)
+
     def _send(self, packet: list[Any]) -> None:
         if self._transport is not None:
             data = pack(packet)
@@ -216,11 +332,12 @@ class PublisherConnection(asyncio.Protocol):
         if answers and self._transport is not None:
             self._transport.write(b"".join(answers))
 
-    def _close(self, code: Close, reason: str) -> None:
+    def close(self, code: Close, reason: str) -> None:
         """Say why, then end the connection when it has been sent."""
         if self._closing or self._transport is None:
             return
         self._closing = True
+        self._tell_end(code, f"{code.label}: {reason}")
         log.info("close publisher %s code=%d %s: %s", self.address, code, code.label, reason)
         self._hub.broker.counters.closed(code.label)
         self._send(["close", int(code), f"{code.label}: {reason}"])
@@ -234,9 +351,21 @@ class PublisherConnection(asyncio.Protocol):
             self._transport.close()
         self._hub.expect(self, GOODBYE_SECONDS)
 
+    def over_limit(self) -> None:
+        """The port is full: say so and let go."""
+        self._hub.broker.counters.limit("connections")
+        self.close(Close.OVERLOADED, "too many connections; try again later")
+
+    def _tell_end(self, code: int, reason: str) -> None:
+        party, self._party = self._party, None
+        if party is not None:
+            party.gone(code, reason)
+        if self._hub.audit is not None:
+            self._hub.audit.publisher_gone(self, code, reason)
+
     def drain(self) -> None:
         """The server stops, or cannot take anything: it is to send again what is not acknowledged."""
-        self._close(Close.DRAIN, DRAINS)
+        self.close(Close.DRAIN, DRAINS)
 
     def leave(self) -> None:
         """It is to go elsewhere: nothing more is taken from it, and it is told when what was taken is acknowledged."""

@@ -17,13 +17,12 @@ READ_BYTES_MAX = 64 << 10
 class RawConnection(ClientConnection):
     """Reads and writes the descriptor itself; it owns it."""
 
-    __slots__ = ("_reading", "_writing")
+    __slots__ = ("_writing",)
 
     direct = True
 
     def __init__(self, hub: Hub, fd: int, address: str, listener: Listener) -> None:
         super().__init__(hub, fd, address, listener)
-        self._reading = True
         self._writing = False
         hub.watch.add(fd, self)
 
@@ -55,12 +54,11 @@ class RawConnection(ClientConnection):
         """Watch for room in the socket."""
         if wanted != self._writing and not self.ended:
             self._writing = wanted
-            self.hub.watch.change(self.fd, self._reading, wanted)
+            self.hub.watch.change(self.fd, not self.held, wanted)
 
     def await_readable(self, wanted: bool) -> None:
         """Watch for bytes to read."""
-        if wanted != self._reading and not self.ended:
-            self._reading = wanted
+        if not self.ended:
             self.hub.watch.change(self.fd, wanted, self._writing)
 
     def finish(self) -> None:

@@ -13,13 +13,12 @@ BUFFER_BYTES_MAX = 64 << 10
 
 
 class TlsConnection(ClientConnection, asyncio.Protocol):
-    """Takes over from the gate of its listener, with the first bytes (edge/listeners.py)."""
+    """Takes over from the gate of its listener, with the first bytes (edge/arrivals.py)."""
 
     __slots__ = ("_full", "transport")
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport, listener: Listener) -> None:
-        peer = transport.get_extra_info("peername") or ("",)
-        super().__init__(hub, transport.get_extra_info("socket").fileno(), str(peer[0]), listener)
+    def __init__(self, hub: Hub, transport: asyncio.Transport, address: str, listener: Listener) -> None:
+        super().__init__(hub, transport.get_extra_info("socket").fileno(), address, listener)
         self.transport = transport
         self._full = False
         transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX, low=0)

@@ -28,6 +28,7 @@ def upgrade(connection: ClientConnection, request: Request) -> None:
     connection.echoing = settings.echo and request.path == "/echo"
     if not connection.echoing and request.path != "/ws":
         raise BadRequest(404, "This is the client port of Fastpath: open a WebSocket at /ws.")
+    connection.address = connection.hub.access.check(request, connection.address)
     form = next((SUBPROTOCOLS[name] for name in request.subprotocols if name in SUBPROTOCOLS), None)
     subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
     listener = connection.listener
@@ -36,8 +37,6 @@ def upgrade(connection: ClientConnection, request: Request) -> None:
     response = accept_response(request, subprotocol, extension)
     rest = connection.head[request.head_bytes :]
     connection.head = b""
-    if connection.address in connection.hub.trusted and "x-forwarded-for" in request.headers:
-        connection.address = request.headers["x-forwarded-for"].rpartition(",")[2].strip()[:64]
     bytes_max = ECHO_BYTES_MAX if connection.echoing else connection.hub.command_bytes_max
     connection.reader = FrameReader(bytes_max, deflate=window_bits > 0)
     encoded = encoding(form or JSON, window_bits, listener.deflate if window_bits else 0)
@@ -57,6 +56,14 @@ def upgrade(connection: ClientConnection, request: Request) -> None:
             # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
             connection.client = Client(connection, connection.fd, False, Principal(None, False, ()))
             refused = error
+        audit = connection.hub.audit
+        if audit is not None and refused is not None:
+            reason = f"{refused.code.label}: {refused.reason}"
+            audit.rejected(connection.address, reason, code=refused.code, request=request)
+        elif audit is not None:
+            audit.opened(connection.client, request)
+        if connection.hub.asks is not None and refused is None:
+            connection.hub.asks.opened(connection.client, request, token)
         connection.write_out(response)
         if refused is not None:
             connection.close(refused.code, f"{refused.code.label}: {refused.reason}")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from time import perf_counter
 from typing import Protocol
 
 EVENTS_MAX = 256
 """Sockets served in one turn of the loop, so that its other work has its turn."""
+
+READY_SECONDS = 0.005
+"""After so long the others that were ready wait for the next turn, too: what one costs is not always little."""
 
 _IN, _OUT = 1, 4  # as in select.EPOLLIN and EPOLLOUT, which are not everywhere
 
@@ -35,6 +39,7 @@ class Watch:
         self._loop = loop
         self._end = end
         self._watched: list[Watched | None] = []  # by descriptor
+        self._left: list[tuple[int, int]] = []  # ready since the last turn
         self._epoll = select.epoll()
         loop.add_reader(self._epoll.fileno(), self._ready)
 
@@ -60,8 +65,17 @@ class Watch:
         self._epoll.close()
 
     def _ready(self) -> None:
+        if self._epoll.closed:
+            return
         watched = self._watched
-        for fd, events in self._epoll.poll(0, EVENTS_MAX):
+        ready, self._left = self._left or self._epoll.poll(0, EVENTS_MAX), []
+        due = perf_counter() + READY_SECONDS
+        for at, (fd, events) in enumerate(ready):
+            if perf_counter() >= due and at:
+                # First of all in the next turn: the epoll would begin with the same ones again.
+                self._left = ready[at:]
+                self._loop.call_soon(self._ready)
+                break
             connection = watched[fd]
             if connection is None:
                 continue  # closed while another was served

@@ -188,6 +188,14 @@ class JournalEngine(MemoryEngine):
         """Call ``done`` once all that was appended is on the disk (Broker.acknowledge)."""
         self._syncs.acknowledge(done, outcomes)
 
+    @property
+    def trouble(self) -> str:
+        """As in MemoryEngine. A write that failed is told for some seconds: without publications none is tried."""
+        if self._syncs.failed:
+            return self._syncs.failed
+        recent = self._refusing and time.monotonic() - self._refused_at < CALM_SECONDS
+        return "the journal cannot be written" if recent else ""
+
     def figures(self) -> dict[str, float]:
         """For those who watch (docs/operations.md)."""
         return {

@@ -213,7 +213,7 @@ class Replay:
         for message in messages:
             topic = topics.get(message.subject)
             if topic is None:
-                topic = broker.interest.topic(message.subject, message.epoch)
+                topic = broker.topic(message.subject, message.epoch)
             message.subject = topic.subject
             message.qos = GUARANTEED
             if message.time > now:

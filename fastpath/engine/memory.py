@@ -46,6 +46,11 @@ class MemoryEngine:
                 outcomes.append(message.seq)
         return outcomes
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be stored at this moment; empty: it can."""
+        return ""
+
     def resume(self, subject: str, seq: int) -> None:
         """Number the subject's next message after ``seq``."""
         self._sequences[subject] = seq

@@ -12,7 +12,8 @@ from ..core.admission import Done, Outcome
 from ..core.broker import Broker
 from ..core.messages import Message
 from .memory import MemoryEngine
-from .redis_address import RedisConfig
+from .redis_address import Address, RedisConfig
+from .redis_link import Link
 from .redis_primary import Primary
 from .redis_tail import Tail
 from .redis_writer import RedisWriter
@@ -128,6 +129,18 @@ class RedisEngine:
             self.writer.submit(messages, done)
         else:
             self._number(self._alone, messages, done)
+
+    async def primary(self) -> Address:
+        """Where the primary is; raises RedisAway when there is none. Not before ``start``."""
+        return await self._primary.primary()
+
+    def link(self, address: Address) -> Link:
+        """A connection of somebody's own to a server."""
+        return Link(self._config, address)
+
+    def key(self, name: str) -> str:
+        """The name of a key of somebody's own."""
+        return f"{self._prefix}:{name}"
 
     def figures(self) -> dict[str, float]:
         """What is to be seen of Redis from here."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from redis.exceptions import ResponseError
 
 from ..core.broker import Broker
+from ..core.epochs import restart
 from ..core.interest import Topic
 from ..core.packets import Position
 from ..core.snapshot import Snapshot
@@ -125,11 +126,10 @@ async def begin(broker: Broker, positions: dict[str, Position], snapshots: dict[
     What the logs still hold is delivered once more, older than this: in the end each subject stands where its newest
     entry says, or, where no entry is left, where ``positions`` does.
     """
-    interest = broker.interest
     for names in slices(dict.fromkeys((*positions, *snapshots))):
         for subject in names:
             epoch, seq = positions.get(subject, START)
-            topic = interest.topic(subject, epoch)
+            topic = broker.topic(subject, epoch)
             topic.epoch, topic.seq = epoch, seq
             topic.snapshot = snapshots.get(subject) if broker.snapshots else None
         await asyncio.sleep(0)
@@ -157,21 +157,21 @@ async def resynchronise(
     for items in slices(positions.items()):
         for subject, position in items:
             snapshot = snapshots.get(subject) if broker.snapshots else None
-            topic = broker.interest.topic(subject, position[0])
+            topic = broker.topic(subject, position[0])
             stands = (topic.epoch, topic.seq)
             if stands == position and not _differ(topic.snapshot, snapshot):
                 continue
             restarted += stands != position
             if before is None or position[0] <= before[0]:
-                broker.restart(topic, *position, snapshot)
+                restart(broker, topic, *position, snapshot)
             elif topic.seq and topic.epoch > before[0]:  # all of that is void, whatever its number
-                broker.restart(topic, epoch, 0, snapshot)
+                restart(broker, topic, epoch, 0, snapshot)
             else:
                 _replace_snapshot(broker, topic, snapshot)
         await asyncio.sleep(0)
     for names in slices(subject for subject in snapshots if subject not in positions):
         for subject in names:  # of standard quality only
-            topic = broker.interest.topic(subject, epoch)
+            topic = broker.topic(subject, epoch)
             if not topic.seq:
                 _replace_snapshot(broker, topic, snapshots[subject] if broker.snapshots else None)
         await asyncio.sleep(0)
@@ -182,7 +182,7 @@ async def resynchronise(
             if not topic.seq or topic.system or topic.subject in positions:
                 continue
             if entries.group_of(topic.subject) == group:
-                broker.restart(topic, epoch, 0, snapshots.get(topic.subject) if broker.snapshots else None)
+                restart(broker, topic, epoch, 0, snapshots.get(topic.subject) if broker.snapshots else None)
                 restarted += 1
         await asyncio.sleep(0)
     return restarted

@@ -79,9 +79,12 @@ class Actor:
                 payload = inflate(payload, 1 << 20)
             value = decode_server(payload, self.client.form)
             for result in getattr(value, "results", ()):
-                if not result.error:
+                if not result.error and result.sid:
                     self.subjects[result.sid] = result.subject
             self.got.append(value)
+
+    def hold(self, why: int, held: bool) -> None:
+        """Nothing of it is read here but what it says."""
 
     def close(self, code: int, reason: str) -> None:
         """The server says goodbye."""

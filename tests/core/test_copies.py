@@ -10,6 +10,7 @@ import pytest
 
 from fastpath.core.broker import Broker
 from fastpath.core.copies import Copy, Takeover, read_entry, whole_part
+from fastpath.core.epochs import restart
 from fastpath.core.limits import Limits
 from fastpath.core.messages import STANDARD, Data, Epoch, Message, Subscribe
 from fastpath.core.snapshot import Snapshot
@@ -203,7 +204,7 @@ def test_a_subject_that_is_restarted_during_a_copy_stays_known() -> None:
     first.publish(SUBJECTS[0], "x")
     copy, takeover = Copy(first.broker), Takeover(other.broker)
     topic = first.broker.interest.topic("/copies/later", START)
-    first.broker.restart(topic, START, 7, Snapshot(Message("/copies/later", "y", epoch=START, seq=7)))
+    restart(first.broker, topic, START, 7, Snapshot(Message("/copies/later", "y", epoch=START, seq=7)))
     takeover.restarted(carried(whole_part(first.broker, topic)))
     for part in carried(copy.slice(1 << 20)):
         takeover.add(part)

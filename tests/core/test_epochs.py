@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fastpath.core.epochs import restart
 from fastpath.core.limits import Limits
 from fastpath.core.messages import Data, Epoch, Message, Subscribe, Subscribed
 from tests.core.stage import START, Stage
@@ -68,12 +69,12 @@ def test_a_restart_keeps_what_leads_there_and_tells_everybody() -> None:
     comes(stage, START, 1, 2, 3)
     ann.taken()
     topic = stage.broker.interest.topics[SUBJECT]
-    stage.broker.restart(topic, START, 2, topic.snapshot)
+    restart(stage.broker, topic, START, 2, topic.snapshot)
     stage.end()
     assert [(one.epoch, one.seq) for one in ann.taken()] == [(START, 2)]
     assert [one.seq for one in topic.ring] == [1, 2]
     assert recovery(stage, START, 1)[1] == ["0/2"]
-    stage.broker.restart(topic, START, 9)
+    restart(stage.broker, topic, START, 9)
     stage.end()
     assert (topic.seq, topic.ring, topic.snapshot) == (9, [], None)
     assert recovery(stage, START, 2) == ("resynchronised", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.messages import Data, Message, Subscribe, Subscribed
-from fastpath.core.subscribing import BEHIND_MS
+from fastpath.core.subscriptions import BEHIND_MS
 from tests.core.stage import START, Actor, Stage
 
 SUBJECT = "/follow/one"

@@ -3,10 +3,12 @@
 import jwt
 import pytest
 
+from fastpath.core import grants_rules
 from fastpath.core.errors import InvalidMessage, Refused
 from fastpath.core.grants import NOT_READY
 from fastpath.core.grants_jwt import JwtGrants
 from fastpath.core.grants_rules import RuleGrants
+from fastpath.core.keys import Keys
 from fastpath.core.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
 from fastpath.core.messages import Publish as PublishCommand
 from fastpath.core.wire import encoding, wire
@@ -265,3 +267,108 @@ def test_bad_tokens_are_refused(token: str) -> None:
     with pytest.raises(Refused) as caught:
         RuleGrants(SECRET).principal(token, START)
     assert int(caught.value.code) in (4501, 4007)
+
+
+def session(sid: str, until: int = 0) -> dict:
+    """A revoked session or token as Django sends it (protocol.md 8.3)."""
+    return {"sid": sid, "generation": 2, "until": until}
+
+
+def person(**more: object) -> dict:
+    """Ann as Django sends her (protocol.md 8.3)."""
+    plain = {"uid": "1", "user": "ann", "active": True, "superuser": False, "groups": [], "generation": 2}
+    return plain | more
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "reason"),
+    [
+        ({"sessions": [session("jti:t1")]}, 4502, "the token was revoked"),
+        ({"sessions": [session("s1")]}, 4502, "signed out"),
+        ({"users": [person(active=False)]}, 4502, "the user is not active"),
+        ({"users": [person(since=2)]}, 4007, "the password was changed: get a new token"),
+        # What comes together: the hardest that cannot be helped by a new token, else that one helps.
+        ({"users": [person(since=2)], "sessions": [session("s1")]}, 4007, "the password was changed: get a new token"),
+        ({"users": [person(since=2)], "sessions": [session("jti:t1")]}, 4502, "the token was revoked"),
+        ({"users": [person(since=2, active=False)]}, 4502, "the user is not active"),
+        ({"sessions": [session("t1"), session("jti:s1")], "users": [person(since=1)]}, 0, ""),
+    ],
+)
+def test_what_ends_a_connection(changes: dict, code: int, reason: str) -> None:
+    """And with which code: after 4007 the client comes back with another token, after 4502 it does not."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    token = mint(jti="t1", sid="s1")
+    ann = enter(stage, "/s/1", token=token)
+    ann.taken()
+    change(stage, 1, **changes)
+    while stage.sessions.rights.busy:
+        stage.sessions.rights.step(stage.now)
+    stage.end()
+    if not code:
+        assert ann.taken() == []
+        return
+    assert ann.taken() == [Revoked(subjects=["/s/1"], reason=reason)]
+    with pytest.raises(Refused) as caught:
+        stage.broker.grants.principal(token, stage.now)
+    assert (int(caught.value.code), caught.value.reason) == (code, reason)
+
+
+def test_revoked_sessions_are_forgotten_when_no_token_of_them_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sidecar runs for months; one without an end is kept."""
+    monkeypatch.setattr(grants_rules, "SESSIONS_KEPT", 10)
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    change(stage, 1, sessions=[session("for ever")])
+    for generation in range(2, 102):
+        change(stage, generation, sessions=[session(f"s{generation}", stage.now + 1000)])
+        stage.now += 100
+    assert isinstance(stage.broker.grants, RuleGrants)
+    kept = {one.sid for one in stage.broker.grants.contents()[2]}
+    assert len(kept) <= 30
+    assert {"for ever", *(f"s{generation}" for generation in range(93, 102))} <= kept
+
+
+def test_a_key_that_is_gone_ends_who_came_with_it() -> None:
+    """In slices, like any change of rights; anonymous clients came without one."""
+    keys = Keys(SECRET)
+    stage = Stage(RuleGrants(keys))
+    fill(stage, rule(1), rule(2, "everyone", "/open/*"))
+    ann, nobody = enter(stage, "/s/1"), enter(stage, "/open/x", token="")
+    ann.taken(), nobody.taken()
+    other = Keys("another secret of more than thirty-two bytes")
+    stage.broker.grants.keys = other
+    stage.sessions.rights.keys_changed()
+    assert stage.sessions.rights.busy
+    stage.sessions.rights.step(stage.now)
+    stage.end()
+    assert [type(one) for one in ann.taken()] == [Revoked]
+    assert nobody.taken() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"users": [person(active=False)]},
+        {"users": [person(since=2)]},
+        {"sessions": [session("s1")]},
+        {"sessions": [session("jti:t1")]},
+    ],
+    ids=["deactivated", "password", "signed out", "revoked"],
+)
+def test_a_question_about_a_right_does_not_make_the_principal_look_fresh(changes: dict) -> None:
+    """Who advertises is asked about each time that something is wanted, between a change and the look at it."""
+    stage = Stage(RuleGrants(SECRET))
+    grants = stage.broker.grants
+    fill(stage, rule(1, action="publish"))
+    ann = grants.principal(mint(jti="t1", sid="s1"), stage.now)
+    known = grants.publishable(ann)
+    assert known is not None
+    known.add("/s/1")
+    assert grants.publishable(ann) == {"/s/1"}
+    change(stage, 1, **changes)
+    assert grants.check(ann, "publish", "/s/2", stage.now) == ""
+    assert grants.publishable(ann) == set(), "what was known before the change"
+    assert grants.check(ann, "publish", "/s/1", stage.now) == ""
+    with pytest.raises(Refused):
+        grants.current(ann)

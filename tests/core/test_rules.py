@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.rules import Rule, RuleSet
+from fastpath.core import rules as rules_module
+from fastpath.core.rules import SPARE_MAX, Rule, RuleSet
 
 TABLE = [
     # rules as (pattern, allow); subject; whether it is allowed, None when nothing covers it
@@ -40,8 +41,8 @@ def rules(*entries: tuple[str, bool], who: str = "user:1") -> RuleSet:
 
 def verdict(found: RuleSet, subject: str, holders: tuple[str, ...] = ("user:1",), now: int = 0) -> bool | None:
     """Allowed, denied, or not covered."""
-    match = found.decide(holders, "ann", subject, "subscribe", now)
-    return None if match is None else not match.denies
+    rule = found.decide(holders, "ann", subject, "subscribe", now)
+    return None if rule is None else rule.allow
 
 
 @pytest.mark.parametrize(("entries", "subject", "expected"), TABLE)
@@ -73,16 +74,88 @@ def test_validity_begins_and_ends() -> None:
     found = RuleSet()
     found.put(Rule(1, "user:1", "/a/b", "both", True, 100, 200))
     assert [verdict(found, "/a/b", now=now) for now in (99, 100, 199, 200)] == [None, True, True, None]
-    assert found.next_change(0) == 100
-    assert found.next_change(100) == 200
-    assert found.next_change(200) is None
-    assert found.changed_between(99, 100) == {"user:1"}
-    assert found.changed_between(100, 199) == set()
+
+
+def test_beginnings_and_ends_are_told_once() -> None:
+    """To the tick that they fall into; those of rules that are gone or replaced are not told."""
+    found = RuleSet()
+    found.put(Rule(1, "user:1", "/a/b", "both", True, 100, 200))
+    found.put(Rule(2, "user:2", "/a/b", "both", True, 100))
+    found.put(Rule(3, "user:3", "/a/b", "both", True, None, 150))
+    found.put(Rule(4, "user:4", "/a/b", "both", True))
+    found.put(Rule(3, "user:3", "/a/b", "both", True, None, 180))
+    assert [found.due(now) for now in (99, 100, 101, 150)] == [set(), {"user:1", "user:2"}, set(), set()]
+    found.remove(1)
+    assert [found.due(now) for now in (190, 300)] == [{"user:3"}, set()]
+
+
+def test_a_full_set_tells_what_comes_after_it() -> None:
+    """What began before the set took force is no news."""
+    found = RuleSet()
+    found.put(Rule(1, "user:1", "/a/b", "both", True, 100, 200))
+    found.begin(150)
+    assert [found.due(now) for now in (150, 199, 200)] == [set(), set(), {"user:1"}]
+
+
+def test_a_clock_that_is_set_back_ends_rules_again() -> None:
+    """What has been told is told again: a subscription that began meanwhile must end as well."""
+    found = RuleSet()
+    found.put(Rule(1, "user:1", "/a/b", "both", True, None, 200))
+    assert found.due(250) == {"user:1"}
+    assert found.due(150) == {"user:1"}
+    assert found.due(260) == {"user:1"}
+
+
+def test_many_moments_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A market opens: so many are told in one call, the rest in the next ones; what is past is no news."""
+    monkeypatch.setattr(rules_module, "DUE_MAX", 10)
+    found = RuleSet()
+    for number in range(25):
+        found.put(Rule(number, f"user:{number}", "/a/b", "both", True, 1000, 2000 + number % 2))
+    found.begin(500)
+    for moments in ((1000, 1001, 1002, 1003), (2001, 2002, 2003, 2004)):
+        told = [found.due(now) for now in moments]
+        assert max(map(len, told)) <= 10
+        assert told[-1] == set()
+        assert sorted(holder for some in told for holder in some) == sorted(f"user:{number}" for number in range(25))
+    found.begin(900)  # the clock was set back, and a full set came
+    for number in range(25):
+        found.put(Rule(number, f"user:{number}", "/a/b", "both", True, 1000))
+    found.begin(3000)
+    assert found.due(3000) == set()
+
+
+def test_replacing_timed_rules_does_not_pile_up() -> None:
+    """The moments of rules that have been replaced are forgotten."""
+    found = RuleSet()
+    for number in range(SPARE_MAX * 3):
+        found.put(Rule(1, "user:1", "/a/b", "both", True, 1000 + number))
+    assert len(found._moments) == len(found._whose) <= SPARE_MAX + 4
+    assert found.due(1000 + SPARE_MAX * 3) == {"user:1"}
+
+
+def test_the_newest_of_several_denials_is_named() -> None:
+    """So that all workers and the admin name the same rule."""
+    found = rules(("/a/b", False), ("/a/b", True), ("/a/b", False), ("/a/b", True))
+    rule = found.decide(("user:1",), "ann", "/a/b", "subscribe", 0)
+    assert rule is not None
+    assert rule.id == 2
+
+
+def test_covering_is_in_the_order_of_decision() -> None:
+    """Also rules that are not in force, and of the other action."""
+    found = rules(("/a/**", True), ("/a/b", True), ("/*/b", False), ("/a/b", False), ("/a/c", True))
+    found.put(Rule(9, "everyone", "/{username}/*", "publish", True, 5, 6))
+    assert [rule.id for rule in found.covering(("user:1", "everyone"), "a", "/a/b")] == [3, 1, 9, 0, 2]
+    assert [rule.id for rule in found.covering(("user:1", "everyone"), "ann", "/a/b")] == [3, 1, 0, 2]
 
 
 def test_replacing_and_removing_tell_who_is_concerned() -> None:
     """Both the old holder and the new one."""
-    found = rules(("/a/b", True))
+    found = rules(("/a/b", True), ("/a/{username}", True))
+    assert (set(found.holders), found.names) == ({"user:1"}, 1)
+    found.remove(1)
+    assert found.names == 0
     assert found.put(Rule(0, "group:2", "/a/c", "both", True)) == {"user:1", "group:2"}
     assert verdict(found, "/a/b") is None
     assert found.remove(0) == {"group:2"}
@@ -121,6 +194,8 @@ def test_it_agrees_with_the_model(entries: list, segments: list) -> None:
     best = max((match for match in matches if match[0] is not None), default=None)
     subject = "/" + "/".join(segments)
     assert verdict(found, subject) is (None if best is None else not best[1])
+    first = next(iter(found.covering(("user:1",), "ann", subject)), None)
+    assert (None if first is None else first.allow) is verdict(found, subject)
     for number in list(found.rules):
         found.remove(number)
     assert verdict(found, subject) is None

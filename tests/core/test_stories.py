@@ -102,6 +102,14 @@ class Teller:
             )
         )
 
+    def do_resumes(self, words: list[str]) -> None:
+        """ann resumes PATTERN [SUBJECT=SEQ …]: again, as a client library does after a reconnection."""
+        epoch = self.stage.broker.engine.epoch
+        positions = dict(word.rsplit("=", 1) for word in words[3:])
+        since = {words[2]: (0, 0)} | {subject: (epoch, int(seq)) for subject, seq in positions.items()}
+        self.number += 1
+        self.stage.actors[words[0]].say(Subscribe(id=self.number, subjects=[words[2]], since=since))
+
     def do_unsubscribes(self, words: list[str]) -> None:
         """ann unsubscribes SUBJECT …."""
         self.number += 1
@@ -116,7 +124,8 @@ class Teller:
             return "subscribed " + "; ".join(
                 f"{one.subject} {one.error} ({one.reason})"
                 if one.error
-                else f"{one.subject} at #{one.seq}{' ' + one.recovery if one.recovery else ''}"
+                else f"{one.subject}{f' by {one.pattern}' if one.pattern else ''}"
+                f"{f' at #{one.seq}' if one.sid else ''}{' ' + one.recovery if one.recovery else ''}"
                 f"{f' every {one.conflation} ms' if one.conflation else ''}"
                 for one in value.results
             )

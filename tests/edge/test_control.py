@@ -104,7 +104,7 @@ SNAPSHOTS = {
     "no right": ("/d/one", mint("alice", "5", generation=7), "denied", "no rule allows it"),
     "anonymous": ("/c/one", None, "denied", "no rule allows it"),
     "no subject": ("/c", mint("alice", "5", generation=7), "invalid", "only one segment"),
-    "no token": ("/c/one", "hello", "bad_token", "the token is not valid: Not enough segments"),
+    "no token": ("/c/one", "hello", "bad_token", "the token is not valid: it has no header of a JWT"),
     "ended": ("/c/one", mint("alice", "5", hours=-1), "bad_token", "the token has expired"),
 }
 
@@ -227,6 +227,12 @@ def test_a_fault_while_answering_is_no_end(shared: Sidecar) -> None:
 
 
 # The file
+
+
+def test_without_hooks_there_is_nobody_to_answer(control: Control) -> None:
+    for verb in ("hooks", "answer", "recheck"):
+        with pytest.raises(ControlRefused, match="verbs:"):
+            control.call(verb, {"ask": 1})
 
 
 def test_only_its_owner_may_open_it(shared: Sidecar) -> None:

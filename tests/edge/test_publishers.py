@@ -260,7 +260,7 @@ def test_a_token_that_is_refused(jwt_sidecar: Sidecar, token: str, code: int, na
 
 def test_a_token_that_ends_while_publishing(jwt_sidecar: Sidecar) -> None:
     token = mint_jwt("desk", publish=["/p/**"], hours=2 / 3600)
-    with WirePublisher(jwt_sidecar, token) as publisher:
+    with WirePublisher(jwt_sidecar, token) as publisher, WirePublisher(jwt_sidecar, token) as idle:
         assert isinstance(publisher.publish(["/p/ends", ""])[0], int)
 
         def ended() -> str | None:
@@ -271,6 +271,7 @@ def test_a_token_that_ends_while_publishing(jwt_sidecar: Sidecar) -> None:
             return None
 
         assert until(ended) == "4007 token_expired: get a new token, then reconnect"
+        assert idle.closed() == (4007, "token_expired: get a new token, then reconnect")
 
 
 def test_permissions_of_another_shape_are_a_bad_token(jwt_sidecar: Sidecar) -> None:

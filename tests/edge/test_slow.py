@@ -130,6 +130,7 @@ def tell(capsys: pytest.CaptureFixture[str], words: str) -> None:
         sys.stdout.write(f"\n{words}\n")
 
 
+@pytest.mark.slow
 def test_two_hundred_clients_that_never_read(capsys: pytest.CaptureFixture[str]) -> None:
     with Sidecar(outbox_bytes_max=1 << 20) as sidecar:
         tell(capsys, never_reading(sidecar, seconds=4, rate=100, outbox_bytes=1 << 20))

@@ -38,18 +38,37 @@ class Ended(Exception):
 
 
 class Socket:
-    """A TCP connection with a deadline for every wait."""
+    """A TCP connection, or one to a unix socket's path, with a deadline for every wait.
 
-    def __init__(self, address: str, *, tls: ssl.SSLContext | None = None, receive_bytes: int = 0) -> None:
+    ``source`` is the address that it comes from, ``first`` what it says before TLS or anything else.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        receive_bytes: int = 0,
+        source: str = "",
+        first: bytes = b"",
+    ) -> None:
         host, _, port = address.removeprefix("ws://").removesuffix("/ws").rpartition(":")
         host = host.strip("[]")
-        self.sock: socket.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        unix = address.startswith("/")
+        family = socket.AF_UNIX if unix else socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.sock: socket.socket = socket.socket(family)
         if receive_bytes:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.sock.settimeout(SECONDS_MAX)
         try:
-            self.sock.connect((host, int(port)))
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if source:
+                self.sock.bind((source, 0))
+            if unix:
+                self.sock.connect(address)
+            else:
+                self.sock.connect((host, int(port)))
+                self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock.sendall(first)
             if tls is not None:
                 self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")
         except BaseException:
@@ -120,8 +139,11 @@ class WireClient(Socket):
         tls: ssl.SSLContext | None = None,
         receive_bytes: int = 0,
         headers: str = "",
+        source: str = "",
+        first: bytes = b"",
     ) -> None:
-        super().__init__(where if isinstance(where, str) else where.client_url, tls=tls, receive_bytes=receive_bytes)
+        url = where if isinstance(where, str) else where.client_url
+        super().__init__(url, tls=tls, receive_bytes=receive_bytes, source=source, first=first)
         self.form = form or "json"
         offer = f"Sec-WebSocket-Protocol: fastpath.v1.{form}\r\n" if form else ""
         self.send(request(path, offer + headers))
@@ -229,8 +251,11 @@ class WirePublisher(Socket):
         publisher: str = "",
         tls: ssl.SSLContext | None = None,
         receive_bytes: int = 0,
+        source: str = "",
+        first: bytes = b"",
     ) -> None:
-        super().__init__(where if isinstance(where, str) else where.publisher_url, tls=tls, receive_bytes=receive_bytes)
+        url = where if isinstance(where, str) else where.publisher_url
+        super().__init__(url, tls=tls, receive_bytes=receive_bytes, source=source, first=first)
         self.batch = 0
         if hello:
             self.packet("hello", {"version": 1, "token": token, "publisher": publisher})

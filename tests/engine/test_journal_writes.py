@@ -54,11 +54,13 @@ def test_a_full_disk_refuses_whole_batches_and_takes_them_again_when_there_is_ro
         assert node.since("/s/a", node.engine.epoch, 0) == ["1"]
     assert caplog.text.count("publications are refused until it can be") == 1
     assert node.engine.figures()["journal_failed_writes"] > 10
+    assert node.engine.trouble == "the journal cannot be written"
     with room_for(size):
         assert node.send("/s/a", "live", qos=STANDARD) == [0]
     assert node.send("/s/a", "2", publisher="p", publication=2) == [2]
     assert "the journal can be written again" not in caplog.text
     monkeypatch.setattr(journal, "CALM_SECONDS", 0)
+    assert node.engine.trouble == "", "nobody publishes any more: it may work again"
     assert node.send("/s/new", "1") == [1]
     assert "the journal can be written again" in caplog.text
     node.crash()

@@ -26,7 +26,7 @@ def server() -> Iterator[RedisServer]:
         yield running
 
 
-@pytest.mark.parametrize("small", [0, 600])
+@pytest.mark.parametrize("small", [0, pytest.param(600, marks=pytest.mark.slow)])
 def test_a_node_joins_and_catches_up_where_one_answer_cannot_hold_all(server: RedisServer, small: int) -> None:
     log = Log(server)
     log.epoch(7)

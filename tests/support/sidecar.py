@@ -124,7 +124,7 @@ class Sidecar:
 
     def _same_ports(self, listen: str) -> str:
         """The addresses as asked for, with the port that each got instead of 0."""
-        left = {purpose: list(self.ready.get(purpose, ())) for purpose in ("clients", "publishers")}
+        left = {purpose: list(self.ready.get(purpose, ())) for purpose in ("clients", "publishers", "metrics")}
         result = []
         for url in listen.split(","):
             purposes = url.split("://")[0].split("+")

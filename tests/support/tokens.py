@@ -21,6 +21,7 @@ def mint(
     *,
     generation: int = 1,
     session: str = "",
+    jti: str = "",
     audience: str = "fastpath",
 ) -> str:
     """A token of mode ``rules``; ``hours`` may be negative for one that has ended."""
@@ -37,6 +38,8 @@ def mint(
     }
     if session:
         claims["sid"] = session
+    if jti:
+        claims["jti"] = jti
     return jwt.encode(claims, secret, algorithm="HS256")
 
 

@@ -51,6 +51,16 @@ CLIENT_TO_SERVER: list[Case] = [
         "3.2",
         {"op": "subscribe", "id": 5, "subjects": [f"/s/{number}" for number in range(16)]},
     ),
+    (
+        "subscribe to a pattern",
+        "3.8",
+        {
+            "op": "subscribe",
+            "id": 6,
+            "subjects": ["/stocks/us/*"],
+            "since": {"/stocks/us/*": [0, 0], IBM: [1700000000000, 41]},
+        },
+    ),
     ("unsubscribe", "3.3", {"op": "unsubscribe", "id": 3, "subjects": [IBM]}),
     (
         "publish",
@@ -81,6 +91,10 @@ CLIENT_TO_SERVER: list[Case] = [
     ("publish any script", "3.4", {"op": "publish", "subject": "/a/b", "content": TEXT, "fields": {TEXT: TEXT}}),
     ("token", "3.5", {"op": "token", "id": 5, "token": "eyJ…"}),
     ("ping", "3.6", {"op": "ping", "id": 6}),
+    ("presence", "3.9", {"op": "presence", "id": 7, "subject": "/chat/room1"}),
+    ("presence of all", "3.9", {"op": "presence", "id": 7}),
+    ("advertise", "3.10", {"op": "advertise", "id": 8, "patterns": ["/stocks/**", "/bonds/*"]}),
+    ("advertise nothing", "3.10", {"op": "advertise", "id": 8, "patterns": []}),
     *[
         (f"ping with the id {number}", "1.3", {"op": "ping", "id": number})
         for number in (0, 127, 128, 255, 256, 65535, 65536, 4294967295, 4294967296, 9007199254740991)
@@ -142,6 +156,25 @@ SERVER_ANSWERS: list[Case] = [
         "4.2",
         {"op": "subscribed", "results": [{"subject": IBM, "sid": 0, "epoch": 1700000000000, "seq": 0}]},
     ),
+    ("subscribed to a pattern", "3.8", {"op": "subscribed", "id": 6, "results": [{"subject": "/stocks/us/*"}]}),
+    (
+        "subscribed by a pattern",
+        "3.8",
+        {
+            "op": "subscribed",
+            "results": [
+                {
+                    "subject": IBM,
+                    "pattern": "/stocks/us/*",
+                    "sid": 17,
+                    "epoch": 1700000000000,
+                    "seq": 42,
+                    "recovery": "recovered",
+                    "messages": 1,
+                },
+            ],
+        },
+    ),
     (
         "subscribed not ready, invalid, limit, resynchronised",
         "4.2",
@@ -202,6 +235,45 @@ SERVER_ANSWERS: list[Case] = [
     ("error without id", "4.12", {"op": "error", "code": "limit", "reason": TEXT}),
     ("lagging", "4.13", {"op": "lagging", "sids": [17, 18]}),
     ("caught up", "4.13", {"op": "caught_up", "sids": [17, 18]}),
+    (
+        "present",
+        "4.14",
+        {
+            "op": "present",
+            "id": 7,
+            "subject": "/chat/room1",
+            "users": [{"user": "ann", "connections": 2}],
+            "anonymous": 3,
+            "more": 70000,
+            "stale": True,
+        },
+    ),
+    (
+        "present in any script",
+        "4.14",
+        {
+            "op": "present",
+            "id": 7,
+            "subject": "/Ελλάδα/日本語",
+            "users": [{"user": TEXT, "connections": 0}, {"user": "日本", "connections": 300}],
+        },
+    ),
+    ("present nobody", "4.14", {"op": "present", "id": 7, "users": [], "stale": True}),
+    (
+        "advertised",
+        "4.15",
+        {
+            "op": "advertised",
+            "id": 8,
+            "results": [
+                {"pattern": "/stocks/**"},
+                {"pattern": "/bonds", "error": "invalid", "reason": "only one segment"},
+            ],
+        },
+    ),
+    ("advertised nothing", "4.15", {"op": "advertised", "id": 8, "results": []}),
+    ("wanted", "4.15", {"op": "interest", "subjects": [IBM], "wanted": True}),
+    ("not wanted any more", "4.15", {"op": "interest", "subjects": [IBM, "/a/b"], "wanted": False}),
     ("lagging in many", "4.13", {"op": "lagging", "sids": [0, 127, 128, 65536, 9007199254740991, *range(12)]}),
 ]
 
@@ -281,6 +353,8 @@ PUBLISHER_TO_SERVER: list[Case] = [
     ("batch of nothing", "6.2", ["batch", 65536, []]),
     ("batch numbered", "6.2", ["batch", 2, [["/a/b", "x"], ["/a/c", "y", {"bid": "1"}]], 4711]),
     ("publisher's ping", "6.2", ["ping", 7]),
+    ("publisher advertises", "6.2", ["advertise", 8, ["/stocks/**", "/bonds/*"]]),
+    ("publisher advertises nothing", "6.2", ["advertise", 9, []]),
 ]
 
 SERVER_TO_PUBLISHER: list[Case] = [
@@ -303,6 +377,8 @@ SERVER_TO_PUBLISHER: list[Case] = [
     ("ack", "6.3", ["ack", 1, 1700000000000, [42, 0, ["denied", "no rule allows it"], 9007199254740991]]),
     ("ack of a retry", "6.3", ["ack", 2, 1700000000000, [[1600000000000, 41], 43, ["stale", "too old"]]]),
     ("publisher's pong", "6.3", ["pong", 7]),
+    ("publisher advertised", "6.3", ["advertised", 8, [0, ["invalid", "only one segment"]]]),
+    ("publisher told of interest", "6.3", ["interest", [IBM, "/a/b"], True]),
     ("close", "6.3", ["close", 4000, "drain: the server is stopping"]),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.edge import test_delivery as delivery
+from tests.edge import test_wildcards as wildcards
 
 # Each of them takes the fixture `shared`, which is a sidecar of two workers here.
 test_invalid_subjects = delivery.test_invalid_subjects_each_with_its_reason
@@ -11,3 +12,5 @@ test_snapshot_and_live = delivery.test_nothing_is_missed_or_doubled_between_the_
 test_only_its_subject = delivery.test_a_subscriber_of_one_subject_never_gets_another
 test_unsubscribed = delivery.test_nothing_follows_the_answer_to_an_unsubscribe
 test_standard_quality = delivery.test_standard_quality_in_a_guaranteed_server
+test_patterns = wildcards.test_what_is_there_and_what_comes_to_be
+test_patterns_again = wildcards.test_coming_back

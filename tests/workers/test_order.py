@@ -26,7 +26,7 @@ def test_the_ready_line_names_the_parent_and_its_workers(sidecar: Sidecar) -> No
     ready = sidecar.ready
     assert ready["pid"] == sidecar.pid
     assert len({*ready["workers"], ready["pid"]}) == 1 + WORKERS
-    assert ready.keys() == {"clients", "publishers", "control", "control_tls", "pid", "workers"}
+    assert ready.keys() == {"clients", "publishers", "control", "control_tls", "metrics", "pid", "workers"}
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])

@@ -1,0 +1,185 @@
+"""The pure parsers of the client port: frames, compressed messages, requests, commands."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fastpath.core.codec import FORMS, decode_command, decode_server, encode, encode_data
+from fastpath.core.deflate import compress, inflate, negotiate
+from fastpath.core.errors import BadFrame, FrameError, InvalidMessage
+from fastpath.core.frames import FrameReader, encode_frame, split_frames
+from fastpath.core.messages import Publish
+from fastpath.core.upgrade import BadRequest, accept_response, parse_request
+from tests.edge.wire import BINARY, CLOSE, PING, TEXT, masked, request
+
+from .targets import Target, check
+
+MESSAGE_BYTES_MAX = 1 << 14
+
+
+def frames(data: bytes) -> None:
+    """However the network cuts the stream, the same messages and the same end come out of it, within the bounds."""
+    if not data:
+        return
+    cut, deflate, data = data[0] & 0x7F, bool(data[0] & 0x80), data[1:]
+
+    def read(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], int | None]:
+        reader = FrameReader(MESSAGE_BYTES_MAX, fragments_max=64, deflate=deflate)
+        events = [event for piece in pieces for event in reader.feed(piece)]
+        check(all(len(payload) <= MESSAGE_BYTES_MAX for _, payload in events), "a message over the bound")
+        return events, reader.error.code if reader.error is not None else None
+
+    whole = read([data])
+    for size in {1, cut or 3}:
+        check(read([data[at : at + size] for at in range(0, len(data), size)]) == whole, f"cut every {size} bytes")
+    for opcode, payload in whole[0]:
+        if opcode < CLOSE:
+            check(split_frames(encode_frame(opcode, payload)) == [encode_frame(opcode, payload)], "not split again")
+
+
+def deflated(data: bytes) -> None:
+    """What cannot be inflated is a FrameError, what can stays within the bound; what we compress comes back."""
+    try:
+        check(len(inflate(data, MESSAGE_BYTES_MAX)) <= MESSAGE_BYTES_MAX, "inflated over the bound")
+    except FrameError:
+        pass
+    for bits in (9, 15):
+        check(inflate(compress(data, bits), max(1, len(data))) == data, "compressed and inflated is another")
+    answer = negotiate(data.decode("latin-1"))
+    if answer is not None:
+        check(9 <= answer[0] <= 15 and "\r" not in answer[1] and "\n" not in answer[1], f"negotiated {answer}")
+
+
+def requests(data: bytes) -> None:
+    """A head is the same however it comes; an answer is one head, whatever the request put into it."""
+    try:
+        whole = parse_request(data)
+    except BadRequest as error:
+        check(error.response().startswith(b"HTTP/1.1 4") or b"HTTP/1.1 505" in error.response(), "no refusal")
+        return
+    if whole is None:
+        return
+    for end in (whole.head_bytes // 2, whole.head_bytes - 1):
+        # An early refusal may not come for what is good in the end.
+        check(parse_request(data[:end]) is None, "read before its end")
+    offered = whole.subprotocols
+    try:
+        response = accept_response(whole, offered[0] if offered else None)
+    except (BadRequest, UnicodeEncodeError):
+        return
+    head, end_of_head, rest = response.partition(b"\r\n\r\n")
+    check(end_of_head and not rest and head.count(b"\r\n") == (4 if offered else 3), "the answer has other lines")
+
+
+def commands(data: bytes) -> None:
+    """A command is read, or refused in one of two ways; what was read is written and read again as the same."""
+    for form in FORMS:
+        try:
+            command = decode_command(data, form)
+        except (BadFrame, InvalidMessage):
+            pass
+        else:
+            if not isinstance(command, Publish):  # its values stay as they were written until they are published
+                check(decode_command(encode(command, form), form) == command, "another command")
+        try:
+            value = decode_server(data, form)
+        except BadFrame:
+            continue
+        again = (
+            encode(value, form)
+            if isinstance(value, msgspec.Struct)
+            and hasattr(value, "__struct_config__")
+            and (value.__struct_config__.tag)
+            else encode_data(value, form)
+        )  # type: ignore[arg-type]
+        check(decode_server(again, form) == value, "another answer")
+
+
+COMMANDS: tuple[dict[str, object], ...] = (
+    {"op": "connect", "id": 1, "client": "f", "publisher": "p", "token": ""},
+    {"op": "subscribe", "id": 2, "subjects": ["/a/b", "/a/c"], "history": 2, "since": {"/a/b": [1700000000000, 1]}},
+    {"op": "subscribe", "id": 3, "subjects": ["/a/*", "/a/**"], "conflation": 500, "slow": "conflate"},
+    {"op": "unsubscribe", "id": 4, "subjects": ["/a/b"]},
+    {"op": "publish", "id": 5, "subject": "/a/b", "content": "x", "fields": {"f": {"b": "AA=="}}, "closure": "c"},
+    {"op": "publish", "subject": "/a/b", "content": "y", "qos": "standard", "retained": False, "publication": 1},
+    {"op": "token", "id": 6, "token": "x.y.z"},
+    {"op": "ping", "id": 7},
+    {"op": "presence", "id": 8, "subject": "/a/b"},
+    {"op": "advertise", "id": 9, "patterns": ["/a/**"]},
+)
+LINES = tuple(msgspec.json.encode(command) for command in COMMANDS)
+WORDS = (
+    *(f'"{word}"'.encode() for command in COMMANDS for word in (*command, command["op"])),
+    *(
+        b'"/a/b"',
+        b'"/a/*"',
+        b'"/**"',
+        b'"close"',
+        b'"guaranteed"',
+        b"null",
+        b"true",
+        b"-1",
+        b"1e400",
+        b"18446744073709551616",
+    ),
+    *(b'{"b":""}', b"[[", b"\\ud800", b"\\u0000", b"\xf0\x9f\x98\x80"),
+)
+HEADERS = (
+    b"Sec-WebSocket-Protocol: fastpath.v1.json\r\n",
+    b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n",
+    b"X-Forwarded-For: 10.0.0.1\r\n",
+    b"Origin: https://example.com\r\n",
+    b"Content-Length: 0\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    *(b"GET ", b" HTTP/1.1\r\n", b"/ws?token=", b"http://a/ws", b"\r\n\r\n", b"Upgrade, close", b"\x00", b"\xff"),
+)
+FRAMES = (
+    masked(TEXT, b"hello") + masked(PING, b"p"),
+    masked(TEXT, b"\xe2", final=False) + masked(PING, b"") + masked(0, b"\x82\xac"),
+    masked(BINARY, bytes(300)) + masked(CLOSE, b"\x03\xe8bye"),
+    masked(TEXT | 0x40, compress(b"hello hello hello", 15)),
+    masked(BINARY | 0x40, compress(bytes(5000), 15), final=False) + masked(0, b""),
+)
+
+TARGETS = {
+    "frames": Target(
+        frames,
+        tuple(bytes((flags,)) + one for one in FRAMES for flags in (0, 5, 0x80, 0x87)),
+        (
+            b"\x81\x80\0\0\0\0",
+            b"\x01\x80\0\0\0\0",
+            b"\x80\x80\0\0\0\0",
+            b"\x88\x82\0\0\0\0\x03\xe8",
+            b"\x82\xff",
+            b"\xc1\xfe",
+        ),
+    ),
+    "deflate": Target(
+        deflated,
+        (
+            *(compress(one, 15) for one in (b"", b"hello hello", bytes(20000), bytes(range(256)))),
+            b"permessage-deflate; client_max_window_bits=15; server_max_window_bits=9",
+        ),
+        (b"permessage-deflate", b"server_no_context_takeover", b"client_max_window_bits", b"\x00\x00\xff\xff"),
+    ),
+    "requests": Target(
+        requests,
+        (
+            request(),
+            request("/ws?token=a.b.c", "".join(line.decode("latin-1") for line in HEADERS[:3])),
+            b"GET / HTTP/1.0\r\n\r\n",
+        ),
+        HEADERS,
+        12_000,
+    ),
+    "commands": Target(
+        commands,
+        (
+            *LINES,
+            *(msgspec.msgpack.encode(command) for command in COMMANDS),
+            b'[17,42,5230,"193.20",{"bid":"193.19"},{"kind":"snapshot"}]',
+            b'{"op":"subscribed","id":2,"results":[{"subject":"/a/b","sid":17,"epoch":1,"seq":41}]}',
+        ),
+        WORDS,
+    ),
+}

@@ -1,0 +1,156 @@
+"""The attacks, one a line of the table in docs/limits.md: what is sent, and with which code it ends."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+import msgspec
+
+from tests.edge.wire import BINARY, PING, TEXT, masked, packed, request
+from tests.support.tokens import SECRET, mint
+
+from .flood import Flood
+
+HELLO = masked(TEXT, b'{"op":"ping","id":1}')
+DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+MANY = [f"/churn/{number}" for number in range(1000)]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """``ends`` are the codes with which connections may have been closed (0: without a frame); with ``must_end`` some
+    must have been."""
+
+    flood: Callable[[], Flood]
+    ends: tuple[int | str, ...] = ()
+    seconds: float = 1.0
+    must_end: bool = True
+
+
+def command(**keys: Any) -> bytes:
+    """A command as a frame."""
+    return masked(TEXT, msgspec.json.encode(keys))
+
+
+def compressed(payload: bytes) -> bytes:
+    """A message as a client with permessage-deflate sends it."""
+    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return masked(TEXT | 0x40, (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[:-4])
+
+
+def with_token(token: str) -> bytes:
+    """An opening handshake that brings a token."""
+    return request(f"/ws?token={token}")
+
+
+def _unsigned() -> str:
+    return jwt.encode({"aud": "fastpath", "sub": "eve", "uid": "1", "su": True, "exp": 9_999_999_999}, "", "none")
+
+
+ATTACKS: dict[str, Attack] = {
+    "nothing": Attack(lambda: Flood(opening=HELLO)),
+    "slow handshakes, 500 at a time": Attack(
+        lambda: Flood(head=request()[:40], chunk=b"X", pace=0.2, connections=500),
+        (408, "reset"),
+        2.5,
+    ),
+    "slow readers, who ask for pongs and never take them": Attack(
+        lambda: Flood(opening=HELLO, chunk=masked(PING, b"x" * 125) * 500, read=False, connections=50),
+        ("reset",),
+        2.0,
+        must_end=False,
+    ),
+    "frames announced as 2^63 bytes": Attack(
+        lambda: Flood(opening=b"\x82\xff" + (1 << 63).to_bytes(8) + bytes(4), connections=20), (1002, 1009, "reset")
+    ),
+    "frames of 64 MiB": Attack(
+        lambda: Flood(opening=b"\x82\xff" + (64 << 20).to_bytes(8) + bytes(4), chunk=bytes(1 << 20)), (1009, "reset")
+    ),
+    "empty fragments": Attack(
+        lambda: Flood(opening=HELLO + masked(TEXT, b"", final=False), chunk=masked(0, b"", final=False) * 10_000),
+        (1009, "reset"),
+        2.0,
+        must_end=False,
+    ),
+    "pings": Attack(lambda: Flood(opening=HELLO, chunk=masked(PING, b"") * 10_000)),
+    "commands": Attack(lambda: Flood(opening=HELLO, chunk=HELLO * 1000)),
+    "subscribe and unsubscribe": Attack(
+        lambda: Flood(
+            opening=HELLO,
+            chunk=command(op="subscribe", id=2, subjects=MANY) + command(op="unsubscribe", id=3, subjects=MANY),
+        )
+    ),
+    "subscribe and unsubscribe, one by one": Attack(
+        lambda: Flood(
+            opening=HELLO,
+            chunk=(
+                command(op="subscribe", id=2, subjects=["/churn/1"])
+                + command(op="unsubscribe", id=3, subjects=["/churn/1"])
+            )
+            * 300,
+        )
+    ),
+    "subscribe to patterns and unsubscribe": Attack(
+        lambda: Flood(
+            opening=HELLO
+            + b"".join(command(op="publish", subject=f"/p/{number}", content="x") for number in range(300)),
+            chunk=(
+                command(op="subscribe", id=2, subjects=["/p/*", "/**", "/*/*"])
+                + command(op="unsubscribe", id=3, subjects=["/p/*", "/**", "/*/*"])
+            )
+            * 20,
+        )
+    ),
+    "errors": Attack(lambda: Flood(opening=command(op="nothing", id=1) * 101, connections=20), (4505, "reset")),
+    "malformed commands": Attack(lambda: Flood(opening=masked(TEXT, b"[" * 1000), connections=20), (4500, "reset")),
+    "deflate bombs": Attack(
+        lambda: Flood(head=request(headers=DEFLATE), opening=HELLO, chunk=compressed(b"0" * (1 << 21)) * 50),
+        (4500, 1009, "reset"),
+    ),
+    "deflated commands": Attack(
+        lambda: Flood(
+            head=request(headers=DEFLATE),
+            opening=HELLO,
+            chunk=compressed(b'{"op":"ping","id":1,"x":"' + b"0" * (1 << 19) + b'"}') * 50,
+        )
+    ),
+    "pages of another origin": Attack(
+        lambda: Flood(head=request(headers="Origin: https://evil.example.org\r\n"), connections=20), (403, "reset")
+    ),
+    "tokens of another audience": Attack(
+        lambda: Flood(head=with_token(mint("eve", audience="elsewhere")), connections=20), (4501, "reset")
+    ),
+    "tokens without a signature": Attack(lambda: Flood(head=with_token(_unsigned()), connections=20), (4501, "reset")),
+    "tokens of another secret": Attack(
+        lambda: Flood(head=with_token(mint("eve", superuser=True, secret=SECRET[::-1])), connections=20),
+        (4501, "reset"),
+    ),
+    "a storm of 5,000 that come at once": Attack(
+        lambda: Flood(
+            opening=command(op="subscribe", id=2, subjects=["/churn/1"], history=10) + b"\x88\x80\0\0\0\0",
+            connections=5000,
+            connects_per_s=0,
+        ),
+        (0, 408, 1005, "reset"),
+        4.0,
+    ),
+    "reconnecting, as fast as it goes": Attack(
+        lambda: Flood(
+            opening=command(op="subscribe", id=2, subjects=["/churn/1"]) + b"\x88\x80\0\0\0\0",
+            connections=50,
+            connects_per_s=100_000,
+        ),
+        (0, 1005, "reset"),
+    ),
+    "garbage at the publisher port": Attack(
+        lambda: Flood(
+            head=b"", opening=packed("hello", {"version": 9}) + bytes(100), port="publisher_url", connections=20
+        ),
+        (0, "reset"),
+    ),
+    "binary on a text form": Attack(lambda: Flood(opening=masked(BINARY, b"\x00"), connections=20), (4500, "reset")),
+}

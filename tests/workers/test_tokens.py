@@ -1,0 +1,143 @@
+"""Tokens that are taken back end on every worker within a second, and on no other account do connections end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.edge.rules import Rules, rule, ruled
+from tests.edge.test_rights import user
+from tests.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.tokens import mint
+from tests.workers.spread import Spread, kill_worker, spread
+
+WORKERS = 2
+SECONDS_MAX = 1.0
+EVERYTHING = rule(1, "/r/**", "everyone", action="both")
+
+
+@pytest.fixture(scope="module")
+def rules() -> Iterator[Rules]:
+    """Everybody may everything below /r."""
+    with ruled(EVERYTHING, workers=WORKERS, listen="clients+publishers://127.0.0.1:0") as running:
+        yield running
+        assert "Traceback" not in running.sidecar.log, running.sidecar.log
+
+
+def clients_of(rules: Rules, **claims: Any) -> Any:
+    """A client on each worker, all with one token."""
+    return spread(rules.sidecar, WORKERS, token=mint("alice", generation=rules.generation, **claims))
+
+
+def follow(clients: Spread, subject: str) -> None:
+    """Each of them reads."""
+    for client in clients.all:
+        assert "sid" in client.subscribe(subject)[0]
+
+
+def ends(clients: Spread, subject: str, code: int, reason: str) -> None:
+    """All of them are told the reason and closed with the code in time."""
+    began = time.monotonic()
+    for client in clients.all:
+        assert client.answer("revoked") == {"op": "revoked", "subjects": [subject], "reason": reason}
+        with pytest.raises(Ended) as ended:
+            client.next()
+        assert ended.value.code == code
+        assert ended.value.reason.endswith(f": {reason}")
+    assert time.monotonic() - began < SECONDS_MAX
+
+
+def refusal(rules: Rules, token: str) -> tuple[int, str]:
+    """How a client with this token is closed."""
+    with WireClient(rules.sidecar) as client:
+        client.say("connect", token=token)
+        return client.closed()
+
+
+def test_a_single_token_is_revoked(rules: Rules) -> None:
+    """By its id; the user's other tokens go on, and so does a session of the same name."""
+    token = mint("alice", generation=rules.generation, jti="t1")
+    with (
+        clients_of(rules, jti="t1") as gone,
+        clients_of(rules, jti="t2") as other,
+        clients_of(rules, session="t1") as session,
+        WirePublisher(rules.sidecar, token) as publisher,
+    ):
+        for clients in (gone, other, session):
+            follow(clients, "/r/one")
+        assert publisher.publish(["/r/one", "1"]) == [1]
+        for clients in (gone, other, session):
+            assert all(client.texts(1) == ["1"] for client in clients.all)
+        rules.change(sessions=[{"sid": "jti:t1", "generation": rules.generation + 1}])
+        ends(gone, "/r/one", 4502, "the token was revoked")
+        assert publisher.closed() == (4502, "revoked: the token was revoked"), "though it publishes nothing"
+        assert refusal(rules, token) == (4502, "revoked")
+        rules.publish(["/r/one", "2"])
+        for clients in (other, session):
+            assert all(client.texts(1) == ["2"] for client in clients.all)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["difference", "whole set"])
+def test_publishers_of_every_worker_end_at_once(rules: Rules, whole: bool) -> None:
+    """Also those that advertise and are asked about again and again, and without waiting for the next second."""
+    with rules.client("bob") as reader:
+        began = time.monotonic()
+        for number in range(3):
+            name = f"dave{number}{whole}"
+            with ExitStack() as stack:
+                there: dict[str, WirePublisher] = {}
+                while len(there) < WORKERS:
+                    one = stack.enter_context(WirePublisher(rules.sidecar, mint(name, generation=rules.generation)))
+                    there.setdefault(one.welcome["server"], one)
+                for publisher in there.values():
+                    publisher.packet("advertise", 1, ["/r/new/*"])
+                    assert publisher.next()[0] == "advertised"
+                gone = user(name, rules.generation + 1, active=False)
+                rules.full(EVERYTHING, users=(gone,)) if whole else rules.change(users=[gone])
+                reader.subscribe(f"/r/new/{number}")
+                for publisher in there.values():
+                    assert publisher.closed() == (4502, "revoked: the user is not active")
+        assert time.monotonic() - began < 1.5, "each second would be too late: over 2 s for the three"
+
+
+def test_a_changed_password_ends_the_tokens_of_before(rules: Rules) -> None:
+    """With a code after which the client comes again: with a new token it goes on where it was."""
+    old = mint("alice", generation=rules.generation, session="s1")
+    with clients_of(rules, session="s1") as gone, clients_of(rules, uid="bob") as other:
+        for clients in (gone, other):
+            follow(clients, "/r/two")
+        changed = rules.generation + 1
+        # Django gives the session in which the password was changed another key: the old one ends with it.
+        rules.change(
+            users=[user("alice", changed, since=changed)], sessions=[{"sid": "s1", "generation": rules.generation + 1}]
+        )
+        ends(gone, "/r/two", 4007, "the password was changed: get a new token")
+        assert refusal(rules, old) == (4007, "token_expired")
+        assert all(client.quiet() for client in other.all)
+    with clients_of(rules, session="s2") as again:
+        follow(again, "/r/two")
+        rules.change(users=[user("alice", rules.generation + 1, since=changed, superuser=True)])
+        assert all(client.quiet() for client in again.all), "the password is the one of then"
+        assert refusal(rules, mint("alice", generation=changed - 1)) == (4007, "token_expired")
+        rules.change(sessions=[{"sid": "s2", "generation": rules.generation + 1}])
+        ends(again, "/r/two", 4502, "signed out")
+
+
+def test_a_worker_that_comes_later_knows_what_was_revoked(rules: Rules) -> None:
+    """From the first one, and that from the others when it is replaced itself."""
+    rules.change(
+        users=[user("carol", rules.generation + 1, since=rules.generation + 1)],
+        sessions=[{"sid": "jti:t9", "generation": rules.generation + 1}],
+    )
+    old = mint("carol", generation=rules.generation - 1)
+    for number in (1, 0):
+        kill_worker(rules.sidecar, number, WORKERS)
+        with clients_of(rules):  # one on each worker, so that each has the rights
+            for _ in range(6):
+                assert refusal(rules, mint("alice", generation=rules.generation, jti="t9")) == (4502, "revoked")
+                assert refusal(rules, old) == (4007, "token_expired")
+    rules.control.close()
