@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unknown,
     )
-    from .message import Message, Position, Status
+    from .message import Message, Position, Presence, Status
     from .session import connect
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Message",
     "NotReady",
     "Position",
+    "Presence",
     "PublishTimeout",
     "QueueFull",
     "RefusedMessage",
@@ -57,7 +58,7 @@ __all__ = [
     "connect",
 ]
 
-_ELSEWHERE = {"connect": ".session", "Message": ".message", "Position": ".message", "Status": ".message"}
+_ELSEWHERE = {"connect": ".session"} | dict.fromkeys(("Message", "Position", "Presence", "Status"), ".message")
 
 
 def __getattr__(name: str) -> Any:

@@ -15,10 +15,10 @@ from fastpath.core.codec import Form
 from fastpath.core.messages import GUARANTEED, Fields, Value
 
 from .discovery import ServersSource
-from .driver import Token
+from .driver import Interest, Token
 from .errors import ClientError
 from .feed import Feed, MessageStream
-from .message import Message, Position, Status
+from .message import Message, Position, Presence, Status
 from .options import OptionNames
 from .servers import Servers
 from .session import Client
@@ -81,6 +81,15 @@ class BlockingStream(BlockingFeed[Message]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def subjects(self) -> set[str]:
+        """The subjects and patterns that are this stream's."""
+        return self._stream.subjects
+
+    def unwanted(self, names: set[str]) -> Callable[[Message], bool]:
+        """As ``MessageStream.unwanted``."""
+        return self._stream.unwanted(names)
 
     def close(self) -> None:
         """Unsubscribe from the subjects that are still this stream's."""
@@ -175,9 +184,11 @@ class BlockingClient:
     def unsubscribe(self, subjects: str | Iterable[str]) -> None:
         """As ``Client.unsubscribe``."""
         names = {subjects} if isinstance(subjects, str) else set(subjects)
+        streams = [stream for stream in self.streams if stream.subjects & names]
+        unwanted = [stream.unwanted(names) for stream in streams]
         self.call(self._open.unsubscribe(names))
-        for stream in list(self.streams):
-            stream.drop(lambda message: message.subject in names)
+        for stream, of_them in zip(streams, unwanted, strict=True):
+            stream.drop(of_them)
 
     def publish(
         self,
@@ -229,6 +240,14 @@ class BlockingClient:
     def resume(self) -> None:
         """As ``Client.resume``."""
         self.call(_now(lambda: self._open.resume()))
+
+    def presence(self, subject: str = "") -> Presence:
+        """As ``Client.presence``."""
+        return self.call(self._open.presence(subject))
+
+    def advertise(self, patterns: str | Iterable[str], on_interest: Interest | None = None) -> dict[str, str]:
+        """As ``Client.advertise``; ``on_interest`` is called in the client's own thread, as ``on_status``."""
+        return self.call(self._open.advertise(patterns, on_interest))
 
     def renew(self, token: str) -> None:
         """As ``Client.renew``."""

@@ -72,6 +72,15 @@ class Control:
         """``allowed`` and ``reason`` for ``action`` ``subscribe`` or ``publish``."""
         return self.call("check", _without_none(subject=subject, action=action, token=token))
 
+    def subjects(self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100) -> Answer:
+        """A page of the subjects in use, in order: ``subjects`` as ``[subject, seq, snapshot, subscribed]``.
+
+        ``total`` is how many the pattern or prefix covers, ``snapshots`` how many of these have a snapshot, ``more``
+        whether there are others behind this page;
+        ``after`` is the last subject of the page before. At most 1000 a page.
+        """
+        return self.call("subjects", {"pattern": pattern, "prefix": prefix, "after": after, "limit": limit})
+
     def stats(self) -> Answer:
         """The sidecar's figures by name."""
         return self.call("stats")
@@ -86,6 +95,10 @@ class Control:
     def undrain(self) -> Answer:
         """Accept again; who has not been told to go stays. ``clients`` as above."""
         return self.call("undrain")
+
+    def reload(self) -> Answer:
+        """Read certificates, keys and addresses anew; ``errors``: what could not be used and stays as it was."""
+        return self.call("reload")
 
     def rules_begin(self, generation: int) -> Answer:
         """Start a full set of rights beside the one in force."""

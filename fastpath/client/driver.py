@@ -19,15 +19,16 @@ from fastpath.core.errors import Close
 from .answers import Answers, Statuses
 from .discovery import ServersSource, fetch_servers
 from .errors import ClientError, Disconnected, TooLarge, Unavailable, refusal
-from .events import Answered, Arrived, Refused
+from .events import Answered, Arrived, Interesting, Refused, Renew
 from .feed import MessageStream
 from .line import End, Line
-from .machine import Machine, MachineEvent
+from .machine import TOKEN_CODES, Machine, MachineEvent
 from .message import Position, Status
 from .options import Options
 from .outgoing import Publication, Settled
 
 Token = str | Callable[[], str | Awaitable[str]] | None
+Interest = Callable[[list[str], bool], None]
 
 log = logging.getLogger("fastpath.client")
 
@@ -58,6 +59,7 @@ class Driver:
         self.statuses = statuses
         self.closing = False
         self.latency_ms: float | None = None
+        self.on_interest: Interest | None = None
         self._form: Form = form
         self._tls = tls
         self._source = source
@@ -173,11 +175,15 @@ class Driver:
         self.happened(told)
         return future
 
+    async def command(self, send: Callable[[], int]) -> wire.AnyAnswer:
+        """The answer to a command of the connection that stands, or of the next; raises as ``answer``."""
+        end = time.monotonic() + self.options.timeout_seconds
+        await self.until_connected(self.options.timeout_seconds)
+        return await self.answer(send(), end)
+
     async def renew(self, token: str) -> None:
         """Renew the token of the live connection, and use this one from now on; raises BadToken."""
-        await self.until_connected(self.options.timeout_seconds)
-        number = self.machine.state.renew(token)
-        await self.answer(number, time.monotonic() + self.options.timeout_seconds)
+        await self.command(lambda: self.machine.state.renew(token))
         self._last_token = token
         if not callable(self.token):
             self.token = token
@@ -234,6 +240,8 @@ class Driver:
             if machine.paused:
                 return
             self._problem = f"{end.code} {end.reason}"
+            if end.code in TOKEN_CODES and callable(self.token):
+                self._last_token = ""  # it serves no more, not even where no new one can be had
             told = machine.ended(end.code, end.reason, time.monotonic())
             self._gone(f"the connection was lost before the answer: {self._problem}", end.code == Close.TOO_BIG)
             self.happened(told)
@@ -313,6 +321,10 @@ class Driver:
                     self._answers.settle(number, answer)
                 case Settled():
                     self._settled(event)
+                case Interesting(subjects, wanted):
+                    self._tell_interest(subjects, wanted)
+                case Renew():
+                    self._renewal = asyncio.create_task(self._renew_by_callable())
                 case Refused(stream, _, error):
                     stream.end(error)
                     self.machine.unsubscribe(stream.subjects)
@@ -321,6 +333,13 @@ class Driver:
         if self.machine.leaving:
             self._line.leave(End(Close.DRAIN, "the server drains"))
         self.wake()
+
+    def _tell_interest(self, subjects: list[str], wanted: bool) -> None:
+        if self.on_interest is not None:
+            try:
+                self.on_interest(subjects, wanted)
+            except Exception:
+                log.exception("the callback for interest failed")
 
     def _settled(self, settled: Settled) -> None:
         future = self._waiting.pop(settled.publication, None)
@@ -344,17 +363,17 @@ class Driver:
             )
         if status.name == "connected":
             self._connected.set()
-        if status.name == "expiring" and callable(self.token):
-            self._renewal = asyncio.create_task(self._renew_by_callable())
         self.statuses.tell(status)
 
     async def _renew_by_callable(self) -> None:
-        """In time, so that the connection lives on; if it fails, the next connection asks for a token again."""
+        """In time, so that the connection lives on; what fails is tried again."""
         try:
             token = self.token() if callable(self.token) else self.token
             await self.renew((await token if inspect.isawaitable(token) else token) or "")
         except Exception as error:
             self.statuses.tell(Status(name="error", reason=f"the token could not be renewed: {error!r}"))
+            self.machine.not_renewed(time.monotonic())
+            self.wake()
 
     async def _stall(self, stream: MessageStream) -> None:
         """Read nothing more until the program has caught up."""
@@ -376,6 +395,6 @@ class Driver:
         self._answers.fail(TooLarge("too_large", why) if too_big else Disconnected(why))
 
     def _finish(self, error: Exception | None) -> None:
-        for stream in {wanted.owner for wanted in self.machine.state.subscriptions.values()}:
+        for stream in self.machine.following.wanted.owners():
             stream.end(error)
         self.statuses.end()

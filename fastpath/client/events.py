@@ -42,4 +42,17 @@ class Named:
     servers: list[tuple[str, int]]
 
 
-Event = Arrived | Answered | Refused | Named | Status
+@dataclass(slots=True, frozen=True)
+class Interesting:
+    """Subjects of what was advertised that somebody subscribes to from now on, or nobody any more."""
+
+    subjects: list[str]
+    wanted: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Renew:
+    """It is time for a new token."""
+
+
+Event = Arrived | Answered | Refused | Named | Interesting | Renew | Status

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, Self, TypeVar
 
 from .message import Message
+from .wanted import covered
 
 T = TypeVar("T")
 
@@ -95,8 +96,13 @@ class MessageStream(Feed[Message]):
         await self._unsubscribe(self.subjects)
         self.end()
 
+    def unwanted(self, names: set[str]) -> Callable[[Message], bool]:
+        """Which messages of a stream that had these names are of them alone; to be called after ``leave``."""
+        left = self.subjects - names
+        return lambda message: covered(message.subject, names) and not covered(message.subject, left)
+
     def leave(self, subjects: set[str]) -> None:
-        """Some subjects are this stream's no more; without any it ends."""
+        """Some subjects or patterns are this stream's no more; without any it ends."""
         self.subjects = self.subjects - subjects
         if not self.subjects:
             self.end()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from math import inf
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from fastpath.core import messages as wire
 from fastpath.core.codec import Form
@@ -19,11 +20,12 @@ from fastpath.core.errors import Close
 from .attempts import Attempts
 from .backoff import Backoff
 from .errors import ConnectionRejected, may_reconnect
-from .events import Answered, Event, Named, Refused
+from .events import Answered, Event, Named, Refused, Renew
 from .message import Status
 from .options import Options
 from .outgoing import Outgoing, Publication, Settled
 from .recovery import Recovery
+from .renewal import Renewal
 from .servers import Draw, Server, ServerList, parse_servers
 from .state import ClientState
 
@@ -32,7 +34,8 @@ MachineEvent = Event | Settled
 ABNORMAL = 1006
 """The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
 
-_NEW_TOKEN = (Close.TOKEN_EXPIRED, Close.BAD_TOKEN)
+TOKEN_CODES = (Close.TOKEN_EXPIRED, Close.BAD_TOKEN)
+"""A new token may be what it takes."""
 
 
 class Machine:
@@ -50,6 +53,7 @@ class Machine:
         wait_draw: Draw = random.random,
     ) -> None:
         self.state = ClientState(form, publisher=publisher)
+        self.following = self.state.following
         self.servers = ServerList(servers, pick_draw)
         self.connected = False
         self.paused = self.closed = False
@@ -79,6 +83,8 @@ class Machine:
         self._recovery = Recovery()
         self._renewable = renewable
         self._renewed = False
+        self._renewal = Renewal()
+        self._server_ahead = 0.0
 
     # The connection.
 
@@ -94,7 +100,7 @@ class Machine:
 
     def opened(self, token: str, form: Form | None = None) -> None:
         """The connection stands: say who we are and ask for all subjects."""
-        self._recovery.begin(wanted.subject for wanted in self.state.subscriptions.values() if wanted.position)
+        self._recovery.begin(wanted.subject for wanted in self.following.wanted.subjects.values() if wanted.position)
         self.state.open(token, form)
 
     def receive(self, data: bytes, now: float) -> list[MachineEvent]:
@@ -109,24 +115,28 @@ class Machine:
                     events += self._answered(number, answer, now)
                 case Status():
                     events += self._recovery.told(event, now)
+                    if event.name == "expiring":
+                        self._renewal.expiring(now)
                     if event.name == "notice" and event.notice == "drain":
                         self.leaving = self._attempts.leave(now)
                 case Refused():
                     events += self._recovery.left([event.subject])
         self._pump(now)
-        return events
+        return [*events, *self._renew(now)]
 
     def ended(self, code: int, reason: str, now: float) -> list[MachineEvent]:
         """The attempt or the connection is over."""
         stood, self.connected = self.connected, False
         left, self.leaving = self.leaving, False
         settled = self._lose(too_big=code == Close.TOO_BIG)
-        if code in _NEW_TOKEN and self._renewable and not self._renewed:
+        if code in TOKEN_CODES and self._renewable and not self._renewed:
             self._renewed = True
             self.wait, self.at_once = 0.0, True
             return [*settled, self._disconnected(code, reason)]
-        if not (may_reconnect(code) or code == Close.TOO_BIG) or code == Close.TOKEN_EXPIRED:
-            # One frame that was too big is that frame's fault; its publication has failed, the others go on.
+        # One frame that was too big is that frame's fault; its publication has failed, the others go on.
+        comes_back = may_reconnect(code) or code == Close.TOO_BIG
+        # Where a new token can be had one of them will do: the key of the last may not be known yet (protocol.md 8.5).
+        if not comes_back or (code == Close.TOKEN_EXPIRED and not self._renewable):
             return [*settled, *self.fail(ConnectionRejected(code, reason))]
         if stood:
             self.at_once = left or (self._attempts.leave(now) and code == Close.DRAIN)
@@ -179,18 +189,25 @@ class Machine:
 
     def due(self) -> float | None:
         """When ``tick()`` has something to do."""
-        times = (self._outgoing.due(), self._recovery.due() if self.connected else None)
-        return min((time for time in times if time is not None), default=None)
+        times = [self._outgoing.due()]
+        if self.connected:
+            times += [self._recovery.due(), self._renewal.at if self._renewable else None]
+        return min((time for time in times if time is not None and time < inf), default=None)
 
     def tick(self, now: float) -> list[MachineEvent]:
         """Time has passed."""
         settled = self._tell(self._outgoing.expire(now))
         if self.connected:
-            self.state.ask_again(self._recovery.again(now))
+            self.following.ask_again(self._recovery.again(now))
         self._pump(now)
-        return settled
+        return [*settled, *self._renew(now)]
 
-    # What the program asks for, beside subscriptions (``state.subscribe``).
+    def not_renewed(self, now: float) -> None:
+        """The new token that ``Renew`` asked for could not be had: it is asked for again."""
+        if self.connected:
+            self._renewal.failed(now)
+
+    # What the program asks for, beside subscriptions (``following.subscribe``).
 
     def publish(self, publication: Publication, now: float) -> list[MachineEvent]:
         """Queue a publication; ``Settled`` tells what became of it, now or later."""
@@ -201,9 +218,10 @@ class Machine:
         return self._tell([refused] if refused else [])
 
     def unsubscribe(self, subjects: Iterable[str]) -> tuple[list[int], list[MachineEvent]]:
-        """The ids of the commands (``ClientState.unsubscribe``), and what to tell."""
+        """The ids of the commands (``Following.unsubscribe``), and what to tell."""
         names = list(subjects)
-        return self.state.unsubscribe(names), [*self._recovery.left(names)]
+        ids = self.following.unsubscribe(names)
+        return ids, [*self._recovery.left(names), *self._recovery.keep(self.following.wanted.subjects)]
 
     # Inside.
 
@@ -211,8 +229,12 @@ class Machine:
         match answer:
             case wire.Connected():
                 self.connected, self._renewed = True, False
+                self._server_ahead = answer.time / 1000 - now
+                self._taken(answer.expires, now)
                 told = self._attempts.stood(now)
                 return [Status(name="connected", url=self.url, user=self.state.user), *told]
+            case wire.Renewed():
+                self._taken(answer.expires, now)
             case wire.Published():
                 publication = self._outgoing.answered(number, answer.status, now)
                 if publication is None:
@@ -224,6 +246,15 @@ class Machine:
                 publication = self._outgoing.answered(number, answer.code, now)
                 return self._tell([Settled(publication, answer.code, answer.reason)]) if publication else []
         return []
+
+    def _taken(self, expires: int | UnsetType, now: float) -> None:
+        self._renewal.taken(now, None if expires is UNSET else expires / 1000 - (now + self._server_ahead))
+
+    def _renew(self, now: float) -> list[MachineEvent]:
+        if not (self._renewable and self.connected and now >= self._renewal.at):
+            return []
+        self._renewal.begun()
+        return [Renew()]
 
     def _named(self, servers: Iterable[tuple[str, int]]) -> None:
         try:
@@ -242,9 +273,10 @@ class Machine:
             self._outgoing.on_wire(one, number)
 
     def _lose(self, too_big: bool = False) -> list[MachineEvent]:
-        self.state.lose()
+        lost = self.state.lose()
         self._recovery.lose()
-        return self._tell(self._outgoing.lose(too_big))
+        self._renewal.stop()
+        return [*lost, *self._tell(self._outgoing.lose(too_big))]
 
     def _disconnected(self, code: int, reason: str) -> Status:
         return Status(name="disconnected", code=code, reason=reason, url=self.url, retry_seconds=self.wait or 0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fastpath.core.messages import GUARANTEED, STANDARD, Data, Fields, Value
+from fastpath.core.messages import GUARANTEED, STANDARD, Data, Fields, Present, Value
 
 
 class Position(NamedTuple):
@@ -41,6 +41,25 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return GUARANTEED if self.seq else STANDARD
 
 
+class Presence(NamedTuple):
+    """Who is subscribed to a subject, or online.
+
+    ``users`` have their number of connections; it is 0 for a moment after the last one has gone. ``more`` users are not
+    listed; ``stale``: what other nodes know is not complete at the moment.
+    """
+
+    users: dict[str, int]
+    anonymous: int
+    more: int
+    stale: bool
+
+
+def presence_of(answer: Present) -> Presence:
+    """What an answer says (protocol.md 4.14)."""
+    users = {user.user: user.connections for user in answer.users}
+    return Presence(users, answer.anonymous, answer.more, answer.stale)
+
+
 def message_of(data: Data, subject: str, epoch: int, base: int) -> Message:
     """The message that a frame stands for (protocol.md 5)."""
     meta = data.meta
@@ -65,18 +84,23 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     The connection: ``connected`` (``url``, ``user``), ``disconnected`` (``code``, ``reason``; it is tried again after
     ``retry_seconds``), ``down`` (``count`` rounds through the servers have failed), ``failed`` (it is not tried again),
     ``synchronised`` (after a reconnection every subject has been recovered), ``reconnect_rate_exceeded`` (``count`` in
-    3 minutes), ``paused``, ``closed``, ``expiring``, ``renewed``, ``notice`` (``notice``), ``error``. A subject:
-    ``subscribed``, ``recovered`` (exactly what was missed follows), ``resynchronised`` (the snapshot follows
-    if there is one, or what was seen last is void), ``granted`` (the right came; one of these follows),
-    ``gap`` (messages are missing and are asked for again),
-    ``denied``, ``not_ready``, ``revoked`` (it waits for the right), ``lagging`` (this client does not keep up, and
-    a subscription with ``slow="conflate"`` is conflated), ``caught_up`` (no more). A publication that was given a
-    ``closure``: ``published`` (``epoch``, ``seq``), ``publish_denied``, ``publish_too_large``, ``publish_failed``; its
-    ``status`` is that of protocol.md 4.4, ``unknown`` or ``queue_full``.
+    3 minutes), ``paused``, ``closed``, ``expiring``, ``renewed``, ``notice`` (``notice``), ``error``,
+    ``not_advertised`` (``subject`` is the pattern).
+
+    A subject, with the ``pattern`` that found it: ``subscribed``, ``recovered`` (exactly what was missed follows),
+    ``resynchronised`` (the snapshot follows if there is one, or what was seen last is void), ``granted`` (the right
+    came; one of these follows), ``gap`` (messages are missing and are asked for again), ``denied``, ``not_ready``,
+    ``revoked`` (it waits for the right), ``limited`` (this pattern finds no more, the connection has too many),
+    ``lagging`` (this client does not keep up, and a subscription with ``slow="conflate"`` is conflated), ``caught_up``
+    (no more).
+
+    A publication that was given a ``closure``: ``published`` (``epoch``, ``seq``), ``publish_denied``,
+    ``publish_too_large``, ``publish_failed``; its ``status`` is that of protocol.md 4.4, ``unknown`` or ``queue_full``.
     """
 
     name: str
     subject: str = ""
+    pattern: str = ""
     reason: str = ""
     code: int = 0
     url: str = ""

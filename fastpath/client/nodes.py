@@ -60,6 +60,10 @@ class Nodes:
         """As ``Control.check``."""
         return self._ask(lambda control: control.check(subject, action, token))
 
+    def subjects(self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100) -> Answer:
+        """As ``Control.subjects``."""
+        return self._ask(lambda control: control.subjects(pattern, prefix, after, limit))
+
     def snapshot(self, subject: str, token: str | None = None) -> Answer:
         """As ``Control.snapshot``; a node whose rights have not arrived yet is passed over while another has them."""
         return self._ask(

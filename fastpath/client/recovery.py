@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from .message import Status
 
@@ -46,6 +46,10 @@ class Recovery:
             self._due.discard(subject)
             self._again.pop(subject, None)
         return [Status(name="synchronised")] if before and not self._due and self._recovered else []
+
+    def keep(self, subjects: Container[str]) -> list[Status]:
+        """Others than these are wanted no more."""
+        return self.left([subject for subject in (*self._due, *self._again) if subject not in subjects])
 
     def due(self) -> float | None:
         """When ``again()`` has something."""

@@ -12,19 +12,20 @@ from itertools import count
 from typing import Self, Unpack
 
 from fastpath.core.codec import FORMS, Form
-from fastpath.core.messages import GUARANTEED, Fields, Value
+from fastpath.core.messages import GUARANTEED, Advertised, Fields, Present, Value
 from fastpath.core.subject import check_subject
 
 from .answers import Statuses
 from .discovery import ServersSource, check_source
-from .driver import Driver, Token
+from .driver import Driver, Interest, Token
 from .errors import Disconnected
 from .feed import Feed, MessageStream
 from .machine import Machine
-from .message import Position, Status
+from .message import Position, Presence, Status, presence_of
 from .options import OptionNames, Options
 from .outgoing import Publication
 from .servers import Servers, parse_servers
+from .wanted import check_name
 
 
 class Client:
@@ -113,25 +114,26 @@ class Client:
         since: Mapping[str, tuple[int, int]] | tuple[int, int] | None = None,
         slow: str = "close",
     ) -> MessageStream:
-        """Subscribe, and read the messages with ``async for`` (protocol.md 3.2).
+        """Subscribe to subjects and patterns, and read the messages with ``async for`` (protocol.md 3.2, 3.8).
 
         ``history`` newest messages come first, else the snapshot; ``conflation`` is in ms; ``since`` is the
         last (epoch, sequence) seen, for each subject or for the only one. ``slow``: while this client does not
         keep up, ``"conflate"`` merges messages (``status`` says so); ``"close"`` queues them, and the client
-        reconnects and resumes when the queue overflows. A subject has one stream:
-        subscribing again takes it over. Without the right, the stream waits for it and ``status`` says so.
+        reconnects and resumes when the queue overflows. A subject or pattern has one stream: subscribing again takes
+        it over. A message goes to each stream that has its subject, or a pattern over it. Without the right, the stream
+        waits for it and ``status`` says so.
         Raises InvalidSubject.
         """
         names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
         for name in names:
-            check_subject(name)
+            check_name(name)
         if isinstance(since, tuple):
             since = dict.fromkeys(names, since)
         stream = MessageStream(names, self.unsubscribe)
         if self._machine.failure is not None or self._driver.closing:
             stream.end(self._machine.failure)
             return stream
-        for owner, subject in self._machine.state.subscribe(stream, names, history, conflation, since, slow):
+        for owner, subject in self._machine.following.subscribe(stream, names, history, conflation, since, slow):
             owner.leave({subject})
         self._driver.wake()
         return stream
@@ -139,12 +141,11 @@ class Client:
     async def unsubscribe(self, subjects: str | Iterable[str]) -> None:
         """Unsubscribe; nothing of these subjects comes after it, not even what waits in a stream."""
         names = {subjects} if isinstance(subjects, str) else set(subjects)
-        wanted = self._machine.state.subscriptions
-        streams = {wanted[name].owner for name in names if name in wanted}
+        streams = {stream for stream in map(self._machine.following.wanted.owner, names) if stream is not None}
         numbers, told = self._machine.unsubscribe(names)
         for stream in streams:
-            stream.drop(lambda message: message.subject in names)
             stream.leave(names)
+            stream.drop(stream.unwanted(names))
         self._driver.happened(told)
         end = time.monotonic() + self._options.timeout_seconds
         # A connection that is lost meanwhile has forgotten the subjects just as well.
@@ -204,6 +205,31 @@ class Client:
         if future.done():
             future.result()
         return future
+
+    async def presence(self, subject: str = "") -> Presence:
+        """Who is subscribed to a subject; without one: who is online (protocol.md 3.9).
+
+        Raises Denied, Invalid, NotReady; Unavailable without a connection in time, Disconnected when it is lost.
+        """
+        answer = await self._driver.command(lambda: self._machine.state.presence(subject))
+        assert isinstance(answer, Present)
+        return presence_of(answer)
+
+    async def advertise(self, patterns: str | Iterable[str], on_interest: Interest | None = None) -> dict[str, str]:
+        """Hear which subjects of these patterns, which this client can publish, anybody is subscribed to (3.10).
+
+        ``on_interest(subjects, wanted)`` is called for those that are, and then for each first subscriber and each
+        last that leaves. It lasts over reconnections; a lost connection tells all as not wanted. A later call replaces
+        the patterns, none ends it. Returns the patterns that the server refused, and why. Raises as ``presence``.
+        """
+        names = [patterns] if isinstance(patterns, str) else list(patterns)
+        if on_interest is not None:
+            self._driver.on_interest = on_interest
+        await self._driver.until_connected(self._options.timeout_seconds)
+        self._driver.happened(self._machine.state.offer(names))
+        answer = await self._driver.command(lambda: self._machine.state.advertise(names))
+        assert isinstance(answer, Advertised)
+        return {offer.pattern: offer.reason for offer in answer.results if offer.error}
 
     async def renew(self, token: str) -> None:
         """Renew the token of the live connection, and use this one at reconnections; raises BadToken."""

@@ -4,8 +4,8 @@ import { complete } from "../../realtime/static/realtime/options.js";
 import { Session } from "../../realtime/static/realtime/session.js";
 
 const IGNORED = new Set(["connecting", "latency"]);
-const ANSWERS = { subscribed: "subscribe", unsubscribed: "unsubscribe", published: "publish", renewed: "token", connected: "connect" };
-const EXPECTATIONS = ["connect", "sent", "statuses", "messages", "results", "wait", "closes"];
+const ANSWERS = { subscribed: "subscribe", unsubscribed: "unsubscribe", published: "publish", renewed: "token", connected: "connect", advertised: "advertise" };
+const EXPECTATIONS = ["connect", "sent", "statuses", "messages", "interest", "results", "wait", "closes"];
 
 /** @param {any} test @returns {string[]} what was otherwise than the case says */
 export function run(test) {
@@ -63,6 +63,7 @@ class Conversation {
         this.#open();
         return this.#receive({
           op: "connected", id: "last", server: "s", epoch: 1, user: step.user ?? "", time: 0, base: 0, ping_ms: 25_000,
+          expires: step.expires,
         });
       case "refuse": return session.refused(this.#now, "it does not open");
       case "close":
@@ -71,9 +72,10 @@ class Conversation {
       case "frame": return this.#receive(step.frame);
       case "subscribe": {
         const { history = 0, conflation = 0, slow = "close", since = {} } = step;
-        return session.subscribe("owner", step.subjects, { history, conflation, slow, since });
+        return session.subscribe(this.#owner(step), step.subjects, { history, conflation, slow, since });
       }
-      case "unsubscribe": return session.unsubscribe("owner", step.subjects);
+      case "unsubscribe": return session.unsubscribe(this.#owner(step), step.subjects);
+      case "advertise": return session.advertise(step.patterns);
       case "publish": {
         const { subject, content = "x", fields = {}, retained = true, qos = "guaranteed", closure } = step;
         const frame = { op: "publish", subject, content, fields, retained, qos, reply_to: "", closure };
@@ -132,22 +134,32 @@ class Conversation {
   #note(effect) {
     switch (effect.type) {
       case "prepare": return this.session.prepared(this.#now, this.#nextToken());
-      case "renew":
-        if (this.#tokens) this.session.command({ op: "token", token: this.#nextToken() });
-        return;
+      case "renew": return this.#renew(this.#nextToken());
       case "open": return this.#see("connect", effect.url);
       case "drop":
         if (this.#standing) this.seen.closes = true;
         this.#standing = false;
         return;
       case "send": return this.#sent(JSON.parse(effect.data));
-      case "message": return this.#see("messages", effect.message);
+      case "message": return this.#see("messages", { ...effect.message, to: effect.owner });
+      case "interest": return this.#see("interest", { subjects: effect.subjects, wanted: effect.wanted });
       case "ended": {
         const { frame, status, epoch, seq } = effect.result;
         return this.#see("results", { closure: frame.closure, status, epoch, seq });
       }
       case "status": return this.#status(effect.status);
     }
+  }
+
+  /** A token that is null cannot be had. @param {string | null} token */
+  #renew(token) {
+    if (token === null) this.session.notRenewed(this.#now);
+    else this.session.command({ op: "token", token });
+  }
+
+  /** @param {any} step */
+  #owner({ to = "owner" }) {
+    return to;
   }
 
   /** @param {any} command */

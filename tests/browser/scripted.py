@@ -17,7 +17,12 @@ _OPEN = """async ({ urls, form, tokens, options }) => {
     window.statuses = [];
     window.messages = [];
     window.asked = 0;
-    const token = () => tokens[Math.min(window.asked++, tokens.length - 1)];
+    window.tokens = tokens;
+    const token = () => {
+        const next = tokens[Math.min(window.asked++, tokens.length - 1)];
+        if (next === null) throw new Error("there is none at the moment");
+        return next;
+    };
     window.client = connect({ urls, form, token: tokens.length ? token : undefined, ...options,
                               onStatus: (status) => statuses.push({ ...status, at: performance.now() }) });
     window.hear = (message) => messages.push({ ...message, content: plain(message.content),
@@ -26,14 +31,17 @@ _OPEN = """async ({ urls, form, tokens, options }) => {
 
 
 class Scripted:
-    """A client in a page; options are the client's own, and it reconnects ``QUICKLY`` unless they say otherwise."""
+    """A client in a page; options are the client's own, and it reconnects ``QUICKLY`` unless they say otherwise.
+
+    ``tokens`` are had one after the other, the last for ever; one that is None cannot be had.
+    """
 
     def __init__(
         self,
         page: Page,
         *urls: str | dict[str, Any],
         form: str = "msgpack",
-        tokens: tuple[str, ...] = (),
+        tokens: tuple[str | None, ...] = (),
         **options: Any,
     ) -> None:
         self.page = page

@@ -1,4 +1,4 @@
-"""The JavaScript client's time limits, and what its surroundings tell it, over the pure state machine."""
+"""The JavaScript client's time limits, its surroundings, and much at a time, over the pure state machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
+
+from tests.client.test_wanted import PATTERNS, SECONDS, SUBJECTS
 
 pytestmark = pytest.mark.browser
 
@@ -198,3 +200,57 @@ def test_what_cannot_be_published(page: Page, arguments: str, word: str) -> None
     told = page.evaluate(script)
     assert told.startswith("TypeError")
     assert word in told
+
+
+def test_the_patterns_over_a_subject_are_those_that_cover_it(page: Page) -> None:
+    """In the order in which they came, also when some have gone."""
+    script = """async ([patterns, subjects]) => {
+        const { WantedList, covers } = await import("/realtime/static/realtime/wanted.js");
+        const wanted = new WantedList();
+        const options = { history: 0, conflation: 0, slow: "close", since: {} };
+        for (const name of patterns) wanted.putPattern(name, "owner", options);
+        for (const name of patterns.filter((_, at) => at % 3 === 0)) wanted.forget(wanted.patterns.get(name));
+        for (const name of patterns.filter((_, at) => at % 6 === 0)) wanted.putPattern(name, "owner", options);
+        return subjects.filter((subject) => {
+            const those = [...wanted.patterns.keys()].filter((name) => covers(name, subject));
+            return JSON.stringify(those) !== JSON.stringify(wanted.over(subject).map((one) => one.subject));
+        });
+    }"""
+    assert page.evaluate(script, [PATTERNS, SUBJECTS]) == []
+
+
+def test_a_reconnection_with_many_patterns(page: Page) -> None:
+    """Each pattern with its subjects: 200 of them with 2000 in all."""
+    script = """async () => {
+        const { Following } = await import("/realtime/static/realtime/following.js");
+        const commands = [];
+        const following = new Following((command) => commands.push(command));
+        const numbers = [...Array(200).keys()];
+        const options = { history: 0, conflation: 0, slow: "close", since: {} };
+        following.subscribe("owner", numbers.map((number) => `/stocks/g${number}/*`), options);
+        for (let one = 0; one < 10; one++) {
+            for (const number of numbers) following.wanted.find(`/stocks/g${number}/${one}`, { position: [1, 1] });
+        }
+        const begun = performance.now();
+        following.open();
+        return [performance.now() - begun, commands.map(({ since }) => Object.keys(since).length)];
+    }"""
+    milliseconds, positions = page.evaluate(script)
+    assert milliseconds < 1000 * SECONDS
+    assert positions == [10] * 200
+
+
+def test_interest_in_many_subjects_is_not_walked_for_each_that_comes(page: Page) -> None:
+    """5000 subjects, each in a frame of its own."""
+    script = """async () => {
+        const { ClientState } = await import("/realtime/static/realtime/protocol.js");
+        const state = new ClientState("json");
+        state.offer(["/prices/**"]);
+        const subjects = [...Array(5000).keys()].map((number) => `/prices/${number}`);
+        const begun = performance.now();
+        for (const wanted of [true, false]) {
+            for (const one of subjects) state.receive(JSON.stringify({ op: "interest", subjects: [one], wanted }));
+        }
+        return performance.now() - begun;
+    }"""
+    assert page.evaluate(script) < 1000 * SECONDS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fastpath.client.errors import CommandRefused
-from fastpath.client.events import Arrived, Refused
+from fastpath.client.events import Arrived, Interesting, Refused, Renew
 from fastpath.client.machine import Machine, MachineEvent
 from fastpath.client.message import Status
 from fastpath.client.options import Options
@@ -27,8 +27,9 @@ ANSWERS = {
     "published": "publish",
     "renewed": "token",
     "connected": "connect",
+    "advertised": "advertise",
 }
-EXPECTED = ("connect", "sent", "statuses", "messages", "results", "wait", "closes")
+EXPECTED = ("connect", "sent", "statuses", "messages", "interest", "results", "wait", "closes")
 NOT_OPTIONS = ("urls", "publisher", "token", "tokens")
 
 
@@ -81,10 +82,11 @@ class Conversation:
         self.machine.opened(self.token, "json")
         self.sent()
 
-    def up(self, user: str = "") -> None:
+    def up(self, user: str = "", expires: int | None = None) -> None:
         self.open()
+        ends = {} if expires is None else {"expires": expires}
         self.frame({"op": "connected", "id": "last", "server": "s", "epoch": 1, "user": user, "time": 0, "base": 0,
-                    "ping_ms": 25000})  # fmt: skip
+                    "ping_ms": 25000, **ends})  # fmt: skip
 
     def refuse(self) -> None:
         self.close(1006, "it does not open")
@@ -108,10 +110,15 @@ class Conversation:
             self.close(4000, "drain")
 
     def subscribe(self, subjects: list[str], history: int = 0, conflation: int = 0, since: Any = None,
-                  slow: str = "close") -> None:  # fmt: skip
-        self.machine.state.subscribe("owner", subjects, history, conflation, since, slow)
+                  slow: str = "close", to: str = "owner") -> None:  # fmt: skip
+        self.machine.following.subscribe(to, subjects, history, conflation, since, slow)
 
-    def unsubscribe(self, subjects: list[str]) -> None:
+    def advertise(self, patterns: list[str]) -> None:
+        self.happened(self.machine.state.offer(patterns))
+        if self.machine.connected:
+            self.machine.state.advertise(patterns)
+
+    def unsubscribe(self, subjects: list[str], to: str = "owner") -> None:
         self.happened(self.machine.unsubscribe(subjects)[1])
 
     def publish(self, subject: str, closure: str, content: str = "x", **options: Any) -> None:
@@ -179,11 +186,13 @@ class Conversation:
             match event:
                 case Status():
                     self.see("statuses", self.status(event))
-                    if event.name == "expiring" and self.renewable:
-                        self.machine.state.renew(self.next_token())
-                        self.sent()
-                case Arrived(_, message):
-                    self.see("messages", {name: getattr(message, name) for name in (*message.__struct_fields__, "qos")})
+                case Renew():
+                    self.renewed(self.next_token())
+                case Interesting(subjects, wanted):
+                    self.see("interest", {"subjects": subjects, "wanted": wanted})
+                case Arrived(to, message):
+                    seen = {name: getattr(message, name) for name in (*message.__struct_fields__, "qos")}
+                    self.see("messages", seen | {"to": to})
                 case Settled():
                     self.see("results", {"closure": event.publication.closure, "status": event.status,
                                          "epoch": event.epoch, "seq": event.seq})  # fmt: skip
@@ -213,8 +222,16 @@ class Conversation:
         asked = [each for each in self.commands if frame["op"] == "error" or each["op"] == op]
         return {**frame, "id": asked[int(frame["id"].removeprefix("last") or "0") - 1]["id"]}
 
-    def next_token(self) -> str:
-        return str(self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0])
+    def next_token(self) -> Any:
+        return self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
+
+    def renewed(self, token: str | None) -> None:
+        """A token that is None cannot be had."""
+        if token is None:
+            self.machine.not_renewed(self.now)
+        else:
+            self.machine.state.renew(token)
+        self.sent()
 
 
 def agrees(key: str, wanted: Any, found: Any) -> bool:

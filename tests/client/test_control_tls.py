@@ -9,8 +9,12 @@ import pytest
 from fastpath.client.address import parse_tls
 from fastpath.client.control import Control
 from fastpath.client.errors import SidecarUnavailable
+from fastpath.client.pushes import Pushes
+from tests.edge.wire import WireClient
 from tests.support.certificates import Certificate
+from tests.support.hook import Answering
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
 
 
 def made(folder: Path) -> Certificate:
@@ -32,6 +36,29 @@ def test_django_dials_a_sidecar_on_another_host(tmp_path: Path) -> None:
         for ca, own in ((server, stranger), (stranger, django)):
             with Control(f"tls://{address}?ca={ca.cert}&{own.options}") as control, pytest.raises(SidecarUnavailable):
                 control.hello()
+
+
+def test_a_sidecar_on_another_host_asks_its_hook(tmp_path: Path) -> None:
+    """What is pushed comes whole, however large, while answers go the other way; the end is seen."""
+    server, django = made(tmp_path / "server"), made(tmp_path / "django")
+    listen = f"clients://127.0.0.1:0,control+tls://127.0.0.1:0?{server.options}&ca={django.cert}"
+    with Sidecar(listen=listen, mode="custom") as sidecar:
+        address = f"tls://{sidecar.ready['control_tls'][0]}?ca={server.cert}&{django.options}"
+        with Answering(address) as hook, WireClient(sidecar) as client:
+            subjects = [f"/tls/{number}/{'x' * 400}" for number in range(1000)]
+            client.say("subscribe", subjects=subjects)
+            assert {one["error"] for one in client.answer("subscribed")["results"]} == {"not_ready"}
+            assert len(client.answer("subscribed")["results"]) == 1000
+            assert hook.about("subscribe")[0]["subjects"] == subjects
+        with Pushes(address) as pushes:
+            assert pushes.read(0.01) == []
+            sidecar.kill()
+            with pytest.raises(SidecarUnavailable):
+                until(lambda: pushes.read(0.1))
+            with pytest.raises(SidecarUnavailable):
+                until(lambda: pushes.send("hello", {}) and False)
+        with pytest.raises(SidecarUnavailable):
+            Pushes(address)
 
 
 @pytest.mark.parametrize("address", ["tls://host", "tls://host:1", "tls://host:1?ca=a&cert=b", "tls://:1?ca=a"])

@@ -87,3 +87,35 @@ async def test_a_publisher_moves_to_the_other_node(nodes: dict[str, Sidecar]) ->
     assert [settled[number].seq for number in range(COUNT)] == list(range(1, COUNT + 1))
     assert [message.seq for message in messages] == list(range(1, COUNT + 1))
     assert [message.content for message in messages] == [f"{number}" for number in range(COUNT)]
+
+
+@pytest.mark.slow
+async def test_a_pattern_goes_on_at_the_other_node(nodes: dict[str, Sidecar]) -> None:
+    """What it found, and what came to be while it moved: each subject's messages once, in order."""
+    first, second = nodes
+    told: list[Status] = []
+    async with (
+        connect([(first, 100), (second, 0)], on_status=told.append, **SOON) as client,
+        connect(second, publish_queue_messages=COUNT) as publisher,
+    ):
+        stream = client.subscribe("/p/*")
+        await auntil(lambda: any(status.name == "subscribed" for status in told))
+        futures = []
+        for number in range(COUNT):
+            # New subjects come to be all the while.
+            futures.append(publisher.enqueue(f"/p/{number % (2 + number // 30)}", f"{number}"))
+            if number == COUNT // 2:
+                await auntil(lambda: futures[COUNT // 4].done())
+                await asyncio.to_thread(nodes[first].kill)
+        await asyncio.gather(*futures)
+        received: dict[str, list[int]] = {}
+        async with asyncio.timeout(20):
+            for _ in range(COUNT):
+                message = await anext(stream)
+                received.setdefault(message.subject, []).append(int(message.content))
+        wanted: dict[str, list[int]] = {}
+        for number in range(COUNT):
+            wanted.setdefault(f"/p/{number % (2 + number // 30)}", []).append(number)
+        assert received == wanted
+        assert client.url == second
+        assert "resynchronised" not in [status.name for status in told]

@@ -9,8 +9,10 @@ import pytest
 
 from fastpath.client.errors import Invalid, Limited
 from fastpath.client.events import Answered, Arrived, Event, Named, Refused
+from fastpath.client.following import RETRY_MS
 from fastpath.client.message import Position, Status
-from fastpath.client.state import RETRY_MS, SUBJECTS_PER_COMMAND, ClientState
+from fastpath.client.state import ClientState
+from fastpath.client.wanted import SUBJECTS_PER_COMMAND
 from fastpath.core.errors import BadFrame
 
 EPOCH = 1700000000000
@@ -54,7 +56,7 @@ class Story:
                 for event in events]  # fmt: skip
 
     def position(self, subject: str = A) -> tuple[int, int] | None:
-        return self.state.subscriptions[subject].position
+        return self.state.following.wanted.subjects[subject].position
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def story() -> Story:
     """A client that is connected and has subscribed to A, with what was sent so far read."""
     story = Story()
     story.connects()
-    story.state.subscribe("owner", [A])
+    story.state.following.subscribe("owner", [A])
     return story
 
 
@@ -112,7 +114,7 @@ def test_a_gap_is_asked_for_from_the_last_that_was_seen(story: Story) -> None:
 def test_a_conflated_subscription_has_gaps_by_nature() -> None:
     story = Story()
     story.connects()
-    story.state.subscribe("owner", [A], conflation=547)
+    story.state.following.subscribe("owner", [A], conflation=547)
     story.answers(conflation=500)
     assert [story.gets(seq) for seq in (3, 9, 9)] == [["3"], ["9"], []]
 
@@ -131,7 +133,7 @@ def test_what_lagged_does_so_no_more_after_a_new_answer(story: Story) -> None:
     """Asked for again, or on a new connection, which starts from the last that was read."""
     story.answers(seq=5)
     story.says({"op": "lagging", "sids": [1]})
-    story.state.subscribe("owner", [A], slow="conflate", since={A: (EPOCH, 5)})
+    story.state.following.subscribe("owner", [A], slow="conflate", since={A: (EPOCH, 5)})
     story.answers(seq=5)
     assert story.gets(7) == ["gap"]
     story.says({"op": "lagging", "sids": [2]})
@@ -147,7 +149,7 @@ def test_what_lagged_does_so_no_more_after_a_new_answer(story: Story) -> None:
 
 def test_a_new_connection_asks_for_all_subjects_from_where_each_was(story: Story) -> None:
     story.answers(seq=5)
-    story.state.subscribe("owner", [B], history=10)
+    story.state.following.subscribe("owner", [B], history=10)
     story.answers(seq=9, messages=4)
     story.gets(6, sid=1)
     story.gets(6, "historical", sid=2)
@@ -240,11 +242,11 @@ def test_a_subscription_that_cannot_work_is_forgotten(story: Story, error: str, 
     [event] = story.answers(error=error)
     assert isinstance(event, Refused)
     assert (event.owner, event.subject, type(event.error)) == ("owner", A, kind)
-    assert story.state.subscriptions == {}
+    assert story.state.following.wanted.subjects == {}
 
 
 def test_an_error_to_the_whole_command_refuses_all_its_subjects(story: Story) -> None:
-    story.state.subscribe("other", [A, B])
+    story.state.following.subscribe("other", [A, B])
     command = story.sent()[-1]
     events = story.says({"op": "error", "id": command["id"], "code": "invalid", "reason": "no"})
     assert [(event.owner, event.subject) for event in events if isinstance(event, Refused)] == [
@@ -256,7 +258,7 @@ def test_revoked_then_granted_again_starts_afresh(story: Story) -> None:
     assert story.says({"op": "revoked", "subjects": [A], "reason": "rule 12"}) == [
         Status(name="revoked", subject=A, reason="rule 12")]  # fmt: skip
     assert story.gets(6) == []
-    assert story.position() is None
+    assert story.position() == (EPOCH, 5)
     story.says({"op": "subscribed", "results": [{"subject": A, "sid": 8, "epoch": EPOCH, "seq": 9, "messages": 1}]})
     assert story.gets(9, "snapshot", sid=8) == ["9"]
     assert story.gets(10, sid=8) == ["10"]
@@ -264,7 +266,7 @@ def test_revoked_then_granted_again_starts_afresh(story: Story) -> None:
 
 def test_unsubscribed_nothing_more_is_delivered(story: Story) -> None:
     story.answers(seq=5)
-    [number] = story.state.unsubscribe([A, "/never/asked"])
+    [number] = story.state.following.unsubscribe([A, "/never/asked"])
     assert story.sent() == [{"op": "unsubscribe", "id": number, "subjects": [A]}]
     assert story.gets(6) == []
     [event] = story.says({"op": "unsubscribed", "id": number, "subjects": [A]})
@@ -273,7 +275,7 @@ def test_unsubscribed_nothing_more_is_delivered(story: Story) -> None:
 
 def test_subscribing_again_takes_a_subject_over(story: Story) -> None:
     story.answers(seq=5)
-    assert story.state.subscribe("other", [A, B]) == [("owner", A)]
+    assert story.state.following.subscribe("other", [A, B]) == [("owner", A)]
     assert story.gets(6) == []  # of the old subscription
     story.answers(seq=6)
     [event] = story.says([2, 7, 0, "x"])
@@ -282,8 +284,8 @@ def test_subscribing_again_takes_a_subject_over(story: Story) -> None:
 
 def test_an_answer_to_an_earlier_command_does_not_count(story: Story) -> None:
     [_, first] = story.sent()
-    story.state.unsubscribe([A])
-    story.state.subscribe("other", [A])
+    story.state.following.unsubscribe([A])
+    story.state.following.subscribe("other", [A])
     result = {"subject": A, "sid": 1, "epoch": EPOCH, "seq": 3}
     assert story.says({"op": "subscribed", "id": first["id"], "results": [result]}) == []
     assert story.gets(4, sid=1) == []
@@ -293,8 +295,8 @@ def test_an_answer_to_an_earlier_command_does_not_count(story: Story) -> None:
 
 def test_before_there_is_a_connection_nothing_is_sent_but_all_is_kept() -> None:
     story = Story()
-    story.state.subscribe("owner", [A, B], since={A: (EPOCH, 4)})
-    assert story.state.unsubscribe([B]) == []
+    story.state.following.subscribe("owner", [A, B], since={A: (EPOCH, 4)})
+    assert story.state.following.unsubscribe([B]) == []
     assert story.sent() == []
     story.connects()
     assert story.sent()[1]["since"] == {A: [EPOCH, 4]}
@@ -305,14 +307,14 @@ def test_many_subjects_are_asked_for_in_parts() -> None:
     story = Story()
     story.connects()
     subjects = [f"/s/{number}" for number in range(2 * SUBJECTS_PER_COMMAND + 1)]
-    story.state.subscribe("owner", subjects)
+    story.state.following.subscribe("owner", subjects)
     commands = story.sent()[1:]
     assert [len(command["subjects"]) for command in commands] == [SUBJECTS_PER_COMMAND, SUBJECTS_PER_COMMAND, 1]
     assert [subject for command in commands for subject in command["subjects"]] == subjects
 
 
 def test_position_as_a_program_may_keep_it(story: Story) -> None:
-    assert story.state.subscribe("owner", [A], since={A: Position(EPOCH, 2)}) == []
+    assert story.state.following.subscribe("owner", [A], since={A: Position(EPOCH, 2)}) == []
     assert story.sent()[-1]["since"] == {A: [EPOCH, 2]}
 
 
@@ -351,7 +353,7 @@ def test_times_count_from_the_base(story: Story) -> None:
 
 def test_ids_of_another_server_are_other_ids(story: Story) -> None:
     """After a restart the ids of subjects may have changed places; each still gets its own messages."""
-    story.state.subscribe("owner", [B])
+    story.state.following.subscribe("owner", [B])
     for ids, epoch in (((1, 2), EPOCH), ((2, 1), EPOCH + 1)):
         asked = [command for command in story.sent() if command["op"] == "subscribe"]
         for command in asked:

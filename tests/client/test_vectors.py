@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from fastpath.client.events import Answered, Arrived, Event, Named
+from fastpath.client.events import Answered, Arrived, Event, Interesting, Named
 from fastpath.client.message import Message, Status
 from fastpath.client.state import ClientState
 from fastpath.client.window import Window
@@ -34,7 +35,8 @@ def state_with(form: Form, sid: int) -> ClientState:
     connected = {"op": "connected", "id": 1, "server": "s", "epoch": BASE, "user": "", "time": BASE, "base": BASE,
                  "ping_ms": 25000}  # fmt: skip
     state.receive(frame(connected, form))
-    state.subscribe("owner", [SUBJECT], conflation=100)
+    state.offer([SUBJECT])
+    state.following.subscribe("owner", [SUBJECT], conflation=100)
     result = {"subject": SUBJECT, "sid": sid, "epoch": BASE, "seq": 0, "messages": 1, "conflation": 100}
     state.receive(frame({"op": "subscribed", "id": 2, "results": [result]}, form))
     return state
@@ -53,14 +55,15 @@ def command(state: ClientState, value: dict[str, Any]) -> None:
             state.open(value.get("token", ""))
         case {"op": "subscribe", "history": _, "since": _}:
             # Who knows a position asks for no history, but the codec can say both.
-            state._send(wire.Subscribe(**{name: given for name, given in value.items() if name != "op"}))
+            fields = {name: given for name, given in value.items() if name not in ("op", "id")}
+            state.command(lambda number: wire.Subscribe(id=number, **fields))
         case {"op": "subscribe"}:
-            state.subscribe("owner", value["subjects"], value.get("history", 0), value.get("conflation", 0),
+            state.following.subscribe("owner", value["subjects"], value.get("history", 0), value.get("conflation", 0),
                             value.get("since"), value.get("slow", "close"))  # fmt: skip
         case {"op": "unsubscribe"}:
-            state.subscribe("owner", value["subjects"])
+            state.following.subscribe("owner", value["subjects"])
             state.take_out()
-            state.unsubscribe(value["subjects"])
+            state.following.unsubscribe(value["subjects"])
         case {"op": "publish"}:
             state.publish(value["subject"], value["content"], value.get("fields"), value.get("closure", ""),
                           value.get("retained", True), value.get("qos", "guaranteed"),
@@ -69,6 +72,10 @@ def command(state: ClientState, value: dict[str, Any]) -> None:
             state.renew(value["token"])
         case {"op": "ping"}:
             state.ping()
+        case {"op": "presence"}:
+            state.presence(value.get("subject", ""))
+        case {"op": "advertise"}:
+            state.advertise(value["patterns"])
 
 
 @pytest.mark.parametrize(("vector", "form"), each_form("client"), ids=str)
@@ -125,12 +132,13 @@ def test_the_client_reads_these_answers(vector: Vector, form: Form) -> None:
         match event:
             case Answered(number, answer):
                 assert number == value["id"]
-                for name in value.keys() - {"op"}:
-                    assert getattr(answer, name) == value[name]
+                assert msgspec.to_builtins(answer) == value
+            case Interesting():
+                assert event == Interesting([SUBJECT], True)  # of what nobody wanted nobody ceases to want
             case Named(servers):
                 assert [list(server) for server in servers] == value["servers"]
             case Status():
-                told = ("denied", "not_ready", "recovered", "resynchronised", "subscribed", "gap")
+                told = ("not_advertised", "denied", "not_ready", "recovered", "resynchronised", "subscribed", "gap")
                 assert event.name in (value["op"], *told)
 
 

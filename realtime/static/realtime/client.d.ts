@@ -25,7 +25,7 @@ export interface Message {
 
 export type StatusName =
   | "connecting" | "connected" | "disconnected" | "down" | "reconnectRateExceeded" | "paused" | "closed"
-  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "refused"
+  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "refused" | "limited" | "notAdvertised"
   | "synchronised" | "resynchronised" | "gap" | "lagging" | "caughtUp"
   | "published" | "publishDenied" | "publishTooLarge" | "publishFailed"
   | "latency" | "expiring" | "notice" | "error";
@@ -42,6 +42,8 @@ export interface Status {
   readonly user?: string;
   readonly server?: string;
   readonly subject?: string;
+  /** The pattern that found the subject. */
+  readonly pattern?: string;
   readonly recovery?: "" | "recovered" | "resynchronised";
   readonly code?: number | string;
   readonly codeName?: string;
@@ -120,6 +122,7 @@ export interface SubscribeOptions {
 }
 
 export interface Subscription {
+  /** Subjects and patterns. */
   readonly subjects: readonly string[];
   /** Resolves when nothing more can arrive. */
   unsubscribe(subjects?: readonly string[]): Promise<void>;
@@ -136,6 +139,24 @@ export interface PublishOptions {
   closure?: string;
 }
 
+export interface Presence {
+  /** `connections` is 0 for a moment after the last one has gone. */
+  readonly users: readonly { readonly user: string; readonly connections: number }[];
+  /** Connections without a user. */
+  readonly anonymous: number;
+  /** Users beyond those listed. */
+  readonly more: number;
+  /** What other nodes know is not complete at the moment. */
+  readonly stale: boolean;
+}
+
+/** What became of a pattern that was advertised; `error` is "" for a good one. */
+export interface Offer {
+  readonly pattern: string;
+  readonly error: string;
+  readonly reason: string;
+}
+
 export interface Client {
   readonly state: "connecting" | "connected" | "disconnected" | "paused" | "closed";
   /** The address in use, "" without a connection. */
@@ -145,6 +166,7 @@ export interface Client {
   readonly user: string;
   /** Half of the round trip of the last ping, in milliseconds; null before the first. */
   readonly latency: number | null;
+  /** Subjects, or patterns: `*` stands for one segment, `**` as the last one for one or more. */
   subscribe(
     subjects: string | readonly string[],
     handler: (message: Message, subscription: Subscription) => void,
@@ -155,6 +177,16 @@ export interface Client {
    * a guaranteed message whose answer was lost is sent again, and stored once.
    */
   publish(subject: string, content: Value, options?: PublishOptions): Promise<{ epoch: number; seq: number; closure: string }>;
+  /** Who is subscribed to a subject; without one: who is online. */
+  presence(subject?: string): Promise<Presence>;
+  /**
+   * Hear which subjects of these patterns anybody is subscribed to: those that are now, then each change. It lasts over
+   * reconnections; a lost connection tells all as not wanted. A later call replaces the patterns, an empty list ends it.
+   */
+  advertise(
+    patterns: string | readonly string[],
+    onInterest?: (subjects: readonly string[], wanted: boolean) => void,
+  ): Promise<Offer[]>;
   /** Renew the token of the live connection; the user must be the same. */
   renew(token: string): Promise<{ user: string; expires?: number }>;
   /** Give the connection up and keep subscriptions and publications. */
@@ -168,7 +200,7 @@ export interface Client {
 }
 
 export class RealtimeError extends Error {
-  /** A PublishStatus, or a code of docs/protocol.md 4.12. */
+  /** A PublishStatus, "not_connected", or a code of docs/protocol.md 4.12. */
   readonly status: string;
   readonly reason: string;
   readonly subject: string;

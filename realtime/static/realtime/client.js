@@ -37,6 +37,7 @@ class Client {
   #rounds = 0;
   #token = "";
   #closures = 0;
+  #onInterest = (/** @type {string[]} */ _subjects, /** @type {boolean} */ _wanted) => {};
 
   /** @param {any} options */
   constructor(options) {
@@ -112,13 +113,35 @@ class Client {
     });
   }
 
+  /**
+   * Who is subscribed to a subject; without one: who is online.
+   * @param {string} [subject] @returns {Promise<{users: {user: string, connections: number}[], anonymous: number, more: number, stale: boolean}>}
+   */
+  async presence(subject = "") {
+    const { users, anonymous = 0, more = 0, stale = false } = await this.#ask({ op: "presence", subject });
+    return { users, anonymous, more, stale };
+  }
+
+  /**
+   * Hear which subjects of these patterns, which this client can publish, anybody is subscribed to.
+   * @param {string | string[]} patterns none ends it @param {(subjects: string[], wanted: boolean) => void} [onInterest]
+   * @returns {Promise<{pattern: string, error: string, reason: string}[]>} what the server says of each
+   */
+  async advertise(patterns, onInterest) {
+    const list = [patterns].flat();
+    if (onInterest) this.#onInterest = onInterest;
+    const id = this.#do((session) => session.advertise(list));
+    if (id === null) return [];
+    const { results } = await this.#answer(id);
+    return results.map((/** @type {any} */ { pattern, error = "", reason = "" }) => ({ pattern, error, reason }));
+  }
+
   /** @param {string} token of the same user; also used from now on where `token` was a string */
   async renew(token) {
     this.#token = token;
     if (typeof this.#options.token !== "function") this.#options.token = token;
     if (this.state !== "connected") return { user: this.user };
-    const id = this.#do((session) => session.command({ op: "token", token }));
-    const { user, expires } = await this.#answer(id);
+    const { user, expires } = await this.#ask({ op: "token", token });
     return { user, expires };
   }
 
@@ -174,6 +197,9 @@ class Client {
         break;
       case "send":
         this.#connector.send(effect.data);
+        break;
+      case "interest":
+        guarded(() => this.#onInterest(effect.subjects, effect.wanted));
         break;
       case "status":
         this.#emit(effect.status);
@@ -268,16 +294,22 @@ class Client {
   }
 
   async #renewExpiring() {
-    const source = this.#options.token;
-    if (typeof source !== "function") return;
     try {
-      await this.renew((await source()) ?? "");
+      await this.renew((await this.#options.token()) ?? "");
     } catch (error) {
       this.#listeners.emit("error", { code: "bad_token", reason: String(error) });
+      // As one who is signed out the client gets none later either.
+      if (/** @type {any} */ (error).final !== true) this.#do((session, now) => session.notRenewed(now));
     }
   }
 
   // Answers to commands.
+
+  /** @param {any} frame a command of the live connection @returns {Promise<any>} its answer */
+  async #ask(frame) {
+    if (this.state !== "connected") throw new RealtimeError("not_connected", `the client is ${this.state}`);
+    return this.#answer(this.#do((session) => session.command(frame)));
+  }
 
   /** @param {number} id @returns {Promise<any>} */
   #answer(id) {

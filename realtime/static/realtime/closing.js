@@ -5,6 +5,7 @@ const NAMES = {
   4000: "drain", 4001: "slow_consumer", 4002: "ping_timeout", 4003: "handshake_timeout", 4004: "internal_error",
   4005: "not_ready", 4006: "overloaded", 4007: "token_expired", 4500: "bad_message", 4501: "bad_token",
   4502: "revoked", 4503: "denied", 4504: "bad_version", 4505: "too_many_errors", 4506: "closed_by_operator",
+  4507: "idle",
 };
 
 export const PROTOCOL_ERROR = 1002;

@@ -20,7 +20,7 @@ export class BadFrame extends Error {
 
 // Each key: its type, "?" when it may be missing, and what a missing one means. The order is that of the wire.
 const RESULT = {
-  subject: "text", sid: "int?", epoch: "int?", seq: "int?", recovery: "text?", messages: "int?", conflation: "int?",
+  subject: "text", pattern: "text?", sid: "int?", epoch: "int?", seq: "int?", recovery: "text?", messages: "int?", conflation: "int?",
   error: "text?", reason: "text?", retry_ms: "int?",
 };
 
@@ -37,6 +37,8 @@ const SHAPES = {
   },
   token: { id: "int", token: "text" },
   ping: { id: "int" },
+  presence: { id: "int", subject: "text?" },
+  advertise: { id: "int", patterns: "texts" },
   connected: {
     id: "int", server: "text", epoch: "int", user: "text?", time: "int", base: "int", ping_ms: "int", expires: "int?",
   },
@@ -53,7 +55,17 @@ const SHAPES = {
   error: { id: "int?", code: "text", reason: "text" },
   lagging: { sids: "ints" },
   caught_up: { sids: "ints" },
+  present: { id: "int", subject: "text?", users: "users", anonymous: "int?", more: "int?", stale: "bool?" },
+  advertised: { id: "int", results: "offers" },
+  interest: { subjects: "texts", wanted: "bool" },
 };
+
+/** Lists of maps within an answer. */
+const LISTS = /** @type {Record<string, Record<string, string>>} */ ({
+  results: RESULT,
+  users: { user: "text", connections: "int" },
+  offers: { pattern: "text", error: "text?", reason: "text?" },
+});
 
 /** What is left out because it is the default (3, 4); positions have none: a missing seq differs from 0. */
 const DEFAULTS = {
@@ -61,7 +73,9 @@ const DEFAULTS = {
   subscribe: { history: 0, conflation: 0, slow: "close" },
   publish: { retained: true, qos: "guaranteed", reply_to: "", closure: "", publication: 0 },
   published: { reason: "" },
-  result: { recovery: "", messages: 0, conflation: 0, error: "", reason: "", retry_ms: 0 },
+  presence: { subject: "" },
+  present: { subject: "", anonymous: 0, more: 0, stale: false },
+  result: { pattern: "", recovery: "", messages: 0, conflation: 0, error: "", reason: "", retry_ms: 0 },
 };
 
 const META = { kind: "text?", retained: "bool?", reply_to: "text?", closure: "text?", as_of: "any?" };
@@ -128,7 +142,7 @@ function ordered(frame, keys, form) {
     if (type === "value") wire[key] = toWire(value, form);
     else if (type === "fields?") { if (!isEmpty(value)) wire[key] = fieldsToWire(value, form); }
     else if (type === "positions?") { if (!isEmpty(value)) wire[key] = value; }
-    else if (type === "results") wire[key] = value.map((/** @type {any} */ result) => ordered(result, RESULT, form));
+    else if (LISTS[type]) wire[key] = value.map((/** @type {any} */ item) => ordered(item, LISTS[type], form));
     else wire[key] = value;
   }
   return wire;
@@ -146,9 +160,9 @@ function checked(raw, keys, what, form) {
       if (!optional) throw new BadFrame(`${what} without ${key}`);
     } else if (type === "value") value[key] = fromWire(found, form);
     else if (type === "fields") value[key] = fieldsFromWire(found, form);
-    else if (type === "results") {
-      if (!Array.isArray(found) || !found.every(isMap)) throw new BadFrame(`${what}: results is a list of maps`);
-      value[key] = found.map((result) => checked(result, RESULT, "a result", form));
+    else if (LISTS[type]) {
+      if (!Array.isArray(found) || !found.every(isMap)) throw new BadFrame(`${what}: ${key} is a list of maps`);
+      value[key] = found.map((item) => checked(item, LISTS[type], `an item of ${key}`, form));
     } else if (CHECKS[type](found, form)) value[key] = found;
     else throw new BadFrame(`${what}: ${key} is no ${type}`);
   }
@@ -211,7 +225,7 @@ function fieldsFromWire(raw, form) {
 }
 
 /** @param {Uint8Array} bytes */
-function toBase64(bytes) {
+export function toBase64(bytes) {
   let binary = "";
   // In pieces: a call takes only so many arguments.
   for (let at = 0; at < bytes.length; at += 8192) binary += String.fromCharCode(...bytes.subarray(at, at + 8192));
@@ -219,7 +233,7 @@ function toBase64(bytes) {
 }
 
 /** @param {string} base64 padded, RFC 4648 section 4 */
-function fromBase64(base64) {
+export function fromBase64(base64) {
   let binary;
   try {
     binary = atob(base64);

@@ -9,10 +9,13 @@
  * which none has answered, is followed by a wait and the next round.
  */
 
-import { ABNORMAL, DRAIN, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens, nameOf } from "./closing.js";
-import { Outgoing, statusOf } from "./outgoing.js";
+import { ABNORMAL, DRAIN, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens } from "./closing.js";
+import { Effects } from "./effects.js";
+import { Outgoing } from "./outgoing.js";
 import { Pings } from "./pings.js";
 import { ClientState } from "./protocol.js";
+import { Renewal } from "./renewal.js";
+import { Retries } from "./retries.js";
 import { Rounds } from "./rounds.js";
 
 const OPEN_MS = 2000; // for an address that has another after it
@@ -26,8 +29,7 @@ export class Session {
   url = "";
   /** "direct" or "relay" */
   via = "";
-  /** @type {import("./effects.js").Effect[]} */
-  effects = [];
+  effects = new Effects();
 
   #options;
   #viaOf;
@@ -42,9 +44,9 @@ export class Session {
   #isTokenBad = false;
   #isFreshened = false; // one new token was already tried
   #pings = new Pings();
-  /** @type {Map<string, number>} when to ask again for a subject that was "not ready" */
-  #retries = new Map();
-  #retryAt = Infinity;
+  #retries = new Retries();
+  #renewal = new Renewal();
+  #serverOffset = 0; // the server's clock minus ours
 
   /**
    * @param {any} options as options.js completes them
@@ -60,7 +62,8 @@ export class Session {
 
   /** When `tick` is wanted. */
   get nextAt() {
-    return Math.min(this.#dueAt, this.#pings.at, this.#retryAt, this.#outgoing.nextAt(this.state === "connected"));
+    const publicationsAt = this.#outgoing.nextAt(this.state === "connected");
+    return Math.min(this.#dueAt, this.#pings.at, this.#retries.at, this.#renewal.at, publicationsAt);
   }
 
   get user() {
@@ -84,15 +87,28 @@ export class Session {
 
   /** @param {any} owner @param {string[]} subjects @param {any} options */
   subscribe(owner, subjects, options) {
-    this.#protocol.subscribe(owner, subjects, options);
+    this.#protocol.following.subscribe(owner, subjects, options);
     this.#send();
   }
 
   /** @param {any} owner @param {string[]} subjects @returns {number[]} ids of the commands */
   unsubscribe(owner, subjects) {
-    const ids = this.#protocol.unsubscribe(owner, subjects);
+    const ids = this.#protocol.following.unsubscribe(owner, subjects);
     this.#send();
     return ids;
+  }
+
+  /** What this client can publish, from now on. @param {string[]} patterns @returns {number | null} the id of the command; without a connection it is sent with the next */
+  advertise(patterns) {
+    this.effects.push(.../** @type {any[]} */ (this.#protocol.offer(patterns)));
+    const id = this.state === "connected" ? this.#protocol.advertise(patterns) : null;
+    this.#send();
+    return id;
+  }
+
+  /** A new token could not be had. @param {number} now */
+  notRenewed(now) {
+    if (this.state === "connected") this.#renewal.failed(now);
   }
 
   /** @param {any} frame a command without id; for the live connection only @returns {number} its id */
@@ -105,9 +121,9 @@ export class Session {
   /** The effect `ended` tells what became of it. @param {number} now @param {any} frame a publish command without id @param {any} ticket comes back in the result */
   publish(now, frame, ticket) {
     const isOver = this.state === "closed" || this.state === "disconnected";
-    if (isOver) this.#ended([{ frame, ticket, status: "failed", reason: `the client is ${this.state}` }]);
+    if (isOver) this.effects.ended([{ frame, ticket, status: "failed", reason: `the client is ${this.state}` }]);
     else if (this.#outgoing.add(frame, ticket, now)) this.#sendPublications(now);
-    else this.#ended([{ frame, ticket, status: "queue_full", reason: "too much waits for an answer already" }]);
+    else this.effects.ended([{ frame, ticket, status: "queue_full", reason: "too much waits for an answer already" }]);
   }
 
   /** Let go of the connection and keep everything else. */
@@ -115,7 +131,7 @@ export class Session {
     if (this.state === "closed" || this.state === "paused") return;
     this.#drop();
     this.state = "paused";
-    this.#tell("paused", {});
+    this.effects.status("paused", {});
   }
 
   resume() {
@@ -129,9 +145,9 @@ export class Session {
   close() {
     if (this.state === "closed") return;
     this.#drop();
-    this.#ended(this.#outgoing.end("the client was closed"));
+    this.effects.ended(this.#outgoing.end("the client was closed"));
     this.state = "closed";
-    this.#tell("closed", {});
+    this.effects.status("closed", {});
   }
 
   // What the surroundings tell.
@@ -190,7 +206,7 @@ export class Session {
       this.#send();
       for (const event of events) this.#happen(now, event);
     } catch (error) {
-      this.#tell("error", { code: "bad_message", reason: String(error) });
+      this.effects.status("error", { code: "bad_message", reason: String(error) });
       this.effects.push({ type: "drop" });
       this.closed(now, PROTOCOL_ERROR, "bad_message: the server sent what is no frame of this protocol");
     }
@@ -198,10 +214,11 @@ export class Session {
 
   /** `nextAt` has come. @param {number} now */
   tick(now) {
-    this.#ended(this.#outgoing.expire(now));
+    this.effects.ended(this.#outgoing.expire(now));
     if (now >= this.#dueAt) this.#due(now);
     if (now >= this.#pings.at) this.#sendPing(now);
-    if (now >= this.#retryAt) this.#retry(now);
+    if (now >= this.#retries.at) this.#retry(now);
+    if (now >= this.#renewal.at) this.#renew();
     this.#sendPublications(now);
   }
 
@@ -222,11 +239,11 @@ export class Session {
     this.url = server.url;
     this.via = this.#viaOf(server);
     this.#await("open", now + (this.#rounds.hasMore(server.url) ? OPEN_MS : OPEN_LAST_MS));
-    this.#tell("connecting", { url: this.url, via: this.via });
+    this.effects.status("connecting", { url: this.url, via: this.via });
     this.effects.push({ type: "open", url: this.url });
   }
 
-  /** A server has failed in this round. @param {number} now @param {number} code @param {string} reason @param {string} [url] */
+  /** It has failed in this round. @param {number} now @param {number} code @param {string} reason @param {string} [url] */
   #hasFailed(now, code, reason, url = this.url) {
     this.#rounds.fail(url);
     this.url = this.via = "";
@@ -237,7 +254,7 @@ export class Session {
   #roundFailed(now, code, reason) {
     this.#later(now, code, reason);
     const attempts = this.#rounds.over();
-    if (attempts) this.#tell("down", { attempts });
+    if (attempts) this.effects.status("down", { attempts });
   }
 
   /** The next round begins after a wait. @param {number} now @param {number} code @param {string} reason */
@@ -245,12 +262,12 @@ export class Session {
     const ms = this.#rounds.wait();
     this.state = "connecting";
     this.#await("again", now + ms);
-    this.#tellDisconnected(code, reason, { final: false, retryMs: Math.round(ms) });
+    this.effects.disconnected(code, reason, { final: false, retryMs: Math.round(ms) });
   }
 
   /** The next round begins at once. @param {number} code @param {string} reason */
   #again(code, reason) {
-    this.#tellDisconnected(code, reason, { final: false, retryMs: 0 });
+    this.effects.disconnected(code, reason, { final: false, retryMs: 0 });
     this.start();
   }
 
@@ -258,8 +275,8 @@ export class Session {
   #finish(code, reason) {
     this.#await("", Infinity);
     this.state = "disconnected";
-    this.#ended(this.#outgoing.end(reason));
-    this.#tellDisconnected(code, reason, { final: true, retryMs: 0 });
+    this.effects.ended(this.#outgoing.end(reason));
+    this.effects.disconnected(code, reason, { final: true, retryMs: 0 });
   }
 
   /** Everything that belongs to the connection ends with it. @param {boolean} [tooBig] */
@@ -267,11 +284,11 @@ export class Session {
     this.#await("", Infinity);
     this.#pings.stop();
     this.#retries.clear();
-    this.#retryAt = Infinity;
+    this.#renewal.stop();
     this.url = this.via = "";
-    this.#protocol.lose();
+    this.effects.push(.../** @type {any[]} */ (this.#protocol.lose()));
     this.effects.push({ type: "lost" });
-    this.#ended(this.#outgoing.lose(tooBig));
+    this.effects.ended(this.#outgoing.lose(tooBig));
   }
 
   #drop() {
@@ -284,23 +301,18 @@ export class Session {
   /** @param {number} now @param {import("./protocol.js").Event} event */
   #happen(now, event) {
     switch (event.type) {
-      case "answer":
-        this.#answered(now, event);
-        break;
+      case "answer": return this.#answered(now, event);
       case "message":
-        this.effects.push(event);
-        break;
+      case "interest": return void this.effects.push(event);
       case "status":
         this.effects.push(event);
-        if (event.status.name === "expiring") this.effects.push({ type: "renew" });
+        if (event.status.name === "expiring") this.#renewal.expiring(now);
+        if (now >= this.#renewal.at) this.#renew();
         if (event.status.name === "notice" && event.status.code === "drain") this.#drain(now, event.status);
         break;
-      case "retry":
-        this.#retries.set(event.subject, now + event.ms);
-        this.#retryAt = Math.min(this.#retryAt, now + event.ms);
-        break;
+      case "retry": return this.#retries.add(event.subject, now + event.ms);
       case "refused":
-        this.#tell("refused", { subject: event.subject, code: event.code, reason: event.reason });
+        this.effects.status("refused", { subject: event.subject, code: event.code, reason: event.reason });
     }
   }
 
@@ -308,17 +320,15 @@ export class Session {
   #answered(now, event) {
     const { id, answer } = event;
     if (answer.op === "connected") return this.#connected(now, answer);
+    if (answer.op === "renewed") this.#tokenTaken(now, answer);
     if (this.#pings.isAnswer(now, id)) {
       // The server's clock was read half a round trip ago.
-      this.#tell("latency", { ms: this.latency, serverTime: answer.time + (this.latency ?? 0) });
-      return;
+      return this.effects.status("latency", { ms: this.latency, serverTime: answer.time + (this.latency ?? 0) });
     }
     const results = this.#outgoing.answer(answer, now);
-    if (!results) this.effects.push(event);
-    else {
-      this.#ended(results);
-      this.#sendPublications(now);
-    }
+    if (!results) return void this.effects.push(event);
+    this.effects.ended(results);
+    this.#sendPublications(now);
   }
 
   /** @param {number} now @param {any} answer */
@@ -326,9 +336,11 @@ export class Session {
     this.#await("", Infinity);
     this.state = "connected";
     this.#isFreshened = false;
+    this.#serverOffset = answer.time - now;
+    this.#tokenTaken(now, answer);
     const count = this.#rounds.connected(now);
-    this.#tell("connected", { url: this.url, via: this.via, user: answer.user ?? "", server: answer.server });
-    if (count) this.#tell("reconnectRateExceeded", { count });
+    this.effects.status("connected", { url: this.url, via: this.via, user: answer.user ?? "", server: answer.server });
+    if (count) this.effects.status("reconnectRateExceeded", { count });
     this.#sendPublications(now);
     this.#sendPing(now);
   }
@@ -353,11 +365,18 @@ export class Session {
 
   /** Ask again for the subjects whose time has come. @param {number} now */
   #retry(now) {
-    const due = [...this.#retries].filter(([, at]) => at <= now).map(([subject]) => subject);
-    for (const subject of due) this.#retries.delete(subject);
-    this.#retryAt = [...this.#retries.values()].reduce((one, other) => Math.min(one, other), Infinity);
-    this.#protocol.retry(due);
+    this.#protocol.following.retry(this.#retries.take(now));
     this.#send();
+  }
+
+  /** The server has taken a token. @param {number} now @param {{expires?: number}} answer */
+  #tokenTaken(now, { expires }) {
+    this.#renewal.taken(now, expires === undefined ? Infinity : expires - (now + this.#serverOffset));
+  }
+
+  #renew() {
+    this.#renewal.begun();
+    if (typeof this.#options.token === "function") this.effects.push({ type: "renew" });
   }
 
   /** @param {number} now */
@@ -373,27 +392,9 @@ export class Session {
 
   // Inside.
 
-  /** @param {import("./outgoing.js").Result[]} results */
-  #ended(results) {
-    for (const result of results) {
-      this.effects.push({ type: "ended", result });
-      if (result.ticket.isNamed) this.effects.push({ type: "status", status: statusOf(result) });
-    }
-  }
-
   /** @param {string} what @param {number} dueAt */
   #await(what, dueAt) {
     this.#awaits = what;
     this.#dueAt = dueAt;
-  }
-
-  /** @param {number} code @param {string} reason @param {any} details */
-  #tellDisconnected(code, reason, details) {
-    this.#tell("disconnected", { code, codeName: nameOf(code, reason), reason, ...details });
-  }
-
-  /** @param {string} name @param {Record<string, unknown>} details */
-  #tell(name, details) {
-    this.effects.push({ type: "status", status: { name, ...details } });
   }
 }

@@ -1,0 +1,46 @@
+"""When a client renews the token of its connection by itself; pure, times are seconds of one clock."""
+
+from __future__ import annotations
+
+from math import inf
+
+AHEAD_SECONDS = 60
+"""So long before the end, and never before half of the time that is left is over."""
+
+AGAIN_SECONDS = 1
+"""After a failure, doubling"""
+
+AGAIN_SECONDS_MAX = 15
+"""up to this."""
+
+
+class Renewal:
+    """``at`` is when a new token is to be had; infinite: not at all."""
+
+    def __init__(self) -> None:
+        self.at = inf
+        self._planned = False
+        self._again = float(AGAIN_SECONDS)
+
+    def taken(self, now: float, left: float | None) -> None:
+        """The server has taken a token, which ends after so many seconds, or never."""
+        self._planned, self._again = left is not None, float(AGAIN_SECONDS)
+        self.at = inf if left is None else now + max(left - AHEAD_SECONDS, left / 2, 0)
+
+    def expiring(self, now: float) -> None:
+        """The server says that it ends soon; what is planned already goes by the same time."""
+        if not self._planned:
+            self.at = now
+
+    def begun(self) -> None:
+        """It is being had."""
+        self.at = inf
+
+    def failed(self, now: float) -> None:
+        """It could not be had."""
+        self.at = now + self._again
+        self._again = min(AGAIN_SECONDS_MAX, 2 * self._again)
+
+    def stop(self) -> None:
+        """The connection has ended."""
+        self.at, self._planned = inf, False

@@ -1,0 +1,275 @@
+/**
+ * What a client is subscribed to, over all its connections: subjects and patterns, and who hears of which. No I/O.
+ *
+ * A name has one owner; a subject is heard by its own and by those of the patterns over it.
+ */
+
+/** Half of what a server takes, so that a command with positions stays within its frame. */
+export const SUBJECTS_PER_COMMAND = 500;
+/** With the longest of subjects half of a frame of the server's. */
+const POSITIONS_PER_PATTERN = 2000;
+
+const SYSTEM = "__sys__";
+
+/** @typedef {[epoch: number, seq: number]} Position */
+/**
+ * One subject. While it is `lagging` gaps are no fault (5.3); while it is `refused` it waits for a right, and it was asked
+ * for again `retries` times.
+ *
+ * `owner` subscribed to the subject itself, and hears of it when it has `begun`; without one, patterns found it. `held`:
+ * the server has it as a subscription of its own, though no owner wants it.
+ *
+ * `position` is the last that was read; while `stored` messages are still to come it lags behind `target`, where live
+ * messages begin, so that a connection lost between them misses nothing. They are `private` where others follow the
+ * subject already, by patterns: the new owner alone gets them, from `since` on.
+ * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, since: Position | null,
+ *   position: Position | null, held: boolean, begun: boolean, private: boolean, asked: number, live: boolean,
+ *   lagging: boolean, sid: number, epoch: number, interval: number, stored: number, target: Position | null,
+ *   refused: boolean, retries: number, hearers: any[], hearersAt: number}} Wanted
+ */
+/**
+ * A pattern, which has the name `subject` on the wire. When it `resumes`, the subjects that the client does not know came
+ * to be while it was away (3.8).
+ * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, resumes: boolean,
+ *   order: number, asked: number, live: boolean, retries: number}} Pattern
+ */
+/**
+ * Where a pattern has its wildcards: all of one shape that cover a subject are the one with its segments there. `length`
+ * is that of the subject, or what it has more than where the end `isOpen`.
+ * @typedef {{length: number, isOpen: boolean, literals: number[], patterns: Map<string, Pattern>}} Shape
+ */
+/** @typedef {{wanted: (Wanted | Pattern)[], history: number, conflation: number, slow: string, since: Record<string, Position>}} Request */
+/** @typedef {{history: number, conflation: number, slow: string, since: Record<string, Position>}} Options */
+
+export class WantedList {
+  /** @type {Map<string, Wanted>} that were asked for, and that patterns have found */
+  subjects = new Map();
+  /** @type {Map<string, Pattern>} */
+  patterns = new Map();
+  /** @type {Map<string, Shape>} the patterns once more, by how they look */
+  #shapes = new Map();
+  #changes = 0;
+
+  /** What stands under a name. @param {string} name @returns {Wanted | Pattern | undefined} */
+  get(name) {
+    return this.patterns.get(name) ?? this.subjects.get(name);
+  }
+
+  /** An owner wants a subject. @param {string} subject @param {any} owner @param {Options} options @returns {Wanted} */
+  put(subject, owner, options) {
+    this.#changes += 1;
+    const { history, conflation, slow } = options;
+    const since = Object.hasOwn(options.since, subject) ? options.since[subject] : null;
+    const old = this.subjects.get(subject);
+    if (!old || this.over(subject).length === 0) {
+      const wanted = subscription(subject, owner, { history, conflation, slow }, since);
+      this.subjects.set(subject, wanted);
+      return wanted;
+    }
+    // Those who follow it by a pattern go on doing so until the server has answered the new owner.
+    Object.assign(old, { owner, history, conflation, slow, since, begun: false, held: false });
+    if (!old.live && since) old.position = since;
+    return old;
+  }
+
+  /** An owner wants a pattern; of some subjects it may know where they were read to. @param {string} name @param {any} owner @param {Options} options @returns {Pattern} */
+  putPattern(name, owner, { history, conflation, slow, since }) {
+    this.#changes += 1;
+    const resumes = Object.hasOwn(since, name);
+    const order = this.#changes;
+    const pattern = { subject: name, owner, history, conflation, slow, resumes, order, asked: 0, live: false, retries: 0 };
+    this.patterns.set(name, pattern);
+    const { id, shape, literals } = shapeOf(name);
+    if (!this.#shapes.has(id)) this.#shapes.set(id, shape);
+    this.#shapes.get(id)?.patterns.set(literals, pattern);
+    for (const [subject, position] of Object.entries(since)) {
+      if (!isPattern(subject) && covers(name, subject)) this.find(subject, { position });
+    }
+    return pattern;
+  }
+
+  /** The subject, which a pattern may have found just now; undefined if it is not wanted. @param {string} subject @param {{position?: Position | null, held?: boolean}} [how] */
+  find(subject, { position = null, held = false } = {}) {
+    const known = this.subjects.get(subject);
+    const [by] = known ? [] : this.over(subject);
+    if (!by) return known;
+    const wanted = subscription(subject, null, { history: 0, conflation: by.conflation, slow: by.slow }, position);
+    wanted.held = held;
+    this.subjects.set(subject, wanted);
+    return wanted;
+  }
+
+  /** The patterns that cover a subject, the oldest first; one look for each shape, however many they are. @param {string} subject @returns {Pattern[]} */
+  over(subject) {
+    const segments = subject.split("/").slice(1);
+    /** @type {Pattern[]} */
+    const found = [];
+    for (const { length, isOpen, literals, patterns } of this.#shapes.values()) {
+      if (isOpen ? segments.length <= length : segments.length !== length) continue;
+      if (segments[0] === SYSTEM && literals[0] !== 0) continue;
+      const pattern = patterns.get(literals.map((at) => segments[at]).join("/"));
+      if (pattern) found.push(pattern);
+    }
+    return found.sort((one, other) => one.order - other.order);
+  }
+
+  /** Whether it is still what stands under its name. @param {Wanted | Pattern} wanted */
+  has(wanted) {
+    return this.get(wanted.subject) === wanted;
+  }
+
+  /** Its owner wants it no more. @param {Wanted | Pattern} wanted @returns {Wanted[]} the subjects of which nobody hears now */
+  forget(wanted) {
+    this.#changes += 1;
+    /** @type {Wanted[]} */
+    let left;
+    if (isPattern(wanted.subject)) {
+      this.patterns.delete(wanted.subject);
+      const { id, literals } = shapeOf(wanted.subject);
+      const patterns = this.#shapes.get(id)?.patterns;
+      patterns?.delete(literals);
+      if (patterns?.size === 0) this.#shapes.delete(id);
+      left = [...this.subjects.values()].filter((one) => !one.owner && covers(wanted.subject, one.subject));
+    } else {
+      wanted.owner = null;
+      left = [/** @type {Wanted} */ (wanted)];
+    }
+    const gone = left.filter((one) => !(one.live || one.position) || this.over(one.subject).length === 0);
+    for (const one of gone) this.subjects.delete(one.subject);
+    return gone;
+  }
+
+  /** The connection is gone: nothing is live, and what was not read yet has not been found. */
+  lose() {
+    for (const pattern of this.patterns.values()) Object.assign(pattern, { live: false, retries: 0 });
+    for (const wanted of this.subjects.values()) {
+      Object.assign(wanted, { live: false, lagging: false, held: false, private: false, refused: false, retries: 0, sid: -1 });
+      if (!wanted.owner && !wanted.position) this.subjects.delete(wanted.subject);
+    }
+  }
+
+  /** Who gets a message of the subject. @param {Wanted} wanted @param {boolean} isPrivate @returns {any[]} */
+  hearers(wanted, isPrivate) {
+    if (isPrivate) return wanted.owner ? [wanted.owner] : [];
+    if (wanted.hearersAt !== this.#changes) {
+      const own = wanted.owner && wanted.begun ? [wanted.owner] : [];
+      wanted.hearers = [...new Set([...own, ...this.over(wanted.subject).map((pattern) => pattern.owner)])];
+      wanted.hearersAt = this.#changes;
+    }
+    return wanted.hearers;
+  }
+
+  /** How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are too many. @param {Pattern[]} patterns @returns {{request: Request, more: Wanted[]}[]} */
+  resumptions(patterns) {
+    /** @type {Map<Pattern, Wanted[]>} */
+    const found = new Map(patterns.map((pattern) => [pattern, []]));
+    for (const wanted of found.size > 0 ? this.subjects.values() : []) {
+      if (wanted.position && !isPlain(wanted)) found.get(this.over(wanted.subject)[0])?.push(wanted);
+    }
+    return [...found].map(([pattern, subjects]) => {
+      const more = subjects.slice(POSITIONS_PER_PATTERN);
+      for (const wanted of more) wanted.held = true;
+      const { history, conflation, slow, resumes } = pattern;
+      /** @type {Record<string, Position>} */
+      const since = resumes ? { [pattern.subject]: [0, 0] } : {};
+      for (const wanted of subjects.slice(0, POSITIONS_PER_PATTERN)) since[wanted.subject] = /** @type {Position} */ (wanted.position);
+      return { request: { wanted: [pattern], history: resumes ? 0 : history, conflation, slow, since }, more };
+    });
+  }
+}
+
+/** How to ask for subjects: those with the same options share a command. @param {Iterable<Wanted>} subscriptions @returns {Request[]} */
+export function requests(subscriptions) {
+  /** @type {Map<string, Wanted[]>} */
+  const groups = new Map();
+  for (const wanted of subscriptions) {
+    // Whoever knows a position gets what follows it, not the history before it once more.
+    const key = JSON.stringify([after(wanted) ? 0 : wanted.history, wanted.conflation, wanted.slow]);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key)?.push(wanted);
+  }
+  /** @type {Request[]} */
+  const found = [];
+  for (const [key, members] of groups) {
+    const [history, conflation, slow] = JSON.parse(key);
+    for (let start = 0; start < members.length; start += SUBJECTS_PER_COMMAND) {
+      const some = members.slice(start, start + SUBJECTS_PER_COMMAND);
+      const since = Object.fromEntries(some.filter(after).map((wanted) => [wanted.subject, after(wanted)]));
+      found.push({ wanted: some, history, conflation, slow, since: /** @type {any} */ (since) });
+    }
+  }
+  return found;
+}
+
+/** Where to go on from; null: from the beginning, as it was asked for. @param {Wanted} wanted */
+function after(wanted) {
+  return wanted.live ? wanted.since : wanted.position;
+}
+
+/** Whether it is asked for by its own name, not by a pattern's. @param {Wanted} wanted */
+export function isPlain(wanted) {
+  return Boolean(wanted.owner) || wanted.held;
+}
+
+/** The server has begun it. @param {Wanted} wanted @param {any} result @param {boolean} isOwn as it was asked for by its name */
+export function begin(wanted, result, isOwn) {
+  if (isOwn && wanted.live) Object.assign(wanted, { private: true, position: wanted.since });
+  if (isOwn && !wanted.begun) Object.assign(wanted, { begun: true, hearersAt: -1 });
+  Object.assign(wanted, { sid: result.sid, live: true, lagging: false, refused: false, retries: 0 });
+  wanted.epoch = result.epoch ?? 0;
+  wanted.interval = result.conflation ?? 0;
+  if (wanted.conflation) wanted.conflation = wanted.interval;
+  wanted.target = result.seq === undefined ? null : [wanted.epoch, result.seq];
+  wanted.stored = result.messages ?? 0;
+  if (!wanted.stored) storedOver(wanted);
+}
+
+/** All stored messages have come: live ones begin. @param {Wanted} wanted */
+export function storedOver(wanted) {
+  wanted.stored = 0;
+  wanted.private = false;
+  if (wanted.target) wanted.position = wanted.target;
+  wanted.target = null;
+}
+
+/** @param {string} subject @param {any} owner @param {{history: number, conflation: number, slow: string}} options @param {Position | null} since @returns {Wanted} */
+function subscription(subject, owner, { history, conflation, slow }, since) {
+  return {
+    subject, owner, history, conflation, slow, since, position: since, held: false, begun: false, private: false,
+    asked: 0, live: false, lagging: false, sid: -1, epoch: 0, interval: 0, stored: 0, target: null, refused: false,
+    retries: 0, hearers: [], hearersAt: -1,
+  };
+}
+
+/** The shape of a pattern, a name for it, and the segments that are no wildcards. @param {string} pattern @returns {{id: string, shape: Shape, literals: string}} */
+function shapeOf(pattern) {
+  const segments = pattern.split("/").slice(1);
+  const isOpen = segments.at(-1) === "**";
+  if (isOpen) segments.pop();
+  const literals = [...segments.keys()].filter((at) => segments[at] !== "*");
+  const shape = { length: segments.length, isOpen, literals, patterns: new Map() };
+  return { id: `${isOpen} ${segments.length} ${literals}`, shape, literals: literals.map((at) => segments[at]).join("/") };
+}
+
+/** Whether a text is meant as a pattern: a segment of it is a wildcard. @param {string} text */
+export function isPattern(text) {
+  return text.includes("*") && text.split("/").some((segment) => segment === "*" || segment === "**");
+}
+
+/** Whether a pattern covers a subject (2.3, 3.8). @param {string} pattern @param {string} subject */
+export function covers(pattern, subject) {
+  const wanted = pattern.split("/").slice(1);
+  let given = subject.split("/").slice(1);
+  if (given[0] === SYSTEM && wanted[0] !== SYSTEM) return false;
+  if (wanted.at(-1) === "**") {
+    wanted.pop();
+    if (given.length <= wanted.length) return false;
+    given = given.slice(0, wanted.length);
+  }
+  return wanted.length === given.length && wanted.every((segment, at) => segment === "*" || segment === given[at]);
+}
+
+/** Whether the subject is one of these names, or a pattern among them covers it. @param {string} subject @param {string[]} names */
+export function isCovered(subject, names) {
+  return names.some((name) => name === subject || (isPattern(name) && covers(name, subject)));
+}

@@ -1,0 +1,69 @@
+"""What a client wants, when that is much: the patterns over a subject, a reconnection, and interest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+
+from fastpath.client.following import Following
+from fastpath.client.message import Position
+from fastpath.client.state import ClientState
+from fastpath.client.wanted import Pattern, Wanted
+from fastpath.core.patterns import covers
+
+SEGMENTS = ("a", "b", "__sys__")
+SUBJECTS = ["/" + "/".join(parts) for count in (1, 2, 3) for parts in itertools.product(SEGMENTS, repeat=count)]
+PATTERNS = [
+    "/" + "/".join(parts)
+    for count in (1, 2, 3)
+    for parts in itertools.product((*SEGMENTS, "*", "**"), repeat=count)
+    if "**" not in parts[:-1] and not {"*", "**"}.isdisjoint(parts)
+]
+
+SECONDS = 1.0
+"""A hundred times what it takes; when each subject looked at each pattern for each pattern it was 30."""
+
+
+def test_the_patterns_over_a_subject_are_those_that_cover_it() -> None:
+    """In the order in which they came, also when some have gone."""
+    wanted = Wanted()
+    for name in PATTERNS:
+        wanted.put_pattern(Pattern(name, "owner", 0, 0, "close", resumes=False), {})
+    for name in PATTERNS[::3]:
+        wanted.forget(wanted.patterns[name])
+    for name in PATTERNS[::6]:
+        wanted.put_pattern(Pattern(name, "owner", 0, 0, "close", resumes=False), {})
+    for subject in SUBJECTS:
+        assert [one.subject for one in wanted.over(subject)] == [
+            name for name in wanted.patterns if covers(name, subject)
+        ]
+
+
+def test_a_reconnection_with_many_patterns() -> None:
+    """Each pattern with its subjects: 200 of them with 2000 in all."""
+    commands: list[object] = []
+    following = Following(lambda make: commands.append(make(len(commands))) or len(commands))  # type: ignore[func-returns-value]
+    following.subscribe("owner", [f"/stocks/g{number}/*" for number in range(200)])
+    for number, one in itertools.product(range(200), range(10)):
+        found = following.wanted.find(f"/stocks/g{number}/{one}")
+        assert found is not None
+        found.position = Position(1, 1)
+    begun = time.perf_counter()
+    following.open()
+    assert time.perf_counter() - begun < SECONDS
+    assert [len(command.since) for command in commands] == [10] * 200  # type: ignore[attr-defined]
+
+
+def test_interest_in_many_subjects_is_not_walked_for_each_that_comes() -> None:
+    state = ClientState("json")
+    state.offer(["/prices/**"])
+    subjects = [f"/prices/{number}" for number in range(5000)]
+    begun = time.perf_counter()
+    for wanted in (True, False):
+        for subject in subjects:
+            state.receive(json.dumps({"op": "interest", "subjects": [subject], "wanted": wanted}).encode())
+    state.receive(json.dumps({"op": "interest", "subjects": subjects, "wanted": True}).encode())
+    [event] = state.receive(json.dumps({"op": "interest", "subjects": subjects, "wanted": False}).encode())
+    assert time.perf_counter() - begun < SECONDS
+    assert event.subjects == subjects  # type: ignore[union-attr]
