@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.sites import NotRegistered
-from django.contrib.admin.widgets import FilteredSelectMultiple
-from django.contrib.auth import get_user_model
+from django.contrib.auth import get_permission_codename, get_user_model
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.models import Group
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from entitlement.models import Effect, Rule
+from entitlement import (
+    admin_tokens,  # noqa: F401 - registers its page
+    history,
+)
+from entitlement.explain import moment
+from entitlement.forms import InlineRuleForm, MembersForm, RuleForm, members_of
+from entitlement.hints import hints
+from entitlement.models import Effect, Rule, RuleChange
+from entitlement.pages import RulePages
 from entitlement.triggers import membership_field
 
-PATTERN_HELP = format_html(
-    "<code>/stocks/us/IBM</code> this subject alone · "
-    "<code>/stocks/*/IBM</code> <b>*</b> stands for exactly one segment · "
-    "<code>/stocks/**</code> <b>**</b> at the end stands for one or more · "
-    "<code>/inbox/{}</code> the name of the user who asks.",
-    "{username}",
-)
+CHANGES_SHOWN = 10
+"""The newest changes of a rule, on its page."""
+
+INLINE_RULES_MAX = 100
+"""A group with more rules shows a link to their list."""
 
 DECISION_HELP = (
     "Of all rules that cover a subject the most specific decides, compared segment by segment from the left: a "
@@ -76,32 +81,32 @@ class WhoFilter(admin.SimpleListFilter):
         return queryset.filter(**{kind: True}) if kind in ("everyone", "anonymous") else queryset
 
 
-class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A rule, with the pattern's syntax beside it."""
+class Recorded:
+    """Notes who changes rules on these pages."""
 
-    class Meta:
-        model = Rule
-        fields = "__all__"
-        help_texts = {"pattern": PATTERN_HELP}
-        widgets = {
-            "pattern": forms.TextInput(
-                attrs={
-                    "size": 60,
-                    "spellcheck": "false",
-                    "autocapitalize": "off",
-                    "placeholder": "/stocks/us/*",
-                }
-            ),
-            "note": forms.TextInput(attrs={"size": 60}),
-        }
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """As Django's."""
+        with history.acting(request.user, "the admin"):
+            return super().changelist_view(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """As Django's."""
+        with history.acting(request.user, "the admin"):
+            return super().changeform_view(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """As Django's."""
+        with history.acting(request.user, "the admin"):
+            return super().delete_view(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
 
 
 @admin.register(Rule)
-class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg]
     """Rules, listed by pattern."""
 
     form = RuleForm
-    list_display = ("pattern", "who", "what", "decision", "validity", "note", "enabled")
+    list_display = ("id", "pattern", "who", "what", "decision", "validity", "note", "enabled")
+    list_display_links = ("id", "pattern")
     list_editable = ("enabled",)
     list_filter = (
         WhoFilter,
@@ -113,7 +118,8 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     )
     list_select_related = ("user", "group")
     list_per_page = 50
-    search_help_text = "Search in pattern, note, user name and group name."
+    show_full_result_count = False
+    search_help_text = "Search in number, pattern, note, user name and group name."
     save_as = True
     radio_fields = {"action": admin.HORIZONTAL, "effect": admin.HORIZONTAL}
     fieldsets = (
@@ -136,8 +142,8 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ("switch_on", "switch_off")
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
-        """Pattern, note and the names of who, by the user model's own field."""
-        return ("pattern", "note", f"user__{get_user_model().USERNAME_FIELD}", "group__name")
+        """Number, pattern, note and the names of who, by the user model's own field."""
+        return ("=id", "pattern", "note", f"user__{get_user_model().USERNAME_FIELD}", "group__name")
 
     def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
         """Search boxes for user and group, where their admins are there to search in."""
@@ -168,10 +174,25 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """From when to when, and whether that is now."""
         now = timezone.now()
         if rule.valid_from and rule.valid_from > now:
-            return f"from {_moment(rule.valid_from)}"
+            return f"from {moment(rule.valid_from)}"
         if rule.valid_until:
-            return f"{'ended' if rule.valid_until <= now else 'until'} {_moment(rule.valid_until)}"
+            return f"{'ended' if rule.valid_until <= now else 'until'} {moment(rule.valid_until)}"
         return "always"
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """With the rule's number, by which the sidecar names it, and its newest changes."""
+        changes = RuleChange.objects.filter(rule=object_id) if object_id.isdecimal() else RuleChange.objects.none()
+        more = {"changes": changes[:CHANGES_SHOWN], "changes_total": changes.count(), "title": f"Rule {object_id}"}
+        return super().change_view(request, object_id, form_url, more | (extra_context or {}))
+
+    def save_model(self, request: HttpRequest, obj: Rule, form: Any, change: bool) -> None:
+        """Save, and say which other rules decide beside it."""
+        super().save_model(request, obj, form, change)
+        if obj.pk and (form.changed_data or not change):
+            for hint in hints(obj):
+                messages.info(request, hint)
 
     @admin.action(description="Switch the selected rules on", permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
@@ -182,16 +203,6 @@ class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def switch_off(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
         """Disable them."""
         self.message_user(request, f"{queryset.update(enabled=False)} rules are off.")
-
-
-class InlineRuleForm(RuleForm):
-    """A rule in a row of a table."""
-
-    class Meta(RuleForm.Meta):
-        widgets = {
-            "pattern": forms.TextInput(attrs={"size": 24, "spellcheck": "false", "autocapitalize": "off"}),
-            "note": forms.TextInput(attrs={"size": 16}),
-        }
 
 
 class RuleInline(admin.TabularInline):  # type: ignore[type-arg]
@@ -205,64 +216,97 @@ class RuleInline(admin.TabularInline):  # type: ignore[type-arg]
     verbose_name_plural = "Rules of this group"
 
 
-class MembersWidget(FilteredSelectMultiple):
-    """Two lists to move users between, in the frame that the admin's script expects around them."""
+@admin.register(RuleChange)
+class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """All changes of rules, also of those that are gone; nothing can be edited."""
 
-    def render(self, *args: Any, **kwargs: Any) -> SafeString:
-        """The widget, so that its label stays in front of it."""
-        return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))
+    list_display = ("time", "number", "kind", "what", "user_name", "means")
+    list_display_links = None
+    list_filter = ("time",)
+    list_per_page = 50
+    show_full_result_count = False
+    search_fields = ("=rule", "user_name", "means")
+    search_help_text = "Search a rule's number, who made the change, or by what means."
+    date_hierarchy = None
+
+    @admin.display(description="rule", ordering="rule")
+    def number(self, change: RuleChange) -> SafeString | int:
+        """The rule's number, which leads to it while it is there."""
+        if change.after is None:
+            return change.rule
+        return format_html(
+            '<a href="{}">{}</a>', reverse("admin:entitlement_rule_change", args=[change.rule]), change.rule
+        )
+
+    @admin.display(description="change")
+    def kind(self, change: RuleChange) -> str:
+        """Added, changed or deleted."""
+        return change.kind()
+
+    @admin.display(description="from what to what")
+    def what(self, change: RuleChange) -> SafeString:
+        """Each value that differs."""
+        if change.kind() == "changed":
+            return format_html_join("; ", "{}: {} → {}", change.differences())
+        state = change.after or change.before or {}
+        return format_html("{} {} {} {}", *(state.get(name, "") for name in ("effect", "who", "action", "pattern")))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Changes come about by themselves."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: RuleChange | None = None) -> bool:
+        """What was, was."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: RuleChange | None = None) -> bool:
+        """What was, was."""
+        return False
 
 
-class GroupForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A group with its members."""
-
-    class Meta:
-        model = Group
-        fields = "__all__"
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "members" in self.fields:
-            users = get_user_model()._default_manager.order_by(get_user_model().USERNAME_FIELD)
-            self.fields["members"].queryset = users  # type: ignore[attr-defined]
-            if self.instance.pk:
-                self.fields["members"].initial = members_of(self.instance).all()
-
-
-class MembersForm(GroupForm):
-    """The form where the user model has groups."""
-
-    members = forms.ModelMultipleChoiceField(
-        get_user_model()._default_manager.none(),
-        required=False,
-        widget=MembersWidget("members", False),
-        help_text="A change takes effect on the members' live connections within a second.",
-    )
-
-
-class GroupAdmin(DjangoGroupAdmin):
+class GroupAdmin(Recorded, DjangoGroupAdmin):
     """Django's page of groups, with the member list and the group's rules."""
 
-    list_display = ("name", "member_count")
+    list_display = ("name", "member_count", "rule_count")
     inlines = (RuleInline,)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
+        """With the counts that the list shows."""
+        rules = Rule.objects.filter(group=OuterRef("pk")).order_by().values("group").annotate(n=Count("pk"))
+        groups = super().get_queryset(request).annotate(rules_n=Subquery(rules.values("n")))
+        memberships = membership_field()
+        if memberships is None:
+            return groups
+        through, group = memberships.remote_field.through, memberships.m2m_reverse_field_name()
+        members = through.objects.filter(**{group: OuterRef("pk")}).order_by().values(group).annotate(n=Count("pk"))
+        return groups.annotate(members_n=Subquery(members.values("n")))
+
     def get_form(self, request: HttpRequest, obj: Group | None = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form with members, if users have groups."""
-        if membership_field() is not None:
+        """The form with members, for who may change them."""
+        if _may_change_members(request):
             kwargs["form"] = MembersForm
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: Group | None = None) -> Any:
         """Members before permissions, which are many."""
-        members = ("members",) if membership_field() is not None else ()
+        members = ("members",) if _may_change_members(request) else ()
         return (
             (None, {"fields": ("name", *members)}),
             ("Permissions in this admin", {"fields": ("permissions",)}),
         )
 
     def get_inlines(self, request: HttpRequest, obj: Group | None) -> Any:
-        """A group has rules once it exists."""
-        return () if obj is None else self.inlines
+        """A group has rules once it exists; very many are shown in their own list."""
+        return () if obj is None or _many_rules(obj) else self.inlines
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """With the way to the group's rules."""
+        group = kwargs.get("obj")
+        if group is not None and _many_rules(group):
+            link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
+            text = "This group has more than {} rules. <a href='{}'>Look at them in their list.</a>"
+            messages.info(request, format_html(text, INLINE_RULES_MAX, link))
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save the members too."""
@@ -273,23 +317,24 @@ class GroupAdmin(DjangoGroupAdmin):
     @admin.display(description="members")
     def member_count(self, group: Group) -> int | str:
         """How many users the group has."""
-        return members_of(group).count() if membership_field() is not None else "–"
+        return (group.members_n or 0) if membership_field() is not None else "–"  # type: ignore[attr-defined]
+
+    @admin.display(description="rules")
+    def rule_count(self, group: Group) -> SafeString:
+        """How many rules are about the group, which leads to them."""
+        link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
+        return format_html('<a href="{}">{}</a>', link, group.rules_n or 0)  # type: ignore[attr-defined]
 
 
-def members_of(group: Group) -> Any:
-    """The manager of a group's users, by whatever name the user model gives it."""
-    memberships = membership_field()
-    if memberships is None:
-        raise TypeError("The user model has no groups.")
-    return getattr(group, memberships.remote_field.get_accessor_name())
+def _may_change_members(request: HttpRequest) -> bool:
+    """To put a user into a group is to change the user: the right to change groups alone gives nobody another's."""
+    opts = get_user_model()._meta
+    permission = f"{opts.app_label}.{get_permission_codename('change', opts)}"
+    return membership_field() is not None and request.user.has_perm(permission)
 
 
-def _moment(moment: Any) -> str:
-    return (
-        timezone.localtime(moment).strftime("%Y-%m-%d %H:%M")
-        if timezone.is_aware(moment)
-        else f"{moment:%Y-%m-%d %H:%M}"
-    )
+def _many_rules(group: Group) -> bool:
+    return Rule.objects.filter(group=group)[INLINE_RULES_MAX : INLINE_RULES_MAX + 1].exists()
 
 
 def _replace_group_admin() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_out
 from django.core.checks import Tags, register
-from django.db.models.signals import post_migrate, pre_migrate
+from django.db.models.signals import post_migrate, post_save, pre_delete, pre_migrate, pre_save
 
 
 class EntitlementConfig(AppConfig):
@@ -17,10 +17,14 @@ class EntitlementConfig(AppConfig):
 
     def ready(self) -> None:
         """Hook into migrate, the system checks and logout."""
-        from entitlement import checks, sessions, triggers
+        from entitlement import checks, history, sessions, triggers
+        from entitlement.models import Rule
 
         pre_migrate.connect(triggers.before_migrate, sender=self)
         post_migrate.connect(triggers.after_migrate, sender=self)
+        pre_save.connect(history.before_save, sender=Rule)
+        post_save.connect(history.after_save, sender=Rule)
+        pre_delete.connect(history.before_delete, sender=Rule)
         user_logged_out.connect(sessions.record_logout, dispatch_uid="entitlement.record_logout")
         register(checks.check_database)
         register(checks.check_settings)

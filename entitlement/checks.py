@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from django.conf import settings
@@ -10,7 +11,7 @@ from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
 from django.db import DatabaseError, connections, router
 
-from entitlement import conf, sessions, triggers
+from entitlement import conf, keys, sessions, triggers
 from entitlement.models import Change, Generation, Rule
 
 _SECRET_BYTES_MIN = 32
@@ -72,6 +73,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
                 id="entitlement.W002",
             )
         )
+    found += _check_keys()
     if settings.SESSION_ENGINE.endswith("signed_cookies"):
         found.append(
             CheckWarning(
@@ -81,6 +83,32 @@ def check_settings(**_: Any) -> list[CheckMessage]:
             )
         )
     return found
+
+
+def _check_keys() -> list[CheckMessage]:
+    """The file of keys holds one that signs, and is not everybody's to read."""
+    path = conf.token_keys()
+    if not path:
+        return []
+    try:
+        keys.signing_key()
+        shared = os.stat(path).st_mode & 0o007
+    except (keys.KeysError, OSError) as error:
+        # No error: that would keep the command from running that makes the file, and migrate.
+        return [
+            CheckWarning(
+                f'REALTIME["TOKEN_KEYS"]: {error}', hint="No token can be made until then.", id="entitlement.W005"
+            )
+        ]
+    if not shared:
+        return []
+    return [
+        CheckWarning(
+            f"{path} can be read or written by everybody on this machine: it holds the keys that sign tokens.",
+            hint=f"chmod 600 {path}",
+            id="entitlement.W004",
+        )
+    ]
 
 
 def check_triggers(databases: Any = None, **_: Any) -> list[CheckMessage]:

@@ -7,9 +7,9 @@ least as new as it says, and what changed in between comes again with the next d
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Max, Model, Q
 
 from entitlement import conf
-from entitlement.models import Change, Generation, Rule
+from entitlement.models import Change, Generation, RevokedToken, Rule
 from entitlement.sessions import session_id
 from entitlement.triggers import membership_field
 
@@ -29,6 +29,8 @@ QUERY_KEYS = 500
 
 MARGIN_SECONDS = 3600
 """How much longer than the longest token a change is remembered."""
+
+_OF_USERS = (Change.Kind.USER, Change.Kind.PASSWORD)
 
 _Item = TypeVar("_Item")
 
@@ -70,17 +72,17 @@ def position() -> Position | None:
 
 def full_set(generation: int) -> Records:
     """Enabled rules, and the users and sessions of whom a living token may say otherwise."""
-    now = time.time()
-    users = _latest(Change.Kind.USER, Q(time__gte=_since(now, conf.token_seconds_max())))
-    sessions = _latest(Change.Kind.SESSION, Q(time__gte=_since(now, conf.token_seconds())))
+    lasting = Q(time__gte=_since(time.time(), conf.token_seconds_max()))
     rules = [rule_record(rule) for rule in Rule.objects.filter(enabled=True).iterator()]
-    return Records(generation, rules, [], user_records(users), session_records(sessions))
+    users = user_records(_latest(_OF_USERS, lasting))
+    sessions = session_records(_latest([Change.Kind.SESSION], lasting))
+    return Records(generation, rules, [], users, sessions + token_records(_latest([Change.Kind.TOKEN], lasting)))
 
 
 def difference(after: int, generation: int) -> Records:
     """What changed after one generation."""
     newer = Q(generation__gt=after)
-    keys = [int(key) for key in _latest(Change.Kind.RULE, newer)]
+    keys = [int(key) for key in _latest([Change.Kind.RULE], newer)]
     rules: list[dict[str, Any]] = []
     for some in batches(keys, QUERY_KEYS):
         rules += map(rule_record, Rule.objects.filter(pk__in=some, enabled=True))
@@ -89,22 +91,19 @@ def difference(after: int, generation: int) -> Records:
         generation,
         rules,
         [key for key in keys if key not in there],
-        user_records(_latest(Change.Kind.USER, newer)),
-        session_records(_latest(Change.Kind.SESSION, newer)),
+        user_records(_latest(_OF_USERS, newer)),
+        session_records(_latest([Change.Kind.SESSION], newer)) + token_records(_latest([Change.Kind.TOKEN], newer)),
     )
 
 
 def forget() -> int:
-    """Delete the changes that no living token can contradict; returns how many there were.
+    """Delete the changes, and the revoked tokens, that no living token can contradict; how many changes there were.
 
     A rule's change is needed only by an agent that has not sent it yet; one that was away longer sends a full set.
     """
     now = time.time()
-    seconds = {
-        Change.Kind.RULE: 0,
-        Change.Kind.SESSION: conf.token_seconds(),
-        Change.Kind.USER: conf.token_seconds_max(),
-    }
+    RevokedToken.objects.filter(expires__lt=datetime.fromtimestamp(now - MARGIN_SECONDS, UTC)).delete()
+    seconds = dict.fromkeys(Change.Kind, conf.token_seconds_max()) | {Change.Kind.RULE: 0}
     old = Q()
     for kind, age in seconds.items():
         old |= Q(kind=kind, time__lt=_since(now, age))
@@ -137,15 +136,20 @@ def rule_record(rule: Rule) -> dict[str, Any]:
 
 
 def user_records(changed: dict[str, int]) -> list[dict[str, Any]]:
-    """The users of these keys as they are now (protocol.md 8.3); one who is gone is not active."""
+    """The users of these keys as they are now (protocol.md 8.3); one who is gone is not active.
+
+    Each comes with the generation at which the password was changed last, for as long as an older token can live.
+    """
     primary = get_user_model()._meta.pk
-    generations = {primary.to_python(key): generation for key, generation in changed.items()}
+    keys = {primary.to_python(key): key for key in changed}  # the log has them as the database writes them
     records = []
-    for some in batches(generations, QUERY_KEYS):
+    for some in batches(keys, QUERY_KEYS):
         users = get_user_model()._base_manager.in_bulk(list(some))
         groups = group_ids(some)
+        since = _latest([Change.Kind.PASSWORD], Q(key__in=[keys[key] for key in some]))
         for key in some:
-            records.append(_user_record(key, users.get(key), groups.get(key, []), generations[key]))
+            record = _user_record(key, users.get(key), groups.get(key, []), changed[keys[key]])
+            records.append(record | ({"since": since[keys[key]]} if keys[key] in since else {}))
     return records
 
 
@@ -163,8 +167,19 @@ def group_ids(users: Iterable[Any]) -> dict[Any, list[str]]:
 
 
 def session_records(changed: dict[str, int]) -> list[dict[str, Any]]:
-    """The revoked sessions of these keys (protocol.md 8.3)."""
-    return [{"sid": session_id(key), "generation": generation} for key, generation in changed.items()]
+    """The revoked sessions of these keys (protocol.md 8.3).
+
+    Kept for the longest that a token may live, not for what one of a session lives today: TOKEN_SECONDS may have been
+    lowered since.
+    """
+    until = _until(conf.token_seconds_max())
+    return [{"sid": session_id(key), "generation": at, "until": until} for key, at in changed.items()]
+
+
+def token_records(changed: dict[str, int]) -> list[dict[str, Any]]:
+    """The revoked tokens of these ids, in the list of the sessions (protocol.md 8.3)."""
+    until = _until(conf.token_seconds_max())
+    return [{"sid": f"jti:{key}", "generation": at, "until": until} for key, at in changed.items()]
 
 
 def _user_record(key: Any, user: Model | None, groups: list[str], generation: int) -> dict[str, Any]:
@@ -194,14 +209,19 @@ def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
         yield some
 
 
-def _latest(kind: Change.Kind, condition: Q) -> dict[str, int]:
-    """The last generation of each key that changed."""
-    changes = Change.objects.filter(condition, kind=kind)
+def _latest(kinds: Sequence[Change.Kind], condition: Q) -> dict[str, int]:
+    """The last generation of each key that changed in one of these ways."""
+    changes = Change.objects.filter(condition, kind__in=kinds)
     return dict(changes.order_by("key").values_list("key").annotate(Max("generation")))
 
 
 def _since(now: float, seconds: int) -> int:
     return int((now - seconds - MARGIN_SECONDS) * 1000)
+
+
+def _until(seconds: int) -> int:
+    """When no token that was valid for so long and is known today is alive any more, in ms."""
+    return int((time.time() + seconds + MARGIN_SECONDS) * 1000)
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

@@ -24,6 +24,16 @@ def token_secret() -> str:
     return hmac.new(str(settings.SECRET_KEY).encode(), b"realtime token", hashlib.sha256).hexdigest()
 
 
+def sidecar_secret() -> str:
+    """The secret that the sidecar is given: none where tokens are signed with keys, unless TOKEN_SECRET is set too."""
+    return token_secret() if _read("TOKEN_SECRET", "") or not token_keys() else ""
+
+
+def token_keys() -> str:
+    """REALTIME["TOKEN_KEYS"]: the path of the JWK set with the keys that sign; empty: the secret signs (HS256)."""
+    return str(_read("TOKEN_KEYS", "") or "")
+
+
 def token_seconds() -> int:
     """How long a token is valid by default, in seconds: REALTIME["TOKEN_SECONDS"]."""
     return int(_read("TOKEN_SECONDS", TOKEN_SECONDS))

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import models, router, transaction
 from django.db.models import F, Q
 
-from fastpath.core.errors import InvalidSubject
+from entitlement import patterns
+from entitlement.history import RuleQuerySet, differences
 from fastpath.core.limits import SUBJECT_BYTES_MAX
-from fastpath.core.subject import check_pattern, is_system
-
-_ADVICE = {
-    "no leading slash": "a pattern begins with a slash, as in /stocks/us/IBM",
-    "empty segment": "there is nothing between two slashes; write * for any one segment",
-    "last segment empty": "it ends with a slash; write /** at the end for everything below",
-    "a single empty segment": "a slash alone names nothing; /*/** matches every subject",
-    "only one segment": "a subject has two segments or more, as in /stocks/IBM or /stocks/**",
-    "reserved segment": "it holds a character that no subject can hold",
-    "too long": f"a subject has at most {SUBJECT_BYTES_MAX} bytes of UTF-8",
-    "too many segments": "no subject has so many segments",
-    "** only as the last segment": "write * for one segment in the middle",
-    "* must be a whole segment": "part of a segment cannot be matched; write /stocks/* and not /stocks/IB*",
-    "only {username} may stand in braces, as a whole segment": "as in /inbox/{username}",
-}
+from fastpath.core.subject import is_system
 
 
 class Action(models.TextChoices):
@@ -69,8 +58,11 @@ class Rule(models.Model):
     valid_until = models.DateTimeField(null=True, blank=True, help_text="Empty: without end.")
     note = models.CharField(max_length=200, blank=True, help_text="Why this rule is here.")
 
+    objects = models.Manager.from_queryset(RuleQuerySet)()
+
     class Meta:
         ordering = ("pattern", "id")
+        indexes = (models.Index(fields=("pattern", "id"), name="entitlement_rule_pattern"),)
         constraints = (
             models.CheckConstraint(
                 condition=_one_of("user", "group", "everyone", "anonymous"),
@@ -95,6 +87,11 @@ class Rule(models.Model):
             return f"group {self.group}"
         return "everyone" if self.everyone else "anonymous"
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """With the note of who changed what (history.py), in one transaction."""
+        with transaction.atomic(using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
+            super().save(*args, **kwargs)
+
     def clean(self) -> None:
         """Name what is wrong with the pattern and the validity; who is the database constraint's to check."""
         wrong: dict[str, list[str]] = {}
@@ -107,15 +104,41 @@ class Rule(models.Model):
 
     def _pattern_fault(self) -> str:
         """Why the pattern cannot be used (protocol.md 2), or an empty text."""
-        try:
-            check_pattern(self.pattern)
-        except InvalidSubject as error:
-            return f"{error.reason.capitalize()}: {_ADVICE.get(error.reason, 'see the examples below')}."
+        if fault := patterns.fault(self.pattern):
+            return fault
         if is_system(self.pattern) and self.action != Action.SUBSCRIBE:
             return "Subjects under /__sys__/ are the server's: they can be read, never published to."
         if "/{username}" in self.pattern and self.anonymous:
             return "Who is not signed in has no user name: {username} would match nothing."
         return ""
+
+
+class RuleChange(models.Model):
+    """One change of one rule: who made it, by what means, and how the rule stood before and after (history.py)."""
+
+    rule = models.BigIntegerField("rule", db_index=True, help_text="The rule's number; it may be gone by now.")
+    time = models.DateTimeField(auto_now_add=True, db_index=True)
+    user_key = models.CharField(max_length=255, blank=True, help_text="The primary key; the user may be gone by now.")
+    user_name = models.CharField("by", max_length=255, blank=True, help_text="As the user was called then.")
+    means = models.CharField(max_length=100, help_text="The admin, an import, a command, or code.")
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name = "change of a rule"
+        verbose_name_plural = "changes of rules"
+
+    def __str__(self) -> str:
+        return f"rule {self.rule} {self.kind()}"
+
+    def kind(self) -> str:
+        """What happened, in a word."""
+        return "added" if self.before is None else "deleted" if self.after is None else "changed"
+
+    def differences(self) -> list[tuple[str, str, str]]:
+        """What differs, in words: name, old, new."""
+        return differences(self.before, self.after)
 
 
 class Generation(models.Model):
@@ -129,19 +152,43 @@ class Generation(models.Model):
 
 
 class Change(models.Model):
-    """What a generation changed: the key of a rule, a user or a session."""
+    """What a generation changed: the key of a rule, a user, a user with a new password, a session or a token."""
 
     class Kind(models.TextChoices):
         """What the key is a key of."""
 
         RULE = "rule"
         USER = "user"
+        PASSWORD = "password"  # noqa: S105 - a kind of change
         SESSION = "session"
+        TOKEN = "token"  # noqa: S105 - a kind of change
 
     generation = models.BigIntegerField(db_index=True)
-    kind = models.CharField(max_length=7, choices=Kind)
-    key = models.TextField(help_text="The rule's or user's primary key, or the session's key.")
+    kind = models.CharField(max_length=8, choices=Kind)
+    key = models.TextField(help_text="The rule's or user's primary key, the session's key, or the token's id.")
     time = models.BigIntegerField(help_text="Milliseconds since 1970-01-01 UTC.")
 
     def __str__(self) -> str:
         return f"{self.generation}: {self.kind} {self.key}"
+
+
+class RevokedToken(models.Model):
+    """A single token that counts no more; kept until it would have ended (tokens.py revokes)."""
+
+    jti = models.CharField("id of the token", max_length=255, unique=True)
+    user_name = models.CharField("user", max_length=255, blank=True, help_text="Empty where only the id was known.")
+    time = models.DateTimeField("revoked at", auto_now_add=True)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", verbose_name="revoked by"
+    )
+    expires = models.DateTimeField(help_text="No token of this id is valid after this, revoked or not.")
+    note = models.CharField(max_length=200, blank=True, help_text="Why it was revoked.")
+
+    class Meta:
+        ordering = ("-time",)
+        verbose_name = "revoked token"
+        # What is revoked stays so: nothing is there to change or to delete.
+        default_permissions = ("add", "view")
+
+    def __str__(self) -> str:
+        return f"{self.jti} of {self.user_name}" if self.user_name else self.jti

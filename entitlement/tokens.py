@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import jwt
@@ -10,14 +12,22 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.sessions.backends.base import SessionBase
 
-from entitlement import conf
+from entitlement import conf, keys
 from entitlement.compiler import group_ids, position
+from entitlement.models import RevokedToken
 from entitlement.sessions import lasting_key, session_id
-from fastpath.core.tokens import AUDIENCE
+from fastpath.core.errors import Refused
+from fastpath.core.tokens import AUDIENCE, signed_content
+
+JTI_CHARS_MAX = 255
 
 
 class MintError(ValueError):
     """A token that cannot be given: nobody, not active, or valid for too long."""
+
+
+class RevokeError(ValueError):
+    """What is no token of this project, or one that cannot be told from others."""
 
 
 class UnknownUser(ValueError):
@@ -38,10 +48,11 @@ def user_named(name: str) -> AbstractBaseUser:
 
 
 def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: int | None = None) -> tuple[str, int]:
-    """A token for this user as the database knows it now, and when it ends (ms); raises MintError.
+    """A token for this user as the database knows it now, and when it ends (ms); raises MintError, KeysError.
 
     The token of a session is revoked with it, and never outlives the default validity. Groups and flags are read
-    anew, after the generation: a user object that is some seconds old must not make an old right look new.
+    anew, after the generation: a user object that is some seconds old must not make an old right look new. It is
+    signed with the newest key of REALTIME["TOKEN_KEYS"], else with the secret.
     """
     lifetime = _lifetime(session, seconds)
     now = time.time()
@@ -58,10 +69,47 @@ def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: in
         "gen": at.generation if at else 0,
         "iat": int(now),
         "exp": int(now) + lifetime,
+        "jti": secrets.token_urlsafe(12),
     }
     if key := lasting_key(session):
         claims["sid"] = session_id(key)
-    return jwt.encode(claims, conf.token_secret(), algorithm="HS256"), claims["exp"] * 1000
+    key = keys.signing_key()
+    if key is None:
+        token = jwt.encode(claims, conf.token_secret(), algorithm="HS256")
+    else:
+        token = jwt.encode(claims, key.private, algorithm=key.algorithm, headers={"kid": key.kid})
+    return token, claims["exp"] * 1000
+
+
+def revoke(token: str, by: AbstractBaseUser | None = None, note: str = "") -> RevokedToken:
+    """Take back one token, given as it is or by its id (``jti``); raises RevokeError.
+
+    Connections that it opened are closed within a second (4502), and it opens none any more. That stays so: who is to
+    have rights again gets another token.
+    """
+    found = find(token)
+    values = {"user_name": found.user_name, "expires": found.expires, "by": by, "note": note}
+    return RevokedToken.objects.get_or_create(jti=found.jti, defaults=values)[0]
+
+
+def find(token: str) -> RevokedToken:
+    """The entry by which this token, or the token of this id, is revoked, saved or not; raises RevokeError."""
+    text = token.strip()
+    latest = time.time() + conf.token_seconds_max()
+    user, expires = "", latest
+    if "." in text:
+        try:
+            content, _ = signed_content(text, keys.verification_keys())
+        except Refused as error:
+            raise RevokeError(f"This is no token that this project has signed ({error.reason}).") from None
+        user, expires, text = str(content.get("sub", "")), float(content["exp"]), str(content.get("jti") or "")
+        if not text:
+            raise RevokeError("This token has no id to be told by: change the user's password instead.")
+    if not text or len(text) > JTI_CHARS_MAX or any(char.isspace() for char in text):
+        raise RevokeError(f"Give a token, or its id (jti) of at most {JTI_CHARS_MAX} characters.")
+    known = RevokedToken.objects.filter(jti=text).first()
+    ends = datetime.fromtimestamp(min(expires, latest), UTC)
+    return known or RevokedToken(jti=text, user_name=user[:JTI_CHARS_MAX], expires=ends)
 
 
 def _lifetime(session: SessionBase | None, seconds: int | None) -> int:

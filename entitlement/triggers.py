@@ -19,7 +19,7 @@ from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement import sessions
-from entitlement.models import Change, Generation, Rule
+from entitlement.models import Change, Generation, RevokedToken, Rule
 
 PREFIX = "entitlement_on_"
 VENDORS = ("sqlite", "postgresql")
@@ -55,6 +55,7 @@ def watches() -> Iterator[Watch]:
     if memberships := membership_field():
         for event in ("INSERT", "UPDATE", "DELETE"):
             yield Watch(memberships.m2m_db_table(), event, Change.Kind.USER.value, memberships.m2m_column_name())
+    yield Watch(RevokedToken._meta.db_table, "INSERT", Change.Kind.TOKEN.value, "jti")
     if store := sessions.session_model():
         yield Watch(store._meta.db_table, "DELETE", Change.Kind.SESSION.value, _column(store, "session_key"))
 
@@ -65,13 +66,14 @@ def _user_watches() -> Iterator[Watch]:
     kind = Change.Kind.USER.value
     for event in ("INSERT", "DELETE"):
         yield Watch(user._meta.db_table, event, kind, user._meta.pk.column)
-    tables: dict[type[models.Model], list[str]] = {}
-    for name in dict.fromkeys(("is_active", "is_superuser", user.USERNAME_FIELD, "password")):
+    kinds = {"is_active": kind, "is_superuser": kind, user.USERNAME_FIELD: kind, "password": Change.Kind.PASSWORD.value}
+    tables: dict[tuple[type[models.Model], str], list[str]] = {}
+    for name, said in kinds.items():
         field = next((f for f in user._meta.concrete_fields if f.name == name), None)
         if field is not None:
-            tables.setdefault(field.model, []).append(field.column)
-    for model, columns in tables.items():
-        yield Watch(model._meta.db_table, "UPDATE", kind, model._meta.pk.column, tuple(columns))
+            tables.setdefault((field.model, said), []).append(field.column)
+    for (model, said), columns in tables.items():
+        yield Watch(model._meta.db_table, "UPDATE", said, model._meta.pk.column, tuple(columns))
 
 
 def membership_field() -> models.ManyToManyField | None:

@@ -49,7 +49,8 @@ class Viewer:
         self._socket = self._open.enter_context(connect(url))
         self._ids = itertools.count(1)
         self._told: list[Any] = []
-        self.ask("connect", **({"token": token} if token else {}))
+        self.server = str(self.ask("connect", **({"token": token} if token else {}))["server"])
+        """Which worker it is."""
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.checks import run_checks
 from django.db import connection
 
-from entitlement import triggers
+from entitlement import keys, triggers
 
 
 def _ids(**options: object) -> list[str]:
@@ -20,7 +20,7 @@ def test_nothing_to_say(db):
 def test_missing_triggers(db):
     triggers.remove(connection)
     [message] = [m for m in run_checks(databases=["default"]) if m.id == "entitlement.W001"]
-    assert "10 triggers are missing" in message.msg
+    assert "12 triggers are missing" in message.msg
     assert "migrate" in message.hint
 
 
@@ -40,6 +40,16 @@ class Apart:
 
     def db_for_write(self, model: type, **_: object) -> str | None:
         return "elsewhere" if model._meta.app_label == "sessions" else None
+
+
+def test_the_file_of_keys(db, settings, tmp_path):
+    path = tmp_path / "keys.json"
+    settings.REALTIME = settings.REALTIME | {"TOKEN_KEYS": str(path)}
+    assert _ids() == ["entitlement.W005"]
+    keys.rotate(str(path), "EdDSA")
+    assert _ids() == []
+    path.chmod(0o604)
+    assert _ids() == ["entitlement.W004"]
 
 
 def test_settings_that_make_no_sense(db, settings):

@@ -9,6 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from entitlement import conf
+from entitlement.models import Rule
+from fastpath.core.keys import Keys
 from fastpath.core.tokens import verify
 
 
@@ -23,11 +25,12 @@ def test_token_alone(bob):
     text = _run("realtime_token", "bob")
     assert text.endswith("\n")
     assert text.count("\n") == 1
-    claims = verify(text.strip(), conf.token_secret(), now)
+    claims = verify(text.strip(), Keys(conf.token_secret()), now)
     assert claims.user == "bob"
     assert claims.expires - now == pytest.approx(12 * 3600_000, abs=5000)
     assert (
-        verify(_run("realtime_token", "bob", "--seconds=60").strip(), conf.token_secret(), now).expires <= now + 61000
+        verify(_run("realtime_token", "bob", "--seconds=60").strip(), Keys(conf.token_secret()), now).expires
+        <= now + 61000
     )
 
 
@@ -48,5 +51,11 @@ def test_demo_says_what_it_made(db):
 
 def test_explain_without_sidecar(bob, settings, tmp_path):
     settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "none.sock")}
-    with pytest.raises(CommandError, match="does not answer at its control socket"):
-        _run("entitlement_explain", "bob", "/a/b")
+    Rule.objects.create(user=bob, pattern="/a/*")
+    text = _run("entitlement_explain", "bob", "/a/b")
+    assert text.startswith("bob may subscribe /a/b: rule ")
+    assert "No answer of the sidecar: " in text
+    with pytest.raises(CommandError, match="There is no user 'bib'"):
+        _run("entitlement_explain", "bib", "/a/b")
+    with pytest.raises(CommandError, match="reserved segment"):
+        _run("entitlement_explain", "bob", "/a/*")

@@ -11,7 +11,8 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.backends.db import SessionStore
 
 from entitlement import compiler
-from entitlement.models import Change, Generation, Rule
+from entitlement.models import Change, Generation, RevokedToken, Rule
+from entitlement.sessions import session_id
 
 
 def _ago(seconds: float) -> int:
@@ -80,7 +81,9 @@ def test_full_set(bob, desk):
         }
     ]
     sid = hashlib.sha256(session.session_key.encode()).hexdigest()[:32]
-    assert records.sessions == [{"sid": sid, "generation": raised + 1}]
+    [ended] = records.sessions
+    assert (ended["sid"], ended["generation"]) == (sid, raised + 1)
+    assert ended["until"] == pytest.approx(time.time() * 1000 + (30 * 24 + 1) * 3600_000, abs=60_000)
 
 
 def test_difference(bob, desk):
@@ -101,9 +104,42 @@ def test_difference(bob, desk):
     after = _here()
     uid = str(bob.pk)
     bob.delete()
-    assert compiler.difference(after, _here()).users == [
-        {"uid": uid, "user": "", "active": False, "superuser": False, "groups": [], "generation": _here()}
-    ]
+    [gone] = compiler.difference(after, _here()).users
+    assert after < gone.pop("generation") <= _here()
+    assert gone == {"uid": uid, "user": "", "active": False, "superuser": False, "groups": []}
+
+
+def test_a_changed_password_ends_the_tokens_of_before(bob):
+    before = _here()
+    bob.set_password("other")
+    bob.save()
+    changed = _here()
+    for records in (compiler.full_set(changed), compiler.difference(before, changed)):
+        [user] = records.users
+        assert (user["active"], user["generation"], user["since"]) == (True, changed, changed)
+    User.objects.filter(pk=bob.pk).update(is_superuser=True)
+    [user] = compiler.difference(changed, _here()).users
+    assert (user["generation"], user["since"]) == (_here(), changed), "what comes later does not forget it"
+    Change.objects.filter(kind="password").delete()
+    [user] = compiler.difference(changed, _here()).users
+    assert "since" not in user
+
+
+def test_revoked_tokens_are_listed_with_the_sessions(db):
+    Change.objects.all().delete()
+    before = _here()
+    RevokedToken.objects.create(jti="abc", expires=datetime(2100, 1, 1, tzinfo=UTC))
+    for records in (compiler.full_set(_here()), compiler.difference(before, _here())):
+        [revoked] = records.sessions
+        assert (revoked["sid"], revoked["generation"]) == ("jti:abc", _here())
+        assert revoked["until"] == pytest.approx(time.time() * 1000 + (30 * 24 + 1) * 3600_000, abs=60_000)
+
+
+def test_revoked_tokens_are_forgotten_when_they_would_have_ended(db):
+    for jti, hours in (("old", -1.5), ("new", -0.5)):
+        RevokedToken.objects.create(jti=jti, expires=datetime.fromtimestamp(time.time() + hours * 3600, UTC))
+    compiler.forget()
+    assert [row.jti for row in RevokedToken.objects.all()] == ["new"]
 
 
 def test_large_sets_come_in_chunks(bob, django_assert_max_num_queries):
@@ -123,10 +159,14 @@ def test_large_sets_come_in_chunks(bob, django_assert_max_num_queries):
     [
         ("rule", 0.5, True),
         ("rule", 1.5, False),
-        ("session", 12.5, True),
-        ("session", 13.5, False),
+        ("session", 30 * 24 + 0.5, True),
+        ("session", 30 * 24 + 1.5, False),
         ("user", 30 * 24 + 0.5, True),
         ("user", 30 * 24 + 1.5, False),
+        ("password", 30 * 24 + 0.5, True),
+        ("password", 30 * 24 + 1.5, False),
+        ("token", 30 * 24 + 0.5, True),
+        ("token", 30 * 24 + 1.5, False),
     ],
 )
 def test_changes_are_remembered_as_long_as_the_longest_token_lives(db, kind, hours, kept):
@@ -148,6 +188,8 @@ def test_lifetimes_come_from_the_settings(db, settings):
         Change.objects.create(generation=1, kind="session", key=key, time=_ago(seconds))
     records = compiler.full_set(1)
     assert [user["uid"] for user in records.users] == ["1"]
-    assert records.sessions == []
+    [session] = records.sessions
+    assert session["sid"] == session_id("1"), "its tokens may have been made before TOKEN_SECONDS was lowered"
+    assert session["until"] == pytest.approx(time.time() * 1000 + 3600_000 + 120_000, abs=60_000)
     compiler.forget()
-    assert set(Change.objects.values_list("kind", "key")) == {("user", "1")}
+    assert set(Change.objects.values_list("kind", "key")) == {("user", "1"), ("session", "1")}

@@ -13,11 +13,12 @@ from django.contrib.sessions.backends.signed_cookies import SessionStore as Cook
 
 from entitlement import conf, tokens
 from entitlement.compiler import position
+from fastpath.core.keys import Keys
 from fastpath.core.tokens import verify
 
 
 def _claims(token: str):
-    return verify(token, conf.token_secret(), int(time.time() * 1000))
+    return verify(token, Keys(conf.token_secret()), int(time.time() * 1000))
 
 
 def test_claims_are_those_that_the_sidecar_reads(bob, desk):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from importlib import import_module
 
 import pytest
@@ -13,9 +14,10 @@ from django.contrib.sessions.models import Session
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.http import HttpRequest
+from django.utils import timezone
 
 from entitlement import triggers
-from entitlement.models import Change, Generation, Rule
+from entitlement.models import Change, Generation, RevokedToken, Rule
 
 
 def _signed_in(user: User) -> HttpRequest:
@@ -98,11 +100,34 @@ def test_deleted_group_changes_its_members(news, bob, desk):
 
 
 @pytest.mark.parametrize(
-    "change", [{"is_active": False}, {"is_superuser": True}, {"username": "robert"}, {"password": "!"}]
+    ("change", "kind"),
+    [
+        ({"is_active": False}, "user"),
+        ({"is_superuser": True}, "user"),
+        ({"username": "robert"}, "user"),
+        ({"password": "!"}, "password"),
+    ],
 )
-def test_user_columns_that_matter(news, bob, change):
+def test_user_columns_that_matter(news, bob, change, kind):
+    news()
     User.objects.filter(pk=bob.pk).update(**change)
-    assert news() == {("user", str(bob.pk))}
+    assert news() == {(kind, str(bob.pk))}
+
+
+def test_user_and_password_at_once(news, bob):
+    User.objects.filter(pk=bob.pk).update(is_superuser=True, password="!")
+    assert news() == {("user", str(bob.pk)), ("password", str(bob.pk))}
+
+
+def test_a_token_that_is_revoked(news, bob):
+    news()
+    expires = timezone.now() + timedelta(hours=1)
+    revoked = RevokedToken.objects.create(jti="abc", expires=expires, by=bob)
+    assert news() == {("token", "abc")}
+    RevokedToken.objects.bulk_create([RevokedToken(jti="def", expires=expires)])
+    assert news() == {("token", "def")}
+    revoked.delete()
+    assert news() == set(), "it stays revoked"
 
 
 def test_user_columns_that_do_not_matter(news, bob):

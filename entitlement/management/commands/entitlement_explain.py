@@ -1,4 +1,4 @@
-"""Ask the sidecar whether a user may read or publish a subject, and why."""
+"""Say whether a user may read or publish a subject, which rules are about it, and what the sidecar answers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from entitlement import conf, tokens
-from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.client.nodes import Nodes
+from entitlement import explain, tokens
+from fastpath.core.errors import InvalidSubject
+from fastpath.core.subject import check_subject
 
 
 class Command(BaseCommand):
-    """The sidecar itself answers, so that what is said here is what happens there."""
+    """What the admin's page *Explain* shows."""
 
-    help = 'Say whether a user ("-": not signed in) may subscribe to or publish a subject, and why.'
+    help = (
+        'Say whether a user ("-": not signed in) may subscribe to or publish a subject, which rule decides, '
+        "and what the running sidecar answers."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """USER SUBJECT [subscribe|publish]."""
@@ -24,15 +27,12 @@ class Command(BaseCommand):
         parser.add_argument("action", nargs="?", choices=("subscribe", "publish"), default="subscribe")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Mint a token that is valid for a minute, ask, print."""
-        name, subject, action = options["user"], options["subject"], options["action"]
+        """Decide by the database's rules, ask the sidecar, print both."""
+        name, subject = options["user"], options["subject"]
         try:
-            token = None if name == "-" else tokens.mint(tokens.user_named(name), seconds=60)[0]
-            with Nodes(conf.control_addresses()) as nodes:
-                answer = nodes.check(subject, action, token)
-        except (tokens.UnknownUser, tokens.MintError, SidecarUnavailable, ControlRefused) as error:
+            check_subject(subject)
+            user = None if name == "-" else tokens.user_named(name)
+        except (tokens.UnknownUser, InvalidSubject) as error:
             raise CommandError(str(error)) from None
-        who = "Somebody who is not signed in" if name == "-" else name
-        verb = "may" if answer["allowed"] else "may not"
-        reason = f": {answer['reason']}" if answer.get("reason") else ""
-        self.stdout.write(f"{who} {verb} {action} {subject}{reason}.")
+        explanation = explain.explain(explain.person(user), subject, options["action"])
+        self.stdout.write("\n".join(explain.text(explanation)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from entitlement import tokens
+from entitlement import keys, tokens
 
 
 class Command(BaseCommand):
@@ -24,6 +24,6 @@ class Command(BaseCommand):
         """Mint and print."""
         try:
             token, _expires = tokens.mint(tokens.user_named(options["user"]), seconds=options["seconds"])
-        except (tokens.UnknownUser, tokens.MintError) as error:
+        except (tokens.UnknownUser, tokens.MintError, keys.KeysError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(token)

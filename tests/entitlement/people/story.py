@@ -19,6 +19,7 @@ def main() -> None:
 
     from entitlement import compiler, conf, tokens, triggers
     from entitlement.admin import members_of
+    from fastpath.core.keys import Keys
     from fastpath.core.tokens import verify
 
     call_command("migrate", verbosity=0)
@@ -38,7 +39,7 @@ def main() -> None:
     assert sent() == [record]
     members_of(group).add(ann)
     assert sent() == [record | {"groups": [str(group.pk)]}]
-    claims = verify(tokens.mint(ann)[0], conf.token_secret(), int(time.time() * 1000))
+    claims = verify(tokens.mint(ann)[0], Keys(conf.token_secret()), int(time.time() * 1000))
     assert (claims.user, claims.uid, claims.groups) == ("ann@example.org", str(ann.pk), (str(group.pk),))
     get_user_model().objects.update(is_active=False)
     assert sent() == [record | {"groups": [str(group.pk)], "active": False}]
