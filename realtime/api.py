@@ -20,7 +20,7 @@ from fastpath.client.errors import ClientError, ControlRefused
 from fastpath.core.errors import InvalidSubject
 from fastpath.core.subject import check_subject
 from realtime import nodes
-from realtime.control import control
+from realtime.control import asking
 
 _SNAPSHOT_TOKEN_SECONDS = 60
 """A signed-in user's token for one snapshot lives as long as a slow request."""
@@ -51,7 +51,8 @@ class SnapshotView(_Endpoint):
             return _refusal(400, "no subject: ask for /snapshot?subject=/stocks/us/IBM")
         try:
             check_subject(subject)
-            answer = control().snapshot(subject, _token(request))
+            with asking() as control:
+                answer = control.snapshot(subject, _token(request))
         except InvalidSubject as error:
             return _refusal(400, error.reason)
         except ControlRefused as error:

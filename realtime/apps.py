@@ -17,4 +17,6 @@ class RealtimeConfig(AppConfig):
         from realtime import checks
 
         register(checks.check_keys)
+        register(checks.check_hook)
         register(checks.check_sidecar)
+        register(checks.check_listeners)

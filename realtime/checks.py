@@ -33,6 +33,32 @@ def check_keys(**_: Any) -> list[CheckMessage]:
     return found
 
 
+def check_listeners(**_: Any) -> list[CheckMessage]:
+    """A listener that cannot be imported would be missed only when something is looked up."""
+    if not conf.listeners:
+        return []
+    from realtime import listening  # noqa: PLC0415 - few projects have any
+
+    try:
+        listening.listeners()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="realtime.E010")]
+    return []
+
+
+def check_hook(**_: Any) -> list[CheckMessage]:
+    """Without its hook nobody gets in."""
+    if not conf.hook:
+        return []
+    from realtime import hooking  # noqa: PLC0415 - few projects have one
+
+    try:
+        hooking.load()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="realtime.E011")]
+    return []
+
+
 def check_sidecar(**_: Any) -> list[CheckMessage]:
     """Only for ``manage.py check``: other commands run the checks too, and most have no need of the sidecar."""
     if "check" not in sys.argv[1:2]:

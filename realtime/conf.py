@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import conf as entitlement_conf
+from entitlement import keys
 
 LISTEN = "clients://127.0.0.1:8800,publishers://127.0.0.1:8801"
 
@@ -22,9 +23,13 @@ KEYS = {
     "CONTROL_SECONDS": "how long to wait for an answer there, in seconds",
     "LISTEN": "where the sidecar listens, as FASTPATH_LISTEN",
     "SERVERS": "WebSocket addresses for clients, each with its weight; {host} and {web} are filled in",
+    "HOOK": "dotted path of the class that decides who may connect, read and publish (docs/hooks.md)",
+    "LISTENERS": "dotted paths of the classes that are told what happens in the sidecar (docs/audit.md)",
+    "AUDIT_FOLDER": "folder of the audit's files, for runrealtime and `manage.py audit`",
     "DATA": "folder of the sidecar's journal, for runrealtime",
     "RELAY_URL": "the sidecar's client port as the web application reaches it",
     "TOKEN_SECRET": "HS256 secret of the tokens",
+    "TOKEN_KEYS": "path of a JWK set with the private keys that sign the tokens, made by realtime_keys",
     "TOKEN_SECONDS": "how long a token is valid, in seconds",
     "TOKEN_SECONDS_MAX": "the longest validity that can be asked for, in seconds",
 }
@@ -67,8 +72,13 @@ class Conf:
 
     @property
     def token_secret(self) -> str:
-        """The secret that Django signs and the sidecar verifies with."""
-        return entitlement_conf.token_secret()
+        """The secret that the sidecar verifies with; empty where only keys sign."""
+        return entitlement_conf.sidecar_secret()
+
+    @property
+    def token_keys(self) -> str:
+        """The file of public keys that the sidecar verifies with, brought up to date; empty: there are none."""
+        return keys.export() if entitlement_conf.token_keys() else ""
 
     @property
     def clients(self) -> str:
@@ -91,6 +101,23 @@ class Conf:
         base = getattr(settings, "BASE_DIR", None)
         default = Path(base) / "var" / "fastpath" if base else ""
         return os.environ.get("FASTPATH_DATA") or str(_read("DATA", default))
+
+    @property
+    def hook(self) -> str:
+        """The dotted path of the hook's class; empty: there is none."""
+        return str(_read("HOOK", ""))
+
+    @property
+    def listeners(self) -> list[str]:
+        """The dotted paths of the listeners' classes."""
+        return list(_read("LISTENERS", ()))
+
+    @property
+    def audit_folder(self) -> str:
+        """The folder of the audit's files; FASTPATH_AUDIT_FOLDER of the environment wins. Empty: none."""
+        base = getattr(settings, "BASE_DIR", None)
+        default = Path(base) / "var" / "audit" if base else ""
+        return os.environ.get("FASTPATH_AUDIT_FOLDER") or str(_read("AUDIT_FOLDER", default))
 
     def servers(self, host: str = "", secure: bool = False) -> list[Server]:
         """Where the clients of a page that was asked for as ``host`` may connect.
@@ -148,7 +175,7 @@ def _listeners(listen: str) -> list[tuple[list[str], str, int]]:
     for url in listen.split(","):
         parts = urlsplit(url.strip())
         host, _, port = parts.netloc.rpartition(":")
-        if port.isdigit():
+        if port.isdigit() and "proxy=v2" not in parts.query:  # there comes who has a proxy before it
             found.append((parts.scheme.split("+"), host, int(port)))
     return found
 

@@ -1,4 +1,4 @@
-"""What the permissions and the admin's log are about: nodes, which live in no table."""
+"""What the permissions and the admin's log are about: nodes and pages, which live in no table."""
 
 from __future__ import annotations
 
@@ -15,3 +15,15 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return "node"
+
+
+class Console(models.Model):
+    """The debug console."""
+
+    class Meta:
+        managed = False
+        default_permissions = ()
+        permissions = [("use_console", "Can use the debug console")]
+
+    def __str__(self) -> str:
+        return "console"

@@ -1,9 +1,11 @@
 """Django settings of this project: development by default, production through environment variables.
 
-REALTIME_SECRET_KEY, REALTIME_DEBUG (0 or 1), REALTIME_ALLOWED_HOSTS (comma list), REALTIME_DATABASE (path of the SQLite
-file), REALTIME_VAR (folder of run-time files), REALTIME_LOG_LEVEL; for several nodes REALTIME_CONTROL (their control
-addresses, with spaces between) and REALTIME_SERVERS (their client addresses, JSON). FASTPATH_CONTROL,
-FASTPATH_TOKEN_SECRET and FASTPATH_LISTEN are the sidecar's own variables: both sides must agree on them.
+REALTIME_SECRET_KEY, REALTIME_DEBUG (0 or 1), REALTIME_HTTPS (0, direct, proxy), REALTIME_HSTS_SECONDS,
+REALTIME_ALLOWED_HOSTS (comma list), REALTIME_DATABASE (path of the SQLite file), REALTIME_VAR (folder of run-time
+files), REALTIME_TOKEN_KEYS (file of the keys that sign tokens), REALTIME_HOOK (class of the hook), REALTIME_LOG_LEVEL;
+for several nodes REALTIME_CONTROL (their control addresses, with spaces between) and REALTIME_SERVERS (their client
+addresses, JSON). FASTPATH_CONTROL, FASTPATH_TOKEN_SECRET and FASTPATH_LISTEN are the sidecar's own variables: both
+sides must agree on them.
 docs/django.md explains each.
 """
 
@@ -68,7 +70,10 @@ REALTIME = {
     "CONTROL": os.environ.get("REALTIME_CONTROL", "").split() or os.environ.get("FASTPATH_CONTROL") or _control_path(),
     "SERVERS": json.loads(os.environ.get("REALTIME_SERVERS") or "null"),
     "DATA": VAR / "fastpath",
+    "AUDIT_FOLDER": VAR / "audit",
     "TOKEN_SECRET": os.environ.get("FASTPATH_TOKEN_SECRET"),
+    "HOOK": os.environ.get("REALTIME_HOOK"),
+    "TOKEN_KEYS": os.environ.get("REALTIME_TOKEN_KEYS"),
 }
 
 INSTALLED_APPS = [
@@ -137,6 +142,18 @@ STATIC_ROOT = VAR / "static"
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
+
+# Pages over HTTPS: "direct" when this process is asked over TLS itself, "proxy" when one in front of it ends TLS and
+# says so in X-Forwarded-Proto, which it must set itself, whatever the browser sent.
+HTTPS = os.environ.get("REALTIME_HTTPS", "0")
+if HTTPS not in ("0", "direct", "proxy"):
+    raise ValueError(f"REALTIME_HTTPS is 0, direct or proxy, not {HTTPS!r}")
+if HTTPS != "0":
+    SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = int(os.environ.get("REALTIME_HSTS_SECONDS", 30 * 24 * 3600))
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
+if HTTPS == "proxy":
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],

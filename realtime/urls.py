@@ -12,6 +12,7 @@ urlpatterns = [
     path("", views.board, name="board"),
     path("monitoring/", views.monitoring, name="monitoring"),
     path("monitoring/drain/", views.drain, name="drain_node"),
+    path("console/", views.console, name="console"),
     path("", include("realtime.endpoints")),
     path("accounts/login/", views.SignIn.as_view(), name="login"),
     path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),

@@ -1,4 +1,4 @@
-"""The pages: the live board and the monitoring page."""
+"""The pages: the live board, the monitoring page and the debug console."""
 
 from __future__ import annotations
 
@@ -52,6 +52,18 @@ def monitoring(request: HttpRequest) -> HttpResponse:
     if not request.user.is_staff:
         raise PermissionDenied("The monitoring page is for staff.")
     return render(request, "realtime/monitoring.html", page_context(request) | _nodes_context(request))
+
+
+@require_safe
+@never_cache
+@ensure_csrf_cookie
+def console(request: HttpRequest) -> HttpResponse:
+    """The debug console, for staff and who has the permission: it can do what its user's token can do, and no more."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    if not (request.user.is_staff or request.user.has_perm("realtime.use_console")):
+        raise PermissionDenied("The console is for staff, and for users with the permission to use it.")
+    return render(request, "realtime/console.html", page_context(request))
 
 
 @require_POST

@@ -99,6 +99,7 @@ def test_it_publishes_every_stock_and_ends_in_order(tmp_path: Path) -> None:
     assert output == f"ticks: publishing to {sidecar.publisher_url}, 2.5 updates/s of each stock\n"
 
 
+@pytest.mark.slow
 def test_a_refused_token_ends_it_with_one_line(tmp_path: Path) -> None:
     with (
         Sidecar(mode="jwt", token_secret=SECRET) as sidecar,

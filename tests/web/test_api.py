@@ -11,6 +11,7 @@ from django.test import Client
 
 from entitlement.models import Rule
 from entitlement.tokens import mint
+from fastpath.core.keys import Keys
 from fastpath.core.tokens import verify
 from realtime import publish
 from realtime.conf import conf
@@ -105,7 +106,7 @@ def test_a_signed_in_user_gets_a_token(bob: User, settings: Any, tmp_path: Path)
     answer = client.post("/realtime/token/")
     assert answer.status_code == 200
     body = answer.json()
-    claims = verify(body["token"], conf.token_secret, now=0)
+    claims = verify(body["token"], Keys(conf.token_secret), now=0)
     assert (body["user"], body["expires"]) == ("bob", claims.expires)
     assert (claims.user, bool(claims.session)) == ("bob", True)
     assert client.get("/realtime/token/").status_code == 405

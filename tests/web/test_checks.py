@@ -164,3 +164,6 @@ def test_the_sidecars_addresses_are_those_it_listens_on() -> None:
     assert local_address(listen, "publishers") == "127.0.0.1:8800"
     assert local_address("publishers://10.0.0.5:8801", "publishers") == "10.0.0.5:8801"
     assert local_address("publishers://10.0.0.5:8801", "clients") == ""
+    assert local_address("clients://*:8800?proxy=v2,clients+unix:///run/c.sock,clients://*:8810", "clients") == (
+        "127.0.0.1:8810"
+    )

@@ -218,6 +218,7 @@ def test_two_at_once_are_refused(everything: Everything, folder: Path) -> None:
     assert "already answers at" in refused(folder, "--port", "0")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_demonstration_publishes_through_spark_and_ends(tmp_path: Path) -> None:
     """From an empty database to prices that a user may read; then no JVM and no worker is left."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.test import Client, RequestFactory
 
 from realtime.views import page_context
@@ -28,6 +28,22 @@ def test_the_monitoring_page_is_for_staff() -> None:
     assert client.get("/monitoring/")["Location"] == "/accounts/login/?next=/monitoring/"
     client.force_login(User.objects.create_user("bob"))
     assert client.get("/monitoring/").status_code == 403
+
+
+@pytest.mark.django_db
+def test_the_console_is_for_staff_and_who_has_the_permission() -> None:
+    """Who is not signed in is asked to; the admin links to it."""
+    client = Client()
+    assert client.get("/console/")["Location"] == "/accounts/login/?next=/console/"
+    bob = User.objects.create_user("bob")
+    client.force_login(bob)
+    assert client.get("/console/").status_code == 403
+    assert b"/console/" not in client.get("/").content
+    bob.user_permissions.add(Permission.objects.get(codename="use_console"))
+    assert client.get("/console/").status_code == 200
+    assert b"/console/" in client.get("/").content
+    client.force_login(User.objects.create_superuser("root"))
+    assert b'href="/console/"' in client.get("/admin/").content
 
 
 @pytest.mark.django_db

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
@@ -18,10 +19,14 @@ from django.db.migrations.executor import MigrationExecutor
 
 from entitlement import demo, tokens
 from entitlement.agent import follow
+from entitlement.keys import KeysError
 from fastpath.client.control import Control
 from fastpath.client.errors import ClientError
 from fastpath.client.nodes import label
+from realtime import hooking
 from realtime.conf import conf
+from realtime.hooks import Hook
+from realtime.management.commands.realtime_hooks import READY
 from realtime.ports import PortTaken, resolve_listen, try_listen, try_port
 from realtime.supervisor import Child, StartFailed, Stopped, Supervisor
 
@@ -60,7 +65,7 @@ class Command(BaseCommand):
             os.environ["REALTIME_DEMO"] = "1"
             if not get_user_model().objects.filter(username=demo.FEED).exists():
                 call_command("realtime_demo", stdout=self.stdout)
-        sidecar, web = _sidecar(), _web(host, port)
+        sidecar, web, hooks = _sidecar(), _web(host, port), _hooks()
         feed = _feed() if options["demo"] else None
         agent_stop = threading.Event()
         agent = threading.Thread(target=follow, args=(conf.controls, agent_stop), name="agents", daemon=True)
@@ -68,6 +73,8 @@ class Command(BaseCommand):
             with Supervisor(self._say) as supervisor:
                 supervisor.start(sidecar)
                 agent.start()
+                if hooks is not None:
+                    supervisor.start(hooks)
                 if feed is not None:  # it needs the longest, so it starts beside the web server
                     supervisor.start(feed, wait=False)
                 supervisor.start(web)
@@ -91,10 +98,15 @@ class Command(BaseCommand):
 
 
 def _refuse_disagreement() -> None:
-    """The sidecar and Django must use the same socket and secret."""
+    """The sidecar and Django must use the same socket, secret and keys."""
+    try:
+        token_keys = conf.token_keys
+    except KeysError as error:
+        raise CommandError(f'REALTIME["TOKEN_KEYS"]: {error}') from None
     for name, value, key in (
         ("FASTPATH_CONTROL", conf.own_control, "CONTROL"),
         ("FASTPATH_TOKEN_SECRET", conf.token_secret, "TOKEN_SECRET"),
+        *([("FASTPATH_TOKEN_KEYS", token_keys, "TOKEN_KEYS")] if token_keys else []),
     ):
         if os.environ.get(name, value) != value:
             raise CommandError(
@@ -149,6 +161,15 @@ def _sidecar() -> Child:
         "FASTPATH_TOKEN_SECRET": conf.token_secret,
         "FASTPATH_MODE": os.environ.get("FASTPATH_MODE", "rules"),
     }
+    hook = _hook()
+    if hook is not None:
+        given["FASTPATH_HOOKS"] = os.environ.get("FASTPATH_HOOKS") or ",".join(hook.events())
+    elif given["FASTPATH_MODE"] == "custom":
+        raise CommandError('FASTPATH_MODE=custom needs a hook: name its class in REALTIME["HOOK"]')
+    if conf.token_keys:
+        given["FASTPATH_TOKEN_KEYS"] = conf.token_keys
+    if os.environ.get("FASTPATH_AUDIT") and conf.audit_folder:
+        given["FASTPATH_AUDIT_FOLDER"] = conf.audit_folder
     if conf.data and not os.environ.get("FASTPATH_ENGINE", "").startswith("redis"):
         # What was acknowledged outlives a sidecar that is killed.
         given |= {"FASTPATH_DATA": conf.data, "FASTPATH_JOURNAL": os.environ.get("FASTPATH_JOURNAL", "interval")}
@@ -159,6 +180,26 @@ def _sidecar() -> Child:
         ready="ready {",
         restart_seconds=0,
         stop_seconds_max=_SIDECAR_STOP_SECONDS + _drain_seconds(),
+    )
+
+
+def _hook() -> Hook | None:
+    try:
+        return hooking.load()
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from None
+
+
+def _hooks() -> Child | None:
+    """The process that answers the sidecar's questions and hears its events, if the settings name any."""
+    if not conf.hook and not conf.listeners:
+        return None
+    return Child(
+        "hooks",
+        [sys.executable, "-m", "django", "realtime_hooks"],
+        lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
+        ready=READY,
+        on_hangup=True,
     )
 
 

@@ -1,0 +1,47 @@
+"""Run the project's hook and listeners: what the sidecar asks and tells Django (docs/hooks.md, docs/audit.md)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+
+from realtime import hooking, listening
+from realtime.conf import conf
+
+READY = "answering the sidecar"
+"""What the command prints when it runs."""
+
+_END_SECONDS = 2.0
+
+
+class Command(BaseCommand):
+    """Until SIGINT or SIGTERM."""
+
+    help = 'Run REALTIME["HOOK"] and REALTIME["LISTENERS"] for all nodes of REALTIME["CONTROL"], until told to stop.'
+
+    def handle(self, *_: Any, **__: Any) -> None:
+        """Connect to every node, and again whenever one is back."""
+        try:
+            hook = hooking.load()
+            listeners = conf.listeners
+            stop = threading.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: stop.set())
+            threads = listening.start(conf.controls, stop)
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from None
+        if hook is None and not listeners:
+            raise CommandError('there is nothing to run: neither REALTIME["HOOK"] nor REALTIME["LISTENERS"] is set')
+        if hook is not None:
+            threads += hooking.start(hook, conf.controls, stop)
+        names = ([conf.hook] if hook is not None else []) + listeners
+        self.stdout.write(f"{READY}: {', '.join(names)}")
+        self.stdout.flush()
+        while not stop.wait(1):
+            pass  # a signal is handled between two waits
+        for thread in threads:
+            thread.join(_END_SECONDS)

@@ -1,0 +1,38 @@
+"""Have the sidecars read anew their certificates, keys and lists of addresses, without dropping a connection."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from fastpath.client.control import Control
+from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
+from realtime.conf import conf
+
+
+class Command(BaseCommand):
+    """All nodes, or those that are named; one that is away or has an error keeps none of the others from reloading."""
+
+    help = "Have the sidecars read certificates, keys, publish_from, origins and trusted_proxies anew (docs/ports.md)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """[ADDRESS …]."""
+        parser.add_argument("address", nargs="*", help='addresses of REALTIME["CONTROL"] (default: all)')
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Ask each node; CommandError when one of them could not use something."""
+        errors = []
+        for address in options["address"] or conf.controls:
+            try:
+                with Control(address, timeout_seconds=conf.control_seconds, client="django/1") as control:
+                    found = [str(error) for error in control.reload()["errors"]]
+            except (ClientError, ValueError) as error:
+                found = [str(error)]
+            errors += [f"{label(address)}: {error}" for error in found]
+            if not found:
+                self.stdout.write(f"{label(address)}: reloaded")
+        if errors:
+            raise CommandError("\n".join(errors))
