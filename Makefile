@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check bench chaos chaos-short format clean
+.PHONY: help setup setup-tests run test test-slow check bench chaos chaos-short fuzz format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -37,6 +37,9 @@ bench: setup ## measure, and rewrite the tables and charts of docs/benchmarks.md
 
 chaos: setup-tests ## inject every fault 20 times under load, prove what must hold; FAULT=sidecar-killed N=5 adds to the results
 	@$(PYTHON) -m tests.chaos run $(FAULT) $(if $(N),--times $(N)) $(ARGS)
+
+fuzz: setup-tests ## fuzz every parser, SECONDS=60 each, one after the other; ARGS="tokens frames" narrows
+	@tools/fuzz.sh $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 chaos-short: setup-tests ## every fault once
 	@$(PYTHON) -m tests.chaos run --short $(FAULT) $(ARGS)

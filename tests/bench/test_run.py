@@ -79,6 +79,7 @@ def test_slow_readers_are_closed_and_resume_and_nobody_else_notices() -> None:
     assert stall.latency.summary()["p99_ms"] is not None
 
 
+@pytest.mark.slow
 def test_conflated_clients_get_the_newest_message_of_every_subject() -> None:
     """However many were published meanwhile."""
     found = measure_conflating(_short("F6", connections=10, subjects=20, rate=50), Options(sample_every=1))
@@ -89,6 +90,7 @@ def test_conflated_clients_get_the_newest_message_of_every_subject() -> None:
     assert found["ratio"] > 0
 
 
+@pytest.mark.slow
 def test_memory_and_the_cost_of_connecting_are_measured() -> None:
     """In small numbers, which say only that the figures are there."""
     memory = measure_memory(_short("F8", connections=300, subjects=2000), Options())

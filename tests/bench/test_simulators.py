@@ -61,6 +61,7 @@ def test_what_is_published_is_counted_by_every_subscriber(
     assert found["p99_ms"] is not None
 
 
+@pytest.mark.slow
 def test_who_is_cut_or_stalls_gets_all_that_was_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A quarter is cut, another quarter reads nothing for a second; all resume without a gap."""
     with Sidecar(mode="none") as sidecar:

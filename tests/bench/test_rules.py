@@ -1,0 +1,31 @@
+"""Many rules cost a subscribe nothing that shows; the benchmark that says so runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastpath.bench import rules
+from fastpath.bench.__main__ import main
+
+MORE_US_MAX = 50
+"""How much longer a check may take with many rules than with ten."""
+
+
+@pytest.mark.parametrize("shape", rules.SHAPES)
+def test_a_check_with_thousands_of_rules(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each shape."""
+    monkeypatch.setattr(rules, "CHECKS", 2000)
+    found = rules.check(shape, 3000)
+    assert found.many[0] - found.few[0] < MORE_US_MAX
+
+
+@pytest.mark.slow
+def test_the_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hundred thousand rules, alone and in a sidecar."""
+    assert main(["rules"]) == 0
+    text = capsys.readouterr().out
+    rows = {cells[1].strip(): cells[2:4] for cells in (line.split("|") for line in text.splitlines()) if len(cells) > 3}
+    for name in (*rules.SHAPES, "subscribe, answer, unsubscribe, answer, µs, p50"):
+        few, many = (float(cell.split("/")[0].replace(",", "")) for cell in rows[name])
+        assert many - few < MORE_US_MAX, name
+    assert float(rows["memory of the rules, MB"][1]) < 150
