@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 need=$1
 case $need in
     browser) packages="chromium libatomic1" what="Chromium" ;;
-    redis) packages="redis-server iproute2" what="redis-server, and ip for partitions" ;;
+    redis) packages="redis-server iproute2 iptables" what="redis-server, and ip and iptables for networks" ;;
 esac
 if [[ ${2:-} == --packages ]]; then
     echo "$packages"

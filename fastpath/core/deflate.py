@@ -10,6 +10,9 @@ import zlib
 
 from .errors import Close, FrameError
 
+RATIO_MAX, RATIO_FREE_BYTES = 100, 256 << 10
+"""How many times its size a message may inflate to, beyond what costs under a millisecond; text has a tenth of it."""
+
 WINDOW_BITS_MAX = 15
 """The largest window, and the one in force when the client names none."""
 
@@ -67,7 +70,11 @@ def compress(payload: bytes, window_bits: int) -> bytes:
 
 
 def inflate(payload: bytes, bytes_max: int) -> bytes:
-    """The message that a client compressed; raises FrameError, and never holds more than ``bytes_max`` and a little."""
+    """The message that a client compressed; raises FrameError, and never holds more than ``bytes_max`` and a little.
+
+    Nor more than ``RATIO_MAX`` times what came, if that is much: a few hundred bytes must not cost milliseconds.
+    """
+    bytes_max = min(bytes_max, max(RATIO_FREE_BYTES, RATIO_MAX * len(payload)))
     data = payload + _END if payload else b"\x00" + _END  # an empty message of no bytes at all is common, and clear
     message = b""
     try:
@@ -75,7 +82,7 @@ def inflate(payload: bytes, bytes_max: int) -> bytes:
             stream = zlib.decompressobj(-WINDOW_BITS_MAX)
             message += stream.decompress(data, bytes_max + 1 - len(message))
             if len(message) > bytes_max:
-                raise FrameError(Close.TOO_BIG, f"a message may have {bytes_max} bytes")
+                raise FrameError(Close.TOO_BIG, f"a message that was sent so may have {bytes_max} bytes")
             data = stream.unused_data
             if not stream.eof:
                 raise FrameError(Close.INVALID_DATA, "the compressed message ends in the middle")

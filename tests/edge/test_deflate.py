@@ -184,9 +184,9 @@ def test_a_bomb_is_too_big(deflating: Sidecar) -> None:
 def test_many_bombs_in_one_write_are_taken_one_a_turn(
     tls: bool, deflating: Sidecar, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Each is a command just below the limit, 30 of them are 60 KiB: others are served between them."""
-    count = 30
-    command = deflated(b'{"op":"ping","id":1,"note":"' + b" " * (2 << 20) + b'"}', 9)
+    """Each is just below what little may inflate to, 200 of them are 60 KiB: others are served between them."""
+    count = 200
+    command = deflated(b'{"op":"ping","id":1,"note":"' + b" " * (250 << 10) + b'"}', 9)
     certificate = Certificate(tmp_path_factory.mktemp("tls"))
     url = certificate.url("clients") + "&deflate=100"
     with Sidecar(listen=url) if tls else nullcontext(deflating) as sidecar:
@@ -214,9 +214,21 @@ def test_many_bombs_in_one_write_are_taken_one_a_turn(
             assert client.answer("pong")
 
 
+def test_little_may_not_inflate_to_much(deflating: Sidecar) -> None:
+    """Far below the limit of a message, but three hundred times its size; what is text may be large."""
+    with undisturbed(deflating):
+        with WireClient(deflating, headers=OFFER) as client:
+            client.frame(TEXT | RSV1, deflated(b'{"op":"ping","id":1,"note":"' + b" " * (300 << 10) + b'"}', 9))
+            assert client.closed() == (1009, "too_big")
+        with WireClient(deflating, headers=OFFER) as client:
+            text = b"".join(b"%d, " % number for number in range(200_000))
+            client.frame(TEXT | RSV1, deflated(b'{"op":"ping","id":1,"note":"' + text + b'"}', 9))
+            assert client.answer("pong")["id"] == 1
+
+
 def test_the_end_of_a_client_with_a_lot_to_inflate(deflating: Sidecar) -> None:
     """It goes while its commands still wait for their turn."""
-    command = deflated(b'{"op":"ping","id":1,"note":"' + b" " * (2 << 20) + b'"}', 9)
+    command = deflated(b'{"op":"ping","id":1,"note":"' + b" " * (250 << 10) + b'"}', 9)
     with undisturbed(deflating):
         for _ in range(5):
             with WireClient(deflating, headers=OFFER) as client:

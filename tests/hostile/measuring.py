@@ -16,8 +16,8 @@ from .flood import attack
 from .witness import Witness
 
 BEFORE_SECONDS = 0.5
-MEMORY_BYTES_MAX = 96 << 20
-"""What an attack may cost while it lasts."""
+MEMORY_BYTES_MAX = 256 << 20
+"""What an attack may cost while it lasts: some fifty connections at a time have an outgoing queue of 4 MiB each."""
 
 
 @contextlib.contextmanager
