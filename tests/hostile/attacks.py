@@ -115,7 +115,7 @@ ATTACKS: dict[str, Attack] = {
         lambda: Flood(
             head=request(headers=DEFLATE),
             opening=HELLO,
-            chunk=compressed(b'{"op":"ping","id":1,"x":"' + b"0" * (1 << 19) + b'"}') * 50,
+            chunk=compressed(b'{"op":"ping","id":1,"x":"' + b"0" * (250 << 10) + b'"}') * 50,
         )
     ),
     "pages of another origin": Attack(
