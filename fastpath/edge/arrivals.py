@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -122,7 +123,7 @@ class Arrivals:
         self.hub.keep(self.hub.loop.create_task(work))
 
 
-class _Stage:
+class _Stage(ABC):
     """A socket that must say something in time before it is known what it is."""
 
     def __init__(self, arrivals: Arrivals, sock: socket.socket, address: str, listener: Listener) -> None:
@@ -149,8 +150,9 @@ class _Stage:
         self._arrivals.hub.spare(self)
         self._arrivals.hub.loop.remove_reader(self._sock.fileno())
 
+    @abstractmethod
     def _readable(self) -> None:
-        raise NotImplementedError
+        """There is something to read, or the end."""
 
 
 class _ProxyStage(_Stage):
