@@ -1,3 +1,3 @@
 """Hooks for every run of pytest."""
 
-pytest_plugins = ["tests.support.no_skips"]
+pytest_plugins = ["tests.support.no_skips", "tests.support.groups"]

@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
 # Runs pytest on the tests of one kind: `tools/run_tests.sh MARKERS [ARGUMENT...]`, as in `tools/run_tests.sh "not slow"`.
+#
+# The tests that are not slow wait more than they work, and run in TEST_PROCESSES (default 3) processes beside each other;
+# the slow ones measure, and have the machine for themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 markers=$1
 shift
-# In CI the tests that need a browser or Redis run, and fail, where there is none. By hand the rest is still worth
+# In CI the tests that need a browser, Redis or Prometheus run, and fail, where there is none. By hand the rest is still worth
 # running, and the last lines say what was not run.
 missing=()
-for need in browser redis; do
+for need in browser redis prometheus; do
     if [[ ${CI:-} != true ]] && ! line=$(tools/ready_for.sh "$need"); then
         markers="($markers) and not $need"
         missing+=("$line")
     fi
 done
+processes=()
+[[ $markers == *"not slow"* ]] && processes=(-n "${TEST_PROCESSES:-3}")
 status=0
-.venv/bin/python -m pytest -m "$markers" "$@" || status=$?
+.venv/bin/python -m pytest -m "$markers" "${processes[@]}" "$@" || status=$?
 for line in "${missing[@]}"; do
     printf 'NOT RUN: %s\n' "$line" >&2
 done

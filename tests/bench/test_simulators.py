@@ -22,7 +22,13 @@ def _start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], Path]:
     progress = folder / "progress"
     with progress.open("w") as errors:
         process = subprocess.Popen(
-            [*COMMAND, *arguments, "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+            [*COMMAND, *arguments, "--json"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            # Whoever runs the tests in the background has them ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     return process, progress
 

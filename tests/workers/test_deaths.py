@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fastpath.client import connect
+from fastpath.client.control import Control
 from fastpath.client.message import Message, Status
 from fastpath.client.publisher import Publisher
 from fastpath.client.session import Client
@@ -157,8 +158,11 @@ def test_while_the_first_worker_is_away_publications_fail_and_reads_are_served()
         until(lambda: other.subscribe("/away/one")[0].get("messages"))
         # The parent is held, so that no new first worker comes before the test is done with its absence.
         with paused(sidecar.pid):
-            os.kill(sidecar.ready["workers"][0], signal.SIGKILL)
+            first = sidecar.ready["workers"][0]
+            os.kill(first, signal.SIGKILL)
             assert other.answer("notice")["code"] == "stale"
+            # Until then the kernel may give it the next connection.
+            until(lambda: " Z " in Path(f"/proc/{first}/stat").read_text())
             answer = other.ask("publish", "published", subject="/away/one", content="x", closure="c")
             assert (answer["status"], "restarted" in answer["reason"]) == ("unavailable", True)
             with WireClient(sidecar) as late:
@@ -170,6 +174,9 @@ def test_while_the_first_worker_is_away_publications_fail_and_reads_are_served()
         assert other.answer("notice")["code"] == "fresh"
         answer = other.ask("publish", "published", subject="/away/one", content="x", closure="c")
         assert (answer["status"], answer["seq"]) == ("ok", 2)
+        with Control(sidecar.control) as control:
+            figures = until(lambda: (now := control.stats())["publications_failed"] and now)
+        assert (figures["publications_failed_unavailable"], figures["publications_refused"]) == (1, 0)
 
 
 class Numbered:

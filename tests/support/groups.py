@@ -1,0 +1,40 @@
+"""Shares the tests out over the processes of `pytest -n`: a file stays together, and so do those of one Spark session.
+
+What takes longest begins first, so that no process is left with it at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+FIRST = tuple(f"tests/{name}/" for name in ("batch", "browser", "chaos", "redis", "workers", "web", "bench"))
+"""Folders of long files."""
+
+SPARK = "tests/batch/"
+"""The folder whose tests share a session."""
+
+
+class Groups(LoadScopeScheduling):
+    """Gives out a file at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+
+
+def _rank(item: pytest.Item) -> int:
+    return next((rank for rank, folder in enumerate(FIRST) if item.nodeid.startswith(folder)), len(FIRST))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    """Hook of pytest-xdist."""
+    return Groups(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In its processes, the long files first; in one process the order stays."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_rank)
