@@ -12,7 +12,8 @@ from .edge.tls_context import tls_context
 from .engines import check_engine
 from .listener import SettingsError
 from .modes import make_grants
-from .settings import PREFIX, Settings, describe, load
+from .settings import Settings, describe, load
+from .settings_checks import PREFIX
 
 
 def main(arguments: list[str] | None = None) -> int:

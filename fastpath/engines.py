@@ -75,6 +75,8 @@ async def begin(
                 raise SettingsError(f"FASTPATH_ENGINE: {error}") from None
         starting.cancel()
         statistics.engine = engine.figures
+        if hub.latency is not None:
+            engine.tail.reading.delivering = hub.latency.accepted_at
         return True
     if not isinstance(engine, JournalEngine):
         return False

@@ -12,7 +12,8 @@ from .core.grants_rules import RuleGrants
 from .core.keys import Keys
 from .edge.key_file import read_key_file
 from .listener import SettingsError
-from .settings import PREFIX, Settings
+from .settings import Settings
+from .settings_checks import PREFIX
 
 
 def make_grants(settings: Settings) -> Grants:

@@ -25,7 +25,7 @@ _NET_BIND_SERVICE = 10
 _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 8, 38  # PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS
 _CAPABILITIES_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
-log = logging.getLogger("fastpath")
+log = logging.getLogger("fastpath.server")
 
 
 def drop(settings: Settings) -> None:
@@ -48,7 +48,8 @@ def drop(settings: Settings) -> None:
     low = sys.platform == "linux" and any(0 < one.port <= LOW_PORT_MAX for one in settings.listeners)
     kernel = _Kernel()
     try:
-        for folder in filter(None, (settings.data if settings.journal != "off" else "", _audit_folder(settings))):
+        journal = settings.data if settings.journal != "off" else ""
+        for folder in filter(None, (journal, _audit_folder(settings), _log_folder(settings))):
             _give(Path(folder), entry.pw_uid, entry.pw_gid)
         if low:
             kernel.prctl(_KEEP_CAPABILITIES, 1)
@@ -76,6 +77,12 @@ def warn() -> None:
 
 def _audit_folder(settings: Settings) -> str:
     return settings.audit_folder if settings.audit else ""
+
+
+def _log_folder(settings: Settings) -> str:
+    """That of the log's file, if it is to be made; one that is there may be everybody's, such as /var/log."""
+    folder = Path(settings.log_file).parent
+    return str(folder) if settings.log_file and not folder.exists() else ""
 
 
 def _give(folder: Path, uid: int, gid: int) -> None:

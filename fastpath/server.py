@@ -12,34 +12,46 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import faults, privileges
+from . import faults, logs, privileges, systemd
 from .core.broker import Broker
 from .core.grants_custom import Hooked
 from .core.interfaces import Engine
 from .core.sessions import Sessions
 from .edge.asks import Asks
 from .edge.audit import Audit
+from .edge.bounds import Bounds
+from .edge.branches import Branches
 from .edge.control import ControlConnection
 from .edge.control_socket import open_control
 from .edge.drain import Drain
+from .edge.exploring import Exploring
 from .edge.figures import Statistics
+from .edge.finding import Finding
 from .edge.flush import SocketWriter
+from .edge.health import Readiness
 from .edge.hub import Hub, now
+from .edge.inspecting import Inspecting
 from .edge.key_file import KeyFile
 from .edge.limiting import Limiter
 from .edge.link_first import Links
 from .edge.link_follower import Follower
 from .edge.listeners import Ports
 from .edge.metrics import Health, MetricsConnection
+from .edge.moving import Moving
+from .edge.operating import Operating
+from .edge.pulse import Pulse
 from .edge.reloading import Reload
+from .edge.samples import Samples
 from .edge.subjects import Subjects
+from .edge.suppliers import Suppliers
+from .edge.top import Top
+from .edge.tracing import Tracing
 from .engine.follower import FollowerEngine
 from .engine.memory import MemoryEngine
 from .engines import begin, end, make_engine
@@ -47,11 +59,12 @@ from .listener import Listener
 from .modes import make_grants
 from .rosters import Part
 from .settings import Settings
+from .watchdog import Heart
 
 DEAF_SECONDS = 0.3
 """Signals that come so soon after another are the same one."""
 
-log = logging.getLogger("fastpath")
+log = logging.getLogger("fastpath.server")
 
 
 class Cut(Exception):
@@ -78,39 +91,21 @@ class Worker:
     parent: int
     """A descriptor that ends when the parent has ended."""
     report: int
-    """A descriptor that takes one line when this worker serves."""
+    """A descriptor that takes one line when this worker serves, and its beats from then on (watchdog.py)."""
 
 
 def run(settings: Settings) -> None:
     """Serve alone until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
-    log_to_stderr(settings)
+    logs.begin(settings)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(_serve_alone(settings))
 
 
 def run_worker(settings: Settings, worker: Worker) -> None:
     """Serve as one of several until SIGTERM or the end of the parent; raises SettingsError, and Cut."""
-    log_to_stderr(settings, f"worker {worker.number} ")
+    logs.begin(settings, f"worker {worker.number}", worker.number)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run((_serve_first if worker.number == 0 else _serve_other)(settings, worker))
-
-
-class Printable(logging.Formatter):
-    """Escapes what would break a line or steer a terminal: texts of clients, such as their names, are logged."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, in which only what can be printed stands as it is."""
-        line = super().formatMessage(record)
-        if line.isprintable():
-            return line
-        return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
-
-
-def log_to_stderr(settings: Settings, who: str = "") -> None:
-    """Every process writes its log to the standard error; ``who`` tells the workers apart."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Printable(f"%(asctime)s %(levelname)s {who}%(name)s %(message)s"))
-    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -131,7 +126,7 @@ def preload() -> None:
         import uvloop  # noqa: F401, PLC0415
 
 
-def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None) -> Hub:
+def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None, worker: int = 0) -> Hub:
     """The broker with everything around it but the ports."""
     started = now()
     broker = Broker(
@@ -147,9 +142,14 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine
     )
     broker.writer = SocketWriter()
     hub = Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
+    hub.worker = worker
+    for look in (Finding, Inspecting, Operating, Exploring, Tracing):
+        look(hub)
     if settings.token_keys and broker.grants.keys is not None:
         hub.key_file = KeyFile(hub, settings.token_keys)
     hub.limiter = Limiter(hub)
+    Moving(hub)
+    hub.figures.append(lambda: {"log_dropped": logs.dropped()})
     if isinstance(broker.grants, Hooked):
         hub.asks = Asks(hub, broker.grants.asking)
     faults.install(hub)
@@ -161,9 +161,13 @@ def make_ports(
     statistics: Statistics,
     control: Callable[[Drain], ControlConnection],
     worker: Worker | None = None,
-) -> tuple[Ports, Drain]:
-    """The ports, none of them open yet, and what closes them for a while; SIGHUP reads anew what may change."""
-    health = Health(hub, statistics, lambda: drain.active)
+) -> tuple[Ports, Drain, Pulse]:
+    """The ports, none of them open yet, what closes them for a while, and what tells others that the loop runs.
+
+    SIGHUP reads anew what may change.
+    """
+    pulse = Pulse(hub, worker.count - 1 if worker is not None and worker.number == 0 else 0)
+    health = Health(hub, statistics, Readiness(hub, pulse, lambda: drain.active))
     ports = Ports(
         hub,
         lambda: control(drain),
@@ -171,10 +175,14 @@ def make_ports(
         shared=worker is not None,
         inherited=worker.sockets if worker is not None else None,
     )
+    pulse.full = ports.taking_none
+    Bounds(hub, ports.connections_max)
+    Top(hub, statistics)
+    Suppliers(hub, statistics)
     drain = Drain(hub, ports, worker.count if worker is not None else 1)
-    reload = Reload(hub, ports, lambda: len(statistics.others()))
+    reload = Reload(hub, ports)
     hub.loop.add_signal_handler(signal.SIGHUP, reload.here)
-    return ports, drain
+    return ports, drain, pulse
 
 
 def _open(ports: Ports, listeners: Sequence[Listener], *purposes: str) -> None:
@@ -189,7 +197,9 @@ async def _serve_alone(settings: Settings) -> None:
     hub = make_hub(settings, asyncio.get_running_loop(), engine)
     statistics = Statistics(hub)
     Subjects(hub)
-    ports, drain = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics, drain=drain))
+    samples = Samples(hub, statistics)
+    Branches(hub)
+    ports, drain, pulse = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics, drain=drain))
     _open(ports, settings.listeners, "metrics")
     await begin(engine, hub, statistics, told.wait)
     if told.count:
@@ -202,8 +212,12 @@ async def _serve_alone(settings: Settings) -> None:
     control = await open_control(settings.control, ports.control) if settings.control else None
     hub.start()
     statistics.start()
+    samples.start()
     print("ready " + json.dumps(ready(settings, ports.opened)), flush=True)
+    systemd.tell("READY=1")
+    pulse.start(lambda: systemd.tell("WATCHDOG=1"))
     await told.wait()
+    systemd.tell("STOPPING=1")
     await _close(hub, drain, ports, told, control)
     statistics.stop()
     await part.end()
@@ -219,14 +233,18 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     links = Links(hub, worker.links_socket)
     statistics = Statistics(hub)
     Subjects(hub)
-    ports, drain = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics, links, drain), worker)
+    samples = Samples(hub, statistics)
+    Branches(hub)
+    ports, drain, pulse = make_ports(
+        hub, statistics, lambda drain: ControlConnection(hub, statistics, links, drain), worker
+    )
     _open(ports, worker.listeners, "metrics")
     restored = await begin(engine, hub, statistics, told.wait)
     if told.count:
         ports.close()
         await end(engine)
         return
-    statistics.others, statistics.gone = links.figures, links.gone
+    statistics.others, statistics.ended, statistics.gone = links.figures, links.ended, links.gone
     if hub.limiter is not None:
         hub.limiter.others = links.figures
     Audit(hub, 0, worker.count, statistics.own)
@@ -241,7 +259,8 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     _open(ports, worker.listeners, "clients", "publishers")
     hub.start()
     statistics.start()
-    _report(worker, ready(settings, ports.opened))
+    samples.start()
+    _report(worker, pulse, ready(settings, ports.opened))
     await told.wait()
     await _close(hub, drain, ports, told, control, links)
     statistics.stop()
@@ -253,7 +272,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     """A worker that follows the first one: it has clients only."""
     told = _until_told(worker)
     engine = FollowerEngine()
-    hub = make_hub(settings, asyncio.get_running_loop(), engine)
+    hub = make_hub(settings, asyncio.get_running_loop(), engine, worker.number)
     was_cut = False
 
     def cut() -> None:
@@ -265,7 +284,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     statistics = Statistics(hub, worker.number, follower.report)
     Audit(hub, worker.number, worker.count, statistics.own)
     part = Part(hub, engine, worker.links, worker.number)
-    ports, drain = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics), worker)
+    ports, drain, pulse = make_ports(hub, statistics, lambda drain: ControlConnection(hub, statistics), worker)
     follower.drain = drain.obey
     follower.start()
     hub.start()
@@ -275,7 +294,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     if not ended.done():
         _open(ports, worker.listeners, "clients")
         statistics.start()
-        _report(worker, {})
+        _report(worker, pulse, {})
         await ended
     copied.cancel()
     if was_cut:
@@ -308,10 +327,11 @@ def ready(settings: Settings, opened: dict[str, list[str]]) -> dict[str, Any]:
     }
 
 
-def _report(worker: Worker, answer: dict[str, Any]) -> None:
-    """Tell the parent that this worker serves."""
-    with os.fdopen(worker.report, "w") as report:
-        report.write(json.dumps(answer) + "\n")
+def _report(worker: Worker, pulse: Pulse, answer: dict[str, Any]) -> None:
+    """Tell the parent from now on each second that this worker is alive, and that it serves."""
+    heart = Heart(worker.report)
+    pulse.start(heart.beat)
+    heart.say(json.dumps(answer))
 
 
 class Told:

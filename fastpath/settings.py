@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from .core.cover import Cover
 from .core.limits import Limits
-from .core.networks import Networks
-from .core.origins import Origins
 from .core.questions import EVENTS
 from .listener import Listener, SettingsError
+from .settings_checks import PREFIX, check, without_login
 
-PREFIX = "FASTPATH_"
-MODES = ("none", "basic", "jwt", "rules", "custom")
-SECRETS = ("token_secret", "publish_token")
+SECRETS = ("token_secret", "publish_token", "metrics_password")
 """Never printed."""
 
-JOURNALS = ("off", "interval", "batch")
-AUDIT_KINDS = ("access", "message", "cache", "statistics")
-AUDIT_BYTES_LEAST = 4096
-_INT32_MAX = (1 << 31) - 1
 _KINDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "true or false"}
-_ENGINES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 
 _FAULTS = ("faults", "faults_do")
 """What faults.py reads: no settings."""
-
-
-_MAY_BE_OFF = ("idle_seconds", "memory_bytes_max")
-"""Limits that 0 switches off."""
 
 
 def _setting(default: Any, help_text: str) -> Any:
@@ -199,86 +185,33 @@ class Settings:
         "patterns of the subjects whose subscribers are known by name, with joins and leaves, comma-separated: "
         "/chat/**; also who is online is known then; the same on all nodes; empty: nothing",
     )
-    log_level: str = _setting("info", "debug, info, warning or error")
+    statistics: bool = _setting(
+        True,
+        "figures each second, on /__sys__/stats and for Django; off: they are given to who asks, and cost little",
+    )
+    metrics_password: str = _setting(
+        "",
+        "what is to be given for /metrics on a listener of metrics: as the password of any user (HTTP Basic), or as "
+        "a bearer token; /healthz and /readyz then say no reasons without it; empty: nothing",
+    )
+    hang_seconds: int = _setting(
+        10,
+        "with several workers: one that serves and whose loop has stood still for so long is asked where, killed and "
+        "replaced; 0: never, for who stops a worker in a debugger",
+    )
+    log_level: str = _setting(
+        "info",
+        "debug, info, warning or error, and levels of parts after it: info,clients=warning,control=debug (logs.md)",
+    )
+    log_format: str = _setting("text", "text, or json: an object a line, with particulars by name")
+    log_file: str = _setting("", "file of the log, which all workers write; empty: the standard error")
+    log_bytes: int = _setting(
+        50_000_000, "the log's file is renamed at this size, and a new one begun; 0: never, another program does that"
+    )
+    log_files: int = _setting(10, "renamed files of the log that are kept: FILE.1 is the newest")
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise SettingsError(f"{PREFIX}MODE: {self.mode!r} is none of {', '.join(MODES)}")
-        if self.delivery not in ("guaranteed", "standard"):
-            raise SettingsError(f"{PREFIX}DELIVERY: {self.delivery!r} is neither guaranteed nor standard")
-        self._check_tokens()
-        if self.engine != "memory" and not self.engine.startswith(_ENGINES):
-            raise SettingsError(
-                f"{PREFIX}ENGINE: {_without_login(self.engine)!r} is neither memory nor redis://HOST:PORT"
-            )
-        if not self.redis_prefix or set(self.redis_prefix) & set("{} \t\r\n"):
-            raise SettingsError(f"{PREFIX}REDIS_PREFIX: {self.redis_prefix!r} is empty or has a blank or a brace in it")
-        if self.redis_log_messages < 1000:
-            raise SettingsError(f"{PREFIX}REDIS_LOG_MESSAGES: {self.redis_log_messages} is less than 1000")
-        if self.journal not in JOURNALS:
-            raise SettingsError(f"{PREFIX}JOURNAL: {self.journal!r} is none of {', '.join(JOURNALS)}")
-        if self.journal != "off" and not self.data:
-            raise SettingsError(f"{PREFIX}JOURNAL: {self.journal} needs a folder: {PREFIX}DATA=/var/lib/fastpath")
-        if self.journal != "off" and self.engine != "memory":
-            raise SettingsError(f"{PREFIX}JOURNAL: with Redis there is no journal: leave it off")
-        if self.log_level not in ("debug", "info", "warning", "error"):
-            raise SettingsError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is none of debug, info, warning, error")
-        for one in fields(self):
-            value = getattr(self, one.name)
-            counts = one.name.endswith(("_seconds", "bytes_max")) and one.name not in _MAY_BE_OFF
-            least = 1 if counts else 0
-            if isinstance(value, int) and not isinstance(value, bool) and value < least:
-                raise SettingsError(f"{PREFIX}{one.name.upper()}: {value} is less than {least}")
-        if self.unsent_bytes_max > _INT32_MAX:
-            raise SettingsError(f"{PREFIX}UNSENT_BYTES_MAX: {self.unsent_bytes_max} is more than {_INT32_MAX}")
-        for listener in self.listeners:
-            if listener.batch_ms and listener.batch_bytes > self.outbox_bytes_max // 2:
-                raise SettingsError(
-                    f"{PREFIX}LISTEN: batch_bytes={listener.batch_bytes} is more than half of "
-                    f"{PREFIX}OUTBOX_BYTES_MAX: a batch must fit into a client's queue"
-                )
-        if self.drain_per_second < 1:
-            raise SettingsError(f"{PREFIX}DRAIN_PER_SECOND: {self.drain_per_second} is less than 1")
-        self.drain_servers, self.hook_events  # noqa: B018 - they raise for what cannot be read
-        self._check_audit()
-        for name, parse in (
-            ("trusted_proxies", Networks.parse),
-            ("publish_from", Networks.parse),
-            ("origins", Origins.parse),
-            ("presence", Cover.parse),
-        ):
-            try:
-                parse(getattr(self, name))
-            except ValueError as error:
-                raise SettingsError(f"{PREFIX}{name.upper()}: {error}") from None
-        if not self.listeners:
-            raise SettingsError(f"{PREFIX}LISTEN: no address to listen on, such as clients://127.0.0.1:8800")
-
-    def _check_audit(self) -> None:
-        """What is written down, and where."""
-        unknown = self.audit_kinds - set(AUDIT_KINDS)
-        if unknown:
-            raise SettingsError(f"{PREFIX}AUDIT: {', '.join(sorted(unknown))} is none of {', '.join(AUDIT_KINDS)}")
-        if self.audit_kinds and not self.audit_folder:
-            raise SettingsError(f"{PREFIX}AUDIT: it needs a folder: {PREFIX}AUDIT_FOLDER=/var/log/fastpath")
-        if self.audit_bytes < AUDIT_BYTES_LEAST or self.audit_files < 1:
-            raise SettingsError(f"{PREFIX}AUDIT_BYTES is {AUDIT_BYTES_LEAST} or more, {PREFIX}AUDIT_FILES is 1 or more")
-
-    def _check_tokens(self) -> None:
-        """What tokens are checked by, in the modes that have some."""
-        signed = self.mode in ("jwt", "rules")
-        if signed and len(self.token_secret.encode()) < 32 and (self.token_secret or not self.token_keys):
-            raise SettingsError(
-                f"{PREFIX}TOKEN_SECRET: mode {self.mode} needs a secret of 32 bytes or more "
-                f"(runrealtime passes Django's), or {PREFIX}TOKEN_KEYS; FASTPATH_MODE=none runs without rights"
-            )
-        for name in ("token_audience", "token_issuer"):
-            if getattr(self, name) and self.mode != "jwt":
-                raise SettingsError(
-                    f"{PREFIX}{name.upper()}: it is of mode jwt; the tokens of mode {self.mode} are not asked for it"
-                )
-        if self.publish_token and self.mode != "basic":
-            raise SettingsError(f"{PREFIX}PUBLISH_TOKEN: it is of mode basic, and this is mode {self.mode}")
+        check(self)
 
     @property
     def listeners(self) -> list[Listener]:
@@ -366,16 +299,11 @@ def describe(settings: Settings) -> str:
             lines += [f"# {one.metadata['help']}", f"# {one.name} = (set)", ""]
             continue
         if one.name == "engine":
-            value = _without_login(value)
+            value = without_login(value)
         # A text, number or truth value is written the same in TOML as in JSON.
         shown = json.dumps(value, ensure_ascii=False)
         lines += [f"# {one.metadata['help']}", f"{one.name} = {shown}", ""]
     return "\n".join(lines)
-
-
-def _without_login(url: str) -> str:
-    """The address without the passwords in it."""
-    return re.sub(r"(_password=)[^&]*", r"\1…", re.sub(r"//.*@", "//…@", url))
 
 
 def _convert(name: str, text: str, kind: type) -> Any:

@@ -6,6 +6,7 @@ forked before any loop exists, so that they share the memory of the program; a w
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import logging
@@ -21,13 +22,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import privileges, server
+from . import logs, privileges, server, systemd
 from .edge.addresses import bind_unix, reserve
 from .edge.control_socket import check_control
 from .edge.drain import HEAR_SECONDS
 from .edge.tls_context import tls_context
 from .listener import Listener, SettingsError
-from .settings import Settings
+from .settings import Settings, load
+from .watchdog import BEAT, Watchdog
 
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 10.0
@@ -40,6 +42,9 @@ KILL_SECONDS = HEAR_SECONDS + 3
 """How long the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+LOOK_SECONDS = 1.0
+"""How often those that serve are looked at."""
 
 ORPHANS_SECONDS = 1.0
 """How long to wait for a port that is in use."""
@@ -54,7 +59,8 @@ def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read anew
     count = workers_of(settings)
-    server.log_to_stderr(settings)
+    logs.begin_simply(settings)
+    faulthandler.enable()  # where a crash in C was is told on the standard error
     server.preload()
     privileges.drop(settings)
     if count == 1:
@@ -84,6 +90,8 @@ class _Place:
         self.started = 0.0
         self.pause = 0.0
         self.start_at: float | None = 0.0
+        self.watchdog: Watchdog | None = None
+        """Of one that serves."""
 
 
 class _Parent:
@@ -104,7 +112,7 @@ class _Parent:
         self._reload = False
 
     def run(self) -> None:
-        server.log_to_stderr(self._settings, "parent ")
+        logs.begin(self._settings, "parent", "parent")
         try:
             self._open()
             while not self._stopping:
@@ -112,9 +120,10 @@ class _Parent:
                 self._wait(self._next_start())
                 self._reap()
                 self._announce()
+                self._watch()
                 if self._reload:
                     self._reload = False
-                    self._signal(signal.SIGHUP)
+                    self._read_anew()
             self._stop()
         finally:
             self._kill()
@@ -197,15 +206,17 @@ class _Parent:
         place.started = time.monotonic()
         # A signal that came before the new process has its own handlers would be taken for one of ours, and be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        logs.pause()
         pid = os.fork()
         if pid:
+            logs.resume()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         if pid == 0:
             os.close(reading)
             self._become(place.number, survivors if place.number == 0 else 0, writing)
         os.close(writing)
         os.set_blocking(reading, False)
-        place.pid, place.report, place.line, place.serves = pid, reading, b"", False
+        place.pid, place.report, place.line, place.serves, place.watchdog = pid, reading, b"", False, None
         log.info("worker %d started, pid %d", place.number, pid)
 
     def _become(self, number: int, survivors: int, report: int) -> None:
@@ -247,13 +258,17 @@ class _Parent:
         except BaseException:
             log.exception("worker %d failed", number)
         finally:
+            logs.end()
             sys.stderr.flush()
             os._exit(status)
 
     def _next_start(self) -> float | None:
-        """Seconds until a worker is to be started; None: no one waits."""
+        """Seconds until a worker is to be started, or until the next look at those that serve; None: no one waits."""
         times = [place.start_at for place in self._places if place.start_at is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        pause = max(0.0, min(times) - time.monotonic()) if times else None
+        if any(place.watchdog is not None for place in self._places):
+            return LOOK_SECONDS if pause is None else min(pause, LOOK_SECONDS)
+        return pause
 
     # Watching
 
@@ -274,22 +289,41 @@ class _Parent:
 
     def _heard(self, place: _Place) -> None:
         data = os.read(place.report, 65536)
-        place.line += data
-        if data and b"\n" not in place.line:
+        if not data:  # it has ended, maybe before it served
+            os.close(place.report)
+            place.report = -1
             return
-        os.close(place.report)
-        place.report = -1
-        if not data:
-            return  # it ended before it served
-        answer = json.loads(place.line)
+        if place.watchdog is not None:
+            place.watchdog.hear(data)
+            return
+        place.line += data
+        if b"\n" not in place.line:
+            return
+        answer = json.loads(place.line.partition(b"\n")[0].strip(BEAT))
         if "error" in answer:
             if not self._announced:
                 raise SettingsError(answer["error"])
             log.error("worker %d: %s", place.number, answer["error"])
             return
         place.serves = True
+        place.watchdog = Watchdog(place.number, place.pid, self._settings.hang_seconds)
         if place.number == 0:
             self._ready = answer
+
+    def _watch(self) -> None:
+        """A worker that serves and hangs is killed; the rest of its place's life goes on as after any other end."""
+        for place in self._places:
+            if place.watchdog is not None:
+                place.watchdog.look()
+        if self._announced:
+            systemd.tell("WATCHDOG=1")
+
+    def _read_anew(self) -> None:
+        """What an operator may have changed: the levels of this process' log here, everything else in the workers."""
+        logs.reopen()
+        with suppress(SettingsError):  # a worker says what is wrong
+            logs.use_levels(load(os.environ).log_level)
+        self._signal(signal.SIGHUP)
 
     def _reap(self) -> None:
         while True:
@@ -309,7 +343,7 @@ class _Parent:
         if place.report >= 0:
             os.close(place.report)
             place.report = -1
-        pid, place.pid, place.serves = place.pid, 0, False
+        pid, place.pid, place.serves, place.watchdog = place.pid, 0, False, None
         lived = time.monotonic() - place.started
         pause = 0.0 if lived >= STEADY_SECONDS else place.pause
         place.pause = min(BACKOFF_SECONDS_MAX, pause * 2 or BACKOFF_SECONDS_MIN)
@@ -325,11 +359,13 @@ class _Parent:
             self._announced = True
             line = self._ready | {"pid": os.getpid(), "workers": [place.pid for place in self._places]}
             print("ready " + json.dumps(line), flush=True)
+            systemd.tell("READY=1")
 
     # Ending
 
     def _stop(self) -> None:
         log.info("stopping %d workers", len(self._places))
+        systemd.tell("STOPPING=1")
         self._signal(signal.SIGTERM)
         passed_on = 1
         # A worker that sends its clients elsewhere takes that long; told again, it makes short work of it.

@@ -82,8 +82,101 @@ class Control:
         return self.call("subjects", {"pattern": pattern, "prefix": prefix, "after": after, "limit": limit})
 
     def stats(self) -> Answer:
-        """The sidecar's figures by name."""
+        """The sidecar's figures by name, and ``by_worker`` each worker's (docs/figures.md)."""
         return self.call("stats")
+
+    def tree(self, prefix: str = "", begins: str = "", start: str = "", after: str = "", limit: int = 100) -> Answer:
+        """What stands right below ``prefix`` (empty: the root) among the subjects that have been published to.
+
+        ``children`` as ``[segment, is_subject, below, seq]`` in order, from ``start`` on or behind ``after``, of those
+        that begin with ``begins``; ``total`` of them, ``more`` whether there are others behind. At most 1000 a page.
+        """
+        arguments = {"prefix": prefix, "begins": begins, "start": start, "after": after, "limit": limit}
+        return self.call("tree", arguments)
+
+    def top(self, by: str = "rate", limit: int = 20) -> Answer:
+        """The ``subjects`` with most messages (``rate``), ``bytes``, ``subscribers`` or ``deliveries``, at most 100.
+
+        Each has ``subject, messages_per_s, bytes_per_s, subscribers, deliveries_per_s``; rates are over ten seconds.
+        """
+        return self.call("top", {"by": by, "limit": limit})
+
+    def publishers(self, limit: int = 100) -> Answer:
+        """The ``publishers`` on a port, at most 1000, and their ``total``; those that wait longest come first.
+
+        Each has ``connection, publisher, user, address, since, messages, messages_per_s, unacknowledged`` (messages),
+        ``batches`` (of them), ``oldest_ms`` (for how long the oldest waits) and ``last_ms`` (when it published last).
+        """
+        return self.call("publishers", {"limit": limit})
+
+    def metrics(self) -> str:
+        """The figures in Prometheus' text format, as the metrics listener shows them."""
+        return str(self.call("metrics")["text"])
+
+    def clients(
+        self,
+        user: str = "",
+        address: str = "",
+        subject: str = "",
+        slow: bool = False,
+        after: str = "",
+        limit: int = 50,
+    ) -> Answer:
+        """A page of the clients that match all that is given, as ``clients``; at most 200 (protocol.md 8.8).
+
+        ``user`` is a part of the name, ``address`` its beginning, ``subject`` one or a pattern; ``slow``: those with a
+        queue, the longest first. ``total`` is how many there are; ``after`` asks for the next page while there is
+        ``more``; ``away`` are workers that gave no answer.
+        """
+        return self.call(
+            "clients", _given(user=user, address=address, subject=subject, slow=slow, after=after) | {"limit": limit}
+        )
+
+    def client(self, connection: str, after: str = "", limit: int = 200) -> Answer:
+        """All that is known of one client (protocol.md 8.8); ControlRefused ``unknown`` when it is gone.
+
+        Of its subscriptions a page: those behind the subject ``after``.
+        """
+        return self.call("client", {"connection": connection, "after": after, "limit": limit})
+
+    def subject(self, subject: str) -> Answer:
+        """Where a subject stands, and who subscribes; ControlRefused ``unknown`` when it is not in use."""
+        return self.call("subject", {"subject": subject})
+
+    def history(self, subject: str, before: int = 0, limit: int = 20) -> Answer:
+        """The cached ``messages`` of a subject, newest first, below the number ``before`` (0: all); at most 100."""
+        return self.call("history", {"subject": subject, "before": before, "limit": limit})
+
+    def ping(self, connection: str) -> float:
+        """How long a client's answer to a WebSocket ping took, in ms; ControlRefused ``timeout`` after 4 s."""
+        return float(self.call("ping", {"connection": connection})["ms"])
+
+    def disconnect(self, connection: str = "", user: str = "", reason: str = "") -> Answer:
+        """Close a connection, or all of a user, with 4506; ``clients`` and ``publishers``: how many."""
+        return self.call("disconnect", _given(connection=connection, user=user, reason=reason))
+
+    def trace(self, user: str = "", subject: str = "", connection: str = "", seconds: int = 60) -> str:
+        """Begin to note what happens to one of these, for at most 60 s (protocol.md 8.10); the trace for ``traced``.
+
+        ControlRefused ``limit`` while four run, ``unknown`` for a connection that is gone.
+        """
+        about = _given(user=user, subject=subject, connection=connection)
+        return str(self.call("trace", about | {"seconds": seconds})["trace"])
+
+    def traced(self, trace: str, after: int = 0) -> Answer:
+        """The next ``events`` behind number ``after``; ``dropped``, ``ended`` (why, or empty), ``seconds_left``.
+
+        ControlRefused ``unknown`` for a trace that was not read for 15 s.
+        """
+        return self.call("traced", {"trace": trace, "after": after})
+
+    def untrace(self, trace: str) -> None:
+        """End a trace."""
+        self.call("untrace", {"trace": trace})
+
+    def health(self) -> Answer:
+        """``ready``, and ``reasons`` by name why clients should not be sent there."""
+        return self.call("health")
 
     def drain(self, per_second: int = 0, servers: Sequence[Sequence[Any]] = ()) -> Answer:
         """Refuse newcomers and send clients to ``[url, weight]`` elsewhere; ``clients``: how many there are.
@@ -204,3 +297,8 @@ def _readable(connection: socket.socket) -> bool:
 
 def _without_none(**arguments: Any) -> Answer:
     return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _given(**arguments: Any) -> Answer:
+    """Those that say something."""
+    return {name: value for name, value in arguments.items() if value}

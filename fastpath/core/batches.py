@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,12 +11,14 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Frames that a group holds over ticks; ``due`` is when its first has waited long enough, in ms."""
+    """Frames that a group holds over ticks; ``due`` is when its first has waited long enough, in ms; ``mark`` is what
+    ``Batches.begun`` has said."""
 
-    __slots__ = ("due", "frames", "size")
+    __slots__ = ("due", "frames", "mark", "size")
 
-    def __init__(self, due: int) -> None:
+    def __init__(self, due: int, mark: int = 0) -> None:
         self.due = due
+        self.mark = mark
         self.frames: list[bytes] = []
         self.size = 0
 
@@ -25,6 +28,10 @@ class Batches:
 
     def __init__(self) -> None:
         self._waiting: dict[Wire, dict[Group, Held]] = {}
+        self.begun: Callable[[], int] | None = None
+        """Called when a group begins to hold something; marks that with a number, for ``released``."""
+        self.released: Callable[[int, int], None] | None = None
+        """Told of what is written next how the beginning was marked, and how many deliveries that are."""
 
     def collect(self, groups: list[Group], now: int) -> list[Group]:
         """Let the groups with a batching time hold what came in this tick; those of ``groups`` that are written now."""
@@ -36,7 +43,7 @@ class Batches:
                 continue
             held = group.held
             if held is None:
-                held = group.held = Held(now + wire.batch_ms)
+                held = group.held = Held(now + wire.batch_ms, self.begun() if self.begun is not None else 0)
                 self._waiting.setdefault(wire, {})[group] = held
             held.frames += group.pending
             held.size += sum(map(len, group.pending))
@@ -65,6 +72,8 @@ class Batches:
         if held is not None:
             group.pending[:0] = held.frames
             del self._waiting[group.wire][group]
+            if self.released is not None:
+                self.released(held.mark, len(held.frames) * len(group))
 
     def wait_ms(self, now: int) -> int | None:
         """How long until the first group is due; None when nobody holds anything."""

@@ -28,12 +28,12 @@ from .interest import Feed, Group, Interest, Topic
 from .interfaces import Engine, Writer
 from .limits import Limits
 from .messages import AnyAnswer, Base, Message
-from .observer import Observer, Trail
+from .observer import Observer, Trail, Trails
 from .snapshot import Snapshot
 from .stats import Counters
 from .wire import Encoding, framed
 
-_FOR_EVER_MS = 1 << 62
+_FOR_EVER_MS = _NEVER = 1 << 62
 
 BASE_MS_MAX = 60_000
 """How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
@@ -88,7 +88,13 @@ class Broker:
         self.observers: list[Observer] = []
         """Told of what clients do."""
         self.trail: Trail | None = None
-        """Told of publications."""
+        """Told of publications; see ``follow``."""
+        self._trails: list[Trail] = []
+        self.accepting: Callable[[], None] | None = None
+        """Told that publications are about to be numbered here."""
+        self.sample_at = _NEVER
+        """When so many messages have come in, ``sample`` is told of those that came last."""
+        self.sample: Callable[[Sequence[Message]], None] = lambda messages: None
         self.batches = Batches()
         self.before_answers: Callable[[], None] | None = None
         """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
@@ -109,18 +115,21 @@ class Broker:
         """
         refused = self.admission.refused(principal, messages, now)
         if refused:
-            self.counters.publications_refused += len(refused)
+            self.counters.refused(refused.values())
             messages = [message for index, message in enumerate(messages) if index not in refused]
             if done is not None:
                 done = with_refusals(done, refused)
         if self.upstream is not None:
             self.upstream(messages, done)
             return
+        if self.accepting is not None:
+            self.accepting()
         outcomes = self.engine.append(messages, now)
         if outcomes is None:
             self.deliver(messages)
             outcomes = [message.seq for message in messages]
         else:
+            self.counters.failed(outcomes)
             self.deliver([message for message, one in zip(messages, outcomes, strict=True) if type(one) is int])
         if done is None:
             return
@@ -132,6 +141,8 @@ class Broker:
     def publish_own(self, message: Message, now: int) -> None:
         """Publish what is the server's own, below ``/__sys__/``."""
         self.own.append((message,), now)
+        self.counters.messages_in -= 1  # nobody has published it
+        self.counters.messages_own += 1
         self.deliver((message,))
 
     def deliver(self, messages: Sequence[Message]) -> None:
@@ -141,6 +152,8 @@ class Broker:
         if messages[-1].time - self.base > BASE_MS_MAX:
             self._move_base(messages[-1].time)
         self.counters.messages_in += len(messages)
+        if self.counters.messages_in >= self.sample_at:
+            self.sample(messages)
         if self.log is not None:
             self.log(messages)
         if self.trail is not None:
@@ -221,6 +234,14 @@ class Broker:
         """Whether who has read up to this position has seen more than has come here yet."""
         topic = self.interest.topics.get(subject)
         return self.follows and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
+
+    def follow(self, trail: Trail, on: bool) -> None:
+        """Tell ``trail`` of publications from now on, or no more."""
+        if trail in self._trails:
+            self._trails.remove(trail)
+        if on:
+            self._trails.append(trail)
+        self.trail = Trails(self._trails) if len(self._trails) > 1 else next(iter(self._trails), None)
 
     # What goes to clients
 

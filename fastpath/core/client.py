@@ -146,7 +146,8 @@ class Client:
 
     ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
     ``lag`` is None without subscriptions that may be conflated (core/lagging.py). ``number`` tells it from all other
-    clients of this process; ``end`` is the code and the reason with which it was closed.
+    clients of this process; ``end`` is the code and the reason with which it was closed. ``since`` is when it opened,
+    in ms and to a tenth of a second; ``program`` is what it says that it is.
     """
 
     __slots__ = (
@@ -166,8 +167,10 @@ class Client:
         "number",
         "out",
         "principal",
+        "program",
         "publisher",
         "queue",
+        "since",
         "slot",
         "subscriptions",
         "waiting",
@@ -197,6 +200,8 @@ class Client:
         self.lag: Lag | None = None
         self.base = 0
         self.number = 0
+        self.since = 0
+        self.program = ""
         self.end: tuple[int, str] = LOST
         self.errors = 0
         self.greeted = False

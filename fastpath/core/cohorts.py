@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .messages import Result, Revoked, Subscribe, Subscribed
+from .messages import Result, Revoked, Subscribed
 from .patterns import covers
 from .rules import SUBSCRIBE
 
@@ -40,11 +40,8 @@ def join(broker: Broker, group: Group, topic: Topic) -> bool:
     broker.interest.take(group, feed)
     group.owners[topic] = pattern
     broker.counters.subscriptions += len(group)
-    if broker.observers:
-        for client in (*group.ready, *group.singles):
-            request = client.wilds[pattern].request if client.wilds else Subscribe(id=0, subjects=[])
-            for observer in broker.observers:
-                observer.subscribed(client, topic, request, result, False)
+    for observer in broker.observers:
+        observer.subscribed_together(group, topic, result)
     return True
 
 
@@ -78,8 +75,7 @@ def _lose(broker: Broker, cohort: Cohort, group: Group, denied: dict[str, list[s
         broker.put(group, Revoked(subjects=subjects, reason=reason))
         for observer in broker.observers:
             cut = [broker.interest.topics[subject] for subject in subjects]
-            for client in members:
-                observer.unsubscribed(client, cut, reason)
+            observer.unsubscribed_together(group, cut, reason)
     for feed in feeds:
         broker.release(feed)
     return True

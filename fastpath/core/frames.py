@@ -9,6 +9,7 @@ arrives, so invalid text fails at its first wrong byte, and no payload is read t
 from __future__ import annotations
 
 from codecs import utf_8_decode
+from collections.abc import Iterator
 
 from .closing import check_close
 from .deflate import compress, inflate
@@ -341,7 +342,11 @@ def split_frames(buffer: bytes) -> list[bytes]:
 
     Raises ValueError unless ``buffer`` begins and ends between two unmasked frames.
     """
-    frames = []
+    return list(each_frame(buffer))
+
+
+def each_frame(buffer: bytes) -> Iterator[bytes]:
+    """The same, one at a time."""
     position, end = 0, len(buffer)
     while position < end:
         start = position + 2
@@ -351,9 +356,8 @@ def split_frames(buffer: bytes) -> list[bytes]:
             size = int.from_bytes(buffer[position + 2 : start]) if size < 0x80 else end
         if start + size > end:
             raise ValueError(f"no whole unmasked frame at byte {position}: cut the queue between frames")
-        frames.append(buffer[position : start + size])
+        yield buffer[position : start + size]
         position = start + size
-    return frames
 
 
 def _extended(raw: bytes) -> int:

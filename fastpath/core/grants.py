@@ -6,7 +6,7 @@ A check answers the empty text for yes and the reason for no; those in PENDING a
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .keys import Keys
 from .rules import PUBLISH, SUBSCRIBE
@@ -51,6 +51,14 @@ class Principal:
         return self.claims.expires if self.claims else None
 
 
+class Why(NamedTuple):
+    """An answer and its reason, for people; ``rule`` is the id of Django's rule that decides, if one does."""
+
+    allowed: bool
+    reason: str
+    rule: int | None = None
+
+
 class Grants:
     """Mode ``none``: everybody may do everything; the base of the other modes."""
 
@@ -89,6 +97,11 @@ class Grants:
     def offers(self, principal: Principal, subject: str, now: int) -> str:
         """Empty when what the principal offers to publish there is of use, else the reason why not."""
         return self.check(principal, PUBLISH, subject, now)
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """May it read the subject, and why: for people. Nothing is asked or noted for it."""
+        del principal, subject, now
+        return Why(True, f"in mode {self.mode} everybody may read everything")
 
     @property
     def version(self) -> int:

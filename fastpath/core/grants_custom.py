@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from .errors import Close, Refused
-from .grants import ASKED, Grants, Principal
+from .grants import ASKED, Grants, Principal, Why
 from .rules import PUBLISH, SUBSCRIBE
 from .tokens import TOKEN_CHARS_MAX
 
@@ -35,6 +35,11 @@ class CustomGrants(Grants):
         """Denied, unless the hook is asked about such things."""
         del principal, subject, now
         return "" if action in self._events else f"the hook is not asked about {action}"
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """What is known without asking."""
+        reason = CustomGrants.check(self, principal, SUBSCRIBE, subject, now)
+        return Why(not reason, reason or "mode custom leaves it to the hook")
 
 
 class Hooked(Grants):
@@ -77,6 +82,16 @@ class Hooked(Grants):
         if reason or PUBLISH not in self.asking.events:
             return reason
         return ASKED if principal.asked is None else principal.asked.offers(subject, now)
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """The mode's reason, and what the hook has answered last."""
+        why = super().explain(principal, subject, now)
+        if not why.allowed or SUBSCRIBE not in self.asking.events or principal.asked is None:
+            return why
+        known = principal.asked.known.get((SUBSCRIBE, subject))
+        if known is None:
+            return Why(False, ASKED)
+        return why._replace(allowed=not known[0], reason=known[0] or f"{why.reason}; the hook has allowed it")
 
     def likeness(self, principal: Principal) -> Hashable:
         """The hook may answer otherwise for each connection."""

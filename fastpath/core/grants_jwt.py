@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from .errors import Close, InvalidSubject, Refused
-from .grants import ANSWERS_MAX, Grants, Principal, bounded
+from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
 from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .subject import check_pattern, presence_of
 from .tokens import AUDIENCE, KEY_UNKNOWN, Claims, verify
 
 _ACTIONS = {"sub": SUBSCRIBE, "pub": PUBLISH, "all": BOTH}
+
+_NO_PERMISSION = "no permission in the token covers it"
 
 SETS_MAX = 256
 """Sets of permissions that are kept ready to be asked; tokens of one kind of user have the same."""
@@ -58,16 +60,28 @@ class JwtGrants(Grants):
             principal.answers = {}
         answer = principal.answers.get((action, subject))
         if answer is None:
-            rules = self._rules(principal.claims)
-            match = rules.decide(("token",), principal.user, subject, action, now)
-            about = presence_of(subject) if action == SUBSCRIBE and not match else ""
-            if about:  # who may read a subject may see who is there (protocol.md 3.9)
-                match = rules.decide(("token",), principal.user, about, action, now)
-            answer = "" if match else "no permission in the token covers it"
+            answer = "" if self._match(principal, action, subject, now) else _NO_PERMISSION
             if len(principal.answers) >= ANSWERS_MAX:
                 principal.answers.clear()
             principal.answers[action, subject] = answer
         return answer
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """The permission that covers it."""
+        if principal.claims is None:
+            return Why(False, "a token is needed")
+        match = self._match(principal, SUBSCRIBE, subject, now)
+        return Why(True, f"the token permits {match.pattern}") if match else Why(False, _NO_PERMISSION)
+
+    def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
+        """The permission of the token that covers the subject."""
+        assert principal.claims is not None
+        rules = self._rules(principal.claims)
+        match = rules.decide(("token",), principal.user, subject, action, now)
+        about = presence_of(subject) if action == SUBSCRIBE and not match else ""
+        if about:  # who may read a subject may see who is there (protocol.md 3.9)
+            match = rules.decide(("token",), principal.user, about, action, now)
+        return match
 
     def _rules(self, claims: Claims) -> RuleSet:
         """The token's permissions, ready to be asked."""

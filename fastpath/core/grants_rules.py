@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from msgspec import Struct
 
 from .errors import Close, Refused
-from .grants import ANSWERS_MAX, NOT_READY, Grants, Principal, bounded
+from .grants import ANSWERS_MAX, NOT_READY, Grants, Principal, Why, bounded
 from .keys import Keys
 from .rules import SUBSCRIBE, Rule, RuleSet
 from .subject import presence_of
@@ -126,6 +126,21 @@ class RuleGrants(Grants):
         if about:  # who may read a subject may see who is there (protocol.md 3.9)
             return self.check(principal, action, about, now)
         return "no rule allows it" if rule is None else f"rule {rule.id} denies it"
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """The rule that decides."""
+        if not self.ready:
+            return Why(False, NOT_READY)
+        if principal.superuser:
+            return Why(True, "a superuser may read everything")
+        rule = self._rules.decide(principal.holders, principal.user, subject, SUBSCRIBE, now)
+        about = presence_of(subject)
+        if about and (rule is None or not rule.allow):
+            return self.explain(principal, about, now)
+        if rule is None:
+            return Why(False, "no rule allows it")
+        verb = "allows" if rule.allow else "denies"
+        return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
 
     def likeness(self, principal: Principal) -> Hashable:
         """Those who are superusers, and those for whom the same rules count."""

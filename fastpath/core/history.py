@@ -59,7 +59,7 @@ class History:
         self.evicted_by_age = 0
         self.evicted_by_memory = 0
         self.told: Callable[[Message, str], None] | None = None
-        """Told of each message that leaves, and the cause (Trail.evicted)."""
+        """Told of each message that leaves, and why: ``count``, ``age``, ``memory``, or because it is ``void``."""
         # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject).
         # The time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
         self._oldest: list[tuple[int, int, Cached]] = []

@@ -115,6 +115,8 @@ def begin(broker: Broker, client: Client) -> None:
             topic.live.lagging[client] = feed.sent if feed.interval else topic.live.number
             joined.append(feed)
     sids = [topic.sid for topic in lag.able if topic not in lag.lost]  # those have been told
+    for observer in broker.observers:
+        observer.lagging(client, tuple(lag.able))
     lag.behind.update(lag.able)
     lag.able.clear()
     broker.move(client, [], joined)  # what was pending comes before the numbers, and is written by this
@@ -142,6 +144,7 @@ def catch_up(broker: Broker, client: Client) -> bool:
     stored: list[bytes] = []
     frames: list[bytes] = []
     join: list[Feed] = []
+    level: list[Topic] = []
     for topic in list(islice(lag.behind, CATCH_UP_SUBJECTS_MAX)):
         if room <= 0:
             break
@@ -167,6 +170,7 @@ def catch_up(broker: Broker, client: Client) -> bool:
         del lag.behind[topic]
         lag.able[topic] = None
         lag.lost.discard(topic)
+        level.append(topic)
         del live.lagging[client]
         broker.interest.tidy(topic)
     if frames or stored:
@@ -178,6 +182,8 @@ def catch_up(broker: Broker, client: Client) -> bool:
     broker.counters.messages_out += len(frames) + len(stored)
     broker.move(client, join, [])
     broker.flush_answers()  # the caller looks whether the client took them
+    for observer in broker.observers:
+        observer.caught_up(client, level)
     return bool(lag.behind)
 
 

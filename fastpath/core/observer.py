@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from .admission import Done
     from .client import Client
     from .grants import Principal
-    from .interest import Topic
-    from .messages import Message, Result, Subscribe
+    from .interest import Group, Topic
+    from .messages import AnyCommand, Message, Result, Subscribe
 
 
 class Observer:
@@ -31,11 +31,44 @@ class Observer:
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
         """A subscription has begun, or begun ``again`` in place of an earlier one of the same subject."""
 
+    def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
+        """All members of a group follow a subject that comes to be, because of their pattern (core/cohorts.py)."""
+        for client in (*group.ready, *group.singles):
+            if client.wilds:
+                self.subscribed(client, topic, client.wilds[result.pattern].request, result, False)
+
     def denied(self, client: Client, results: Sequence[Result]) -> None:
         """Subscriptions were answered with an error; ``not_ready`` is one of those."""
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
         """Subscriptions have ended: by the client (``why`` is empty), or because a right has."""
+
+    def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
+        """Those of all members have, because a right has ended."""
+        for client in (*group.ready, *group.singles):
+            self.unsubscribed(client, topics, why)
+
+    def blocked(self, client: Client) -> None:
+        """Its socket did not take what was written: from now on it has a queue."""
+
+    def unblocked(self, client: Client) -> None:
+        """It has taken all that was in its queue."""
+
+    def lagging(self, client: Client, topics: Sequence[Topic]) -> None:
+        """From now on a number stands for what comes of these subscriptions (core/lagging.py)."""
+
+    def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
+        """These are level again."""
+
+
+class Witness(Protocol):
+    """Told what clients say; it costs for each command, so that sessions have one only while somebody asks for it."""
+
+    def said(self, client: Client, command: AnyCommand) -> None:
+        """A command came, and is done next."""
+
+    def refused(self, client: Client, code: str, reason: str) -> None:
+        """It was answered with an error, without effect."""
 
 
 class Source(Protocol):
@@ -50,7 +83,7 @@ class Source(Protocol):
 
 
 class Trail:
-    """Base of what follows publications and the cache; does nothing. It costs for each message, so that a broker has
+    """Base of what follows publications; does nothing. It costs for each message, so that a broker has
     one only while somebody asks for it. None of its methods may raise, wait, or call back into the core."""
 
     def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:
@@ -61,8 +94,36 @@ class Trail:
     def unread(self, source: Source | None, row: Any, code: str, reason: str) -> None:
         """A publication that was refused before it became a message: its subject, or the row as it came."""
 
+    def ended(self, source: Source, code: int, reason: str, seconds: float) -> None:
+        """A publisher's connection is over, after so long; of clients observers are told."""
+
     def delivering(self, messages: Sequence[Message]) -> None:
         """These have been numbered, and are cached and offered next."""
 
-    def evicted(self, message: Message, cause: str) -> None:
-        """A message has left the cache: by ``count``, ``age``, ``memory``, or because it is ``void``."""
+
+class Trails(Trail):
+    """Several that follow, each told of everything."""
+
+    def __init__(self, trails: Sequence[Trail]) -> None:
+        self._trails = tuple(trails)
+
+    def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:
+        """Trail."""
+        for trail in self._trails:
+            done = trail.publication(source, messages, done)
+        return done
+
+    def unread(self, source: Source | None, row: Any, code: str, reason: str) -> None:
+        """Trail."""
+        for trail in self._trails:
+            trail.unread(source, row, code, reason)
+
+    def ended(self, source: Source, code: int, reason: str, seconds: float) -> None:
+        """Trail."""
+        for trail in self._trails:
+            trail.ended(source, code, reason, seconds)
+
+    def delivering(self, messages: Sequence[Message]) -> None:
+        """Trail."""
+        for trail in self._trails:
+            trail.delivering(messages)

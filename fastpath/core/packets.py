@@ -48,10 +48,13 @@ class Entry(Message, array_like=True, gc=False, eq=False):
 
 
 class Log(msgspec.Struct, array_like=True, tag="log"):
-    """The log between workers: the position after it, and messages that have been numbered."""
+    """The log between workers: the position after it, messages that have been numbered, since when the first of them is
+    under way (edge/latency.py), and how many of them are the server's own."""
 
     position: int
     messages: list[Entry]
+    since: int = 0
+    own: int = 0
 
 
 _pack = msgspec.msgpack.Encoder().encode

@@ -30,12 +30,12 @@ def publish(sessions: Sessions, client: Client, command: Publish, now: int) -> N
     trail = sessions.broker.trail
     try:
         if sessions.publish_from is not None and client.address not in sessions.publish_from:
-            sessions.broker.counters.publications_refused += 1
             raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
         message = read_publication(command, client.form)
         if command.publication:
             _number(client, message, command.publication)
     except InvalidMessage as error:
+        sessions.broker.counters.refused(((error.code, error.reason),))
         if trail is not None:
             trail.unread(client, command.subject, error.code, error.reason)
         if command.closure:

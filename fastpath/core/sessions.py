@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -34,6 +34,7 @@ from .messages import (
     Unsubscribe,
 )
 from .networks import Networks
+from .observer import Witness
 from .publications import name_publisher, publish
 from .rights import Rights
 from .subscribing import subscribe, unsubscribe
@@ -43,6 +44,12 @@ from .wire import Wire
 
 EXPIRY_NOTICE_MS = 60_000
 """How long before its token ends a client is told (protocol.md 4.10)."""
+
+PROGRAM_CHARS_MAX = 100
+"""As much as is kept of what a client's program calls itself."""
+
+PROGRAMS_MAX = 256
+"""So many names of programs are kept once for all clients; one more is kept by each client of that name."""
 
 _PING_FRAME = encode_frame(PING, b"")
 
@@ -60,6 +67,8 @@ class Sessions:
         self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
         self._beat = 0
         self._opened = 0
+        self._moment = 0
+        self._programs: dict[str, str] = {}
         self._expiring: dict[Client, None] = {}
         self.publish_from: Networks | None = None
         """From which addresses clients may publish; None: from all."""
@@ -72,6 +81,10 @@ class Sessions:
         """The limits on what one client says over time; None while there are none."""
         self.handlers: dict[type, Callable[[Client, Any, int], None]] = {}
         """More commands, by their type: called with client, command and time; they raise InvalidMessage."""
+        self.moved: Callable[[Client], bool] | None = None
+        """Whether a client for whom something waits has taken any of it since this was asked last: a sign of life."""
+        self.witness: Witness | None = None
+        """Told what clients say, while somebody wants to know."""
 
     def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
         """A WebSocket opened; raises Refused when the token that came with it is not good."""
@@ -81,6 +94,9 @@ class Sessions:
         client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, wire)
         self._opened += 1
         client.number = self._opened
+        if now // 100 != self._moment // 100:
+            self._moment = now
+        client.since = self._moment  # one number for all of them: there may be a million
         self.clients[client] = None
         self._slots[fd % self.ping_seconds][client] = None
         self._watch_expiry(client, now)
@@ -88,6 +104,11 @@ class Sessions:
         for observer in self.broker.observers:
             observer.connected(client)
         return client
+
+    def batches(self) -> Iterator[list[Client]]:
+        """All clients, some at a time and in no order; of those who come or go meanwhile some may be missing."""
+        for slot in self._slots:
+            yield list(slot)
 
     def close(self, client: Client) -> None:
         """The connection is gone."""
@@ -113,6 +134,8 @@ class Sessions:
                 return
             if self.guard is not None:  # not before: what is parked comes here twice
                 self.guard.said(client, type(command) is Publish, now)
+            if self.witness is not None:
+                self.witness.said(client, command)
             if not client.greeted:
                 self._greet(client, command)
             if type(command) is Publish:
@@ -134,7 +157,7 @@ class Sessions:
         """Called once a second: ping a share of the clients, close those without a sign of life, end tokens."""
         self._beat = (self._beat + 1) % self.ping_seconds
         for client in list(self._slots[self._beat]):
-            if not client.alive and not _waits(client):
+            if not client.alive and not _waits(client) and not (self.moved is not None and self.moved(client)):
                 client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
                 continue
             if self.guard is not None and self.guard.idle(client, now):
@@ -184,6 +207,7 @@ class Sessions:
         if command.token:
             self._adopt(client, self.broker.grants.principal(command.token, now), now)
         name_publisher(client, command.publisher)
+        client.program = self._named(command.client)
         broker = self.broker
         for observer in broker.observers:
             observer.introduced(client, command.client)
@@ -201,6 +225,13 @@ class Sessions:
             answer.expires = client.principal.expires
         broker.send(client, answer)
         self._tell_notice(client)
+
+    def _named(self, program: str) -> str:
+        """The name as it is kept: most clients have that of many others."""
+        name = program[:PROGRAM_CHARS_MAX]
+        if len(self._programs) < PROGRAMS_MAX:
+            return self._programs.setdefault(name, name)
+        return self._programs.get(name, name)
 
     def _renew(self, client: Client, command: Token, now: int) -> None:
         try:
@@ -241,6 +272,8 @@ class Sessions:
     def refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
         """Answer a command without effect; too many of them end the connection."""
         client.errors += 1
+        if self.witness is not None:
+            self.witness.refused(client, code, reason)
         if client.errors > ERRORS_MAX:
             client.link.close(Close.TOO_MANY_ERRORS, f"too_many_errors: over {ERRORS_MAX} refused commands")
             return

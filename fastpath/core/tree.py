@@ -8,7 +8,7 @@ from typing import Any
 SYSTEM = "__sys__"
 """The first segment that a wildcard does not stand for: the server's own subjects are asked for by name."""
 
-_HERE = ""
+HERE = ""
 """Under which key a node holds what stands at its own place: no segment is empty."""
 
 
@@ -25,11 +25,11 @@ class Tree:
         for segment in path:
             child = node.get(segment)
             if type(child) is not dict:
-                child = node[segment] = {} if child is None else {_HERE: child}
+                child = node[segment] = {} if child is None else {HERE: child}
             node = child
         below = node.get(last)
         if type(below) is dict:
-            below[_HERE] = value
+            below[HERE] = value
         else:
             node[last] = value
 
@@ -45,13 +45,27 @@ class Tree:
         below = nodes[-1].get(segments[-1])
         if type(below) is dict:
             nodes.append(below)
-            below.pop(_HERE, None)
+            below.pop(HERE, None)
         else:
             nodes[-1].pop(segments[-1], None)
             segments.pop()
         while segments and not nodes[-1]:
             nodes.pop()
             del nodes[-1][segments.pop()]
+
+    def below(self, prefix: str) -> dict[str, Any]:
+        """What stands right below a place, by segment, and at ``HERE`` what stands at the place itself.
+
+        A dict is again such a place, anything else the value of a subject with nothing below it. ``prefix`` is empty
+        for the root. The dict is the tree's own: it changes with it.
+        """
+        node = self._root
+        for segment in prefix[1:].split("/") if prefix else ():
+            child = node.get(segment)
+            if type(child) is not dict:
+                return {}
+            node = child
+        return node
 
     def find(self, pattern: str) -> Iterator[Any]:
         """The values that the pattern covers, as it goes: what is added or taken out meanwhile may be among them.
@@ -68,8 +82,8 @@ def _find(node: dict[str, Any], segments: list[str], at: int) -> Iterator[Any]:
     last = at == len(segments) - 1
     if segment in ("*", "**"):
         below = list(node.values() if at else (child for key, child in node.items() if key != SYSTEM))
-        if at and _HERE in node:
-            below.remove(node[_HERE])
+        if at and HERE in node:
+            below.remove(node[HERE])
     else:
         below = [node[segment]] if segment in node else []
     for child in below:
@@ -80,7 +94,7 @@ def _find(node: dict[str, Any], segments: list[str], at: int) -> Iterator[Any]:
         elif not last:
             yield from _find(child, segments, at + 1)
         else:
-            yield child.get(_HERE)
+            yield child.get(HERE)
 
 
 def _below(child: Any) -> Iterator[Any]:

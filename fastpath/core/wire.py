@@ -88,10 +88,10 @@ def split_messages(chunk: bytes, form: Form) -> list[tuple[bytes, int]]:
     The last one asked for is remembered, because many clients that lag have the same chunk in their queues; who asks
     last lets it go (``cache_clear``).
     """
-    return [(frame, _sid(frame, form)) for frame in split_frames(chunk)]
+    return [(frame, sid_of(frame, form)) for frame in split_frames(chunk)]
 
 
-def _sid(frame: bytes, form: Form) -> int:
+def sid_of(frame: bytes, form: Form) -> int:
     """The subject id of a message's frame; -1 for anything else. Only the head is looked at."""
     if frame[0] & 0x0F > BINARY:
         return -1

@@ -12,7 +12,7 @@ from ..settings import Settings
 if TYPE_CHECKING:
     from ..core.sessions import Sessions
 
-LIVE = ("trusted_proxies", "publish_from", "origins")
+LIVE = ("trusted_proxies", "publish_from", "origins", "log_level")
 """Settings that take force without a restart."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from ..core.proxy import START_BYTES, BadProxy, parse_proxy, parse_start
 from ..listener import Listener, SettingsError
+from .ends import connection_refused
 from .hub import Hub
 from .publishers import PublisherConnection
 from .raw import RawConnection
@@ -24,7 +25,7 @@ ARRIVING_MAX = 64
 TLS_END_SECONDS = 5
 """How long a peer may take to answer the end of TLS before the connection is cut."""
 
-log = logging.getLogger("fastpath")
+log = logging.getLogger("fastpath.ports")
 
 
 class Arrivals:
@@ -66,7 +67,7 @@ class Arrivals:
         elif address in self.hub.access.trusted:
             _ProxyStage(self, sock, address, listener)
         else:
-            log.info("close %s: not one of FASTPATH_TRUSTED_PROXIES, on %s", address, listener.where)
+            connection_refused(address, f"not one of FASTPATH_TRUSTED_PROXIES, on {listener.where}")
             sock.close()
 
     def enter(self, sock: socket.socket, address: str, listener: Listener) -> None:
@@ -138,6 +139,7 @@ class _Stage(ABC):
     def expire(self) -> None:
         """Nothing came in time."""
         self._arrivals.hub.broker.counters.limit("handshake")
+        connection_refused(self._address, "nothing came in time")
         self._end()
 
     def _end(self) -> None:
@@ -171,7 +173,7 @@ class _ProxyStage(_Stage):
         except BlockingIOError:
             return
         except (OSError, BadProxy) as error:
-            log.info("close %s: %s", self._address, error)
+            connection_refused(self._address, str(error))
             self._end()
             return
         if found is not None:

@@ -72,7 +72,7 @@ class Audit(Observer, Trail):
             broker.observers.remove(self)
         if not kinds.isdisjoint(("access", "cache")):
             broker.observers.append(self)
-        broker.trail = None if kinds.isdisjoint(("access", "message", "cache")) else self
+        broker.follow(self, not kinds.isdisjoint(("access", "message", "cache")))
         # What others hold of the cache is a copy.
         broker.history.told = self.evicted if "cache" in kinds and self._worker == 0 else None
 
@@ -201,7 +201,7 @@ class Audit(Observer, Trail):
                     self._cached("added", message)
 
     def evicted(self, message: Message, cause: str) -> None:
-        """Trail."""
+        """History.told."""
         self._cached("deleted", message, cause)
 
     # What is noted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 
 from ..core import lagging
@@ -10,8 +9,10 @@ from ..core.client import Client, Hold, Queue
 from ..core.closing import close_payload, parse_close
 from ..core.errors import Close
 from ..core.frames import CLOSE, SKIM, FrameReader, encode_frame
+from ..core.stats import BY_CLIENT, LABELS, LOST, OTHER
 from ..core.upgrade import BadRequest, error_response, parse_request
 from ..listener import Listener
+from .ends import client_closed, request_refused
 from .hub import Hub, now
 from .incoming import Incoming
 from .upgrading import upgrade
@@ -22,8 +23,6 @@ GOODBYE_SECONDS = 5
 REFUSED_SECONDS = 2
 """How long a refused request's socket is kept, so that what is still on its way does not reset it before the client
 has read why."""
-
-log = logging.getLogger("fastpath.clients")
 
 
 class ClientConnection(Incoming):
@@ -84,6 +83,7 @@ class ClientConnection(Incoming):
             if self.client is not None:
                 self.client.end = (code, reason or "closed by the client")
             self.hub.broker.counters.closed("by_client")
+            self._tell_end(BY_CLIENT)
             self.closing = True
             self._leave_group()
             self.write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
@@ -121,9 +121,11 @@ class ClientConnection(Incoming):
         except BadRequest as error:
             if self.hub.audit is not None:
                 self.hub.audit.rejected(self.address, error.reason, status=error.status)
-            self._refuse(error.response())
+            self._refuse(error.response(), error.status, error.reason)
 
-    def _refuse(self, response: bytes) -> None:
+    def _refuse(self, response: bytes, status: int, reason: str) -> None:
+        request_refused(self.address, status, reason)
+        self.hub.broker.counters.connections_refused += 1
         self.closing = True
         self.hub.connections -= 1  # those who only read their refusal take no place
         self.send_now(response)
@@ -135,7 +137,8 @@ class ClientConnection(Incoming):
         self.hub.broker.counters.limit("connections")
         if self.hub.audit is not None:
             self.hub.audit.rejected(self.address, "too many connections", status=503)
-        self._refuse(error_response(503, "Too many connections; try again later.", [("Retry-After", "5")]))
+        response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
+        self._refuse(response, 503, "too many connections")
 
     # Bytes out (core.client.Link)
 
@@ -166,6 +169,9 @@ class ClientConnection(Incoming):
             client.queue.push(data)
         else:
             client.queue = Queue(data, sent)
+            self.hub.blocked[client] = now()
+            for observer in self.hub.broker.observers:
+                observer.blocked(client)
             if client.group is not None:
                 client.group.refile(client)
             self.await_writable(True)
@@ -225,6 +231,9 @@ class ClientConnection(Incoming):
             if queue.sent or (count == 0 and head):
                 return
         client.queue = None
+        self.hub.blocked.pop(client, None)
+        for observer in self.hub.broker.observers:
+            observer.unblocked(client)
         self.await_writable(False)
         if self.closing:
             self._sent_all()
@@ -244,11 +253,11 @@ class ClientConnection(Incoming):
             return
         client = self.client
         self.hub.broker.counters.closed(reason.partition(":")[0])
-        log.info("close %s user=%s code=%d %s", self.address, client.principal.user if client else "", code, reason)
         if client is None or self.reader is None:
-            self._refuse(error_response(500, "A fault of the server; try again."))
+            self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
             return
         client.end = (code, reason)
+        self._tell_end(LABELS.get(code, OTHER))
         frames, client.out = client.out, None
         self.closing = True
         if self.reader.deflate:
@@ -262,6 +271,17 @@ class ClientConnection(Incoming):
         self.write_out(b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))]))
         self.hub.loop.call_soon(self.hub.sessions.close, client)
         self.hub.expect(self, seconds)
+
+    def _tell_end(self, name: str) -> None:
+        """Count it, and tell the log; its subscriptions are still there."""
+        client, counters = self.client, self.hub.broker.counters
+        if client is None:
+            return
+        if client.number:
+            counters.ended(name)
+        elif not self.echoing:
+            counters.connections_refused += 1  # its WebSocket was opened only to tell it why not
+        client_closed(self.hub, client, name, now())
 
     def _leave_group(self) -> None:
         """From now on the group's plain writes skip this socket."""
@@ -277,7 +297,7 @@ class ClientConnection(Incoming):
             self.lost()
         elif self.client is None:
             self.hub.broker.counters.limit("handshake")
-            self._refuse(error_response(408, "No request in time."))
+            self._refuse(error_response(408, "No request in time."), 408, "no request in time")
         else:
             self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
 
@@ -286,6 +306,8 @@ class ClientConnection(Incoming):
         if self.ended:
             return
         refused = self.closing and self.client is None
+        if self.client is not None and not self.closing:
+            self._tell_end(LOST)
         self.ended = self.closing = True
         self.hub.spare(self)
         self.hub.paused.pop(self, None)
@@ -293,6 +315,7 @@ class ClientConnection(Incoming):
             self.hub.connections -= 1
         if self.client is not None:
             self.client.queue = None
+            self.hub.blocked.pop(self.client, None)
             self.hub.sessions.close(self.client)
             # The two hold each other: without this only the collector would free them.
             self.client = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -32,6 +33,12 @@ PACKET_BYTES_MAX = 16 << 20
 CHUNK_MAX = 1000
 """Rules, users and sessions in one rules_chunk: bounds the work of one tick."""
 
+UNSENT_BYTES_MAX = 16 << 20
+"""While more waits unsent for a peer nothing is read from it, and what was read is not handled."""
+
+TURN_BYTES = 1 << 20
+"""After so much of answers the rest of what a peer has asked waits for the next turn of the loop."""
+
 log = logging.getLogger("fastpath.control")
 
 
@@ -48,6 +55,8 @@ class ControlConnection(asyncio.Protocol):
         self._unpacker = Unpacker(PACKET_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._answers: list[bytes] | None = None  # gathered while a handler runs
+        self._requests: deque[Any] = deque()  # that were read and are not handled yet
+        self._full = self._paused = False
         self.request = 0
         self.ended: list[Callable[[], None]] = []
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
@@ -66,11 +75,13 @@ class ControlConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected."""
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
         self._hub.control_connections.add(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Django is gone."""
         del exc
+        self._requests.clear()
         if self._transport is not None:
             self._hub.control_connections.discard(self._transport)
         for ended in self.ended:
@@ -79,6 +90,10 @@ class ControlConnection(asyncio.Protocol):
     def reply(self, number: int, answer: dict[str, Any]) -> None:
         """Answer a request, also while another is handled."""
         self._send([number, "ok", answer])
+
+    def refuse(self, number: int, code: str, reason: str) -> None:
+        """The same with an error."""
+        self._send([number, "error", {"code": code, "reason": reason}])
 
     def push(self, name: str, content: dict[str, Any]) -> int:
         """Say something that was not asked; how many bytes wait unsent."""
@@ -95,18 +110,57 @@ class ControlConnection(asyncio.Protocol):
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(pack(packet))
 
+    def pause_writing(self) -> None:
+        """It does not take its answers: nothing more is read from it, so nothing more is answered."""
+        self._full = True
+        self._read()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._full = False
+        self._read()
+        self._hub.loop.call_soon(self._go_on)
+
+    def _read(self) -> None:
+        """Read, unless something waits that was read, or too much that was answered."""
+        assert self._transport is not None
+        paused = self._full or bool(self._requests)
+        if paused != self._paused and not self._transport.is_closing():
+            self._paused = paused
+            if paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
     def data_received(self, data: bytes) -> None:
         """Requests, or parts of them."""
+        waits = bool(self._requests)
+        self._requests += self._unpacker.feed(data)
+        if not waits:
+            self._handle()
+
+    def _go_on(self) -> None:
+        assert self._transport is not None
+        if self._requests and not self._transport.is_closing():
+            self._handle()
+
+    def _handle(self) -> None:
+        """What was read, as far as the answers are not too much at once."""
         assert self._transport is not None
         self._answers = []
-        for packet in self._unpacker.feed(data):
-            answer = self._answer(packet)
+        size = 0
+        while self._requests and size < TURN_BYTES and not self._full:
+            answer = self._answer(self._requests.popleft())
             if answer is not None:
                 self._answers.append(pack(answer))
+                size += len(self._answers[-1])
         self._hub.end()  # before the answers: what they acknowledge is in the log by then
         answers, self._answers = self._answers, None
         self._transport.writelines(answers)
-        if self._unpacker.error is not None:
+        if self._requests and not self._full:
+            self._hub.loop.call_soon(self._go_on)
+        self._read()
+        if self._unpacker.error is not None and not self._requests:
             log.error("control connection closed: %s", self._unpacker.error)
             self._transport.write(pack([0, "error", {"code": "invalid", "reason": str(self._unpacker.error)}]))
             self._transport.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from collections.abc import Callable
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..core.admission import Done, with_refusals
 from ..core.advertising import Advertisers
 from ..core.broker import Broker
-from ..core.client import Hold
+from ..core.client import Client, Hold
 from ..core.frames import Event
 from ..core.grants import Principal
 from ..core.messages import Notice
@@ -22,6 +21,9 @@ from ..core.sessions import Sessions
 from ..engine.memory import MemoryEngine
 from ..settings import Settings
 from .access import Access
+from .gathering import Gathering
+from .latency import measure
+from .lateness import Lateness
 from .turns import Turns
 from .watch import make_watch
 
@@ -62,14 +64,14 @@ class ControlPeer(Protocol):
     def reply(self, number: int, answer: dict[str, Any]) -> None:
         """Answer a request later."""
 
+    def refuse(self, number: int, code: str, reason: str) -> None:
+        """The same with an error."""
+
     def push(self, name: str, content: dict[str, Any]) -> int:
         """Say something that was not asked, as ``[0, name, {…}]``; how many bytes wait unsent."""
 
     def waiting(self) -> int:
         """How many bytes wait unsent."""
-
-
-log = logging.getLogger("fastpath")
 
 
 class Deadline(Protocol):
@@ -87,6 +89,9 @@ def now() -> int:
 class Hub:
     """The loop's side of the broker."""
 
+    worker = 0
+    """Which of several workers this is; 0 is the first, or the only one."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings, broker: Broker, sessions: Sessions) -> None:
         self.loop = loop
         self.settings = settings
@@ -101,6 +106,8 @@ class Hub:
         self.turns = Turns(loop)
         self.paused: dict[Deadline, list[Event]] = {}
         """What has been read from client connections that are held, to be handled when they are not."""
+        self.blocked: dict[Client, int] = {}
+        """The clients whose sockets did not take what was written, and since when (ms)."""
         self.publisher_connections: set[Drains] = set()
         self.control_connections: set[asyncio.Transport] = set()
         self.verbs: dict[str, Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]] = {}
@@ -109,13 +116,16 @@ class Hub:
         """More of what the links between workers carry: by the packet's first item, with the worker it comes from."""
         self.to_first: Callable[[list[Any]], bool] | None = None
         """Sends such a packet to the first worker; whether it could. None: this is the first, or the only one."""
+        self.unsent: Callable[[], int] = lambda: 0  # how many bytes wait for the first worker
         self.to_others: Callable[[list[Any], int | None], None] = lambda packet, worker: None
         """On the first worker: sends one to all others, or to that one."""
         self.linked: list[Callable[[int], None]] = []
-        """Told that packets can be sent: on the first worker to the worker of that number, on all others to the first
-        one (0), which may be a new one."""
+        """Told that packets can be sent: to the worker of that number; on others to the first (0), maybe a new one."""
         self.parted: list[Callable[[int], None]] = []
         """Told on the first worker that the worker of that number is gone."""
+        self.gathering = Gathering(self)
+        self.ponged: Callable[[Client, bytes], None] = lambda client, payload: None
+        """Told of an answer to a WebSocket ping that had a payload (edge/operating.py)."""
         self.audit: Audit | None = None
         self.limiter: Limiter | None = None
         self.asks: Asks | None = None
@@ -133,8 +143,9 @@ class Hub:
         """Passes on what all clients are told."""
         self.congested = False
         """Another worker is behind: who publishes is held back."""
-        self._flush_due = False
-        self._stepping = False
+        self.latency = measure(broker, on=settings.statistics)
+        self.lateness = Lateness()
+        self._flush_due = self._stepping = False
         self._deadlines: dict[Deadline, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._batching = any(listener.batch_ms for listener in settings.listeners)
@@ -164,7 +175,10 @@ class Hub:
     def end(self) -> None:
         """A handler is done: answers leave now, messages at the end of the tick."""
         self.broker.flush_answers()
-        if self.broker.dirty and not self._flush_due:
+        if not self.broker.dirty:
+            if self.latency is not None:
+                self.latency.since = 0  # what was accepted goes to nobody here
+        elif not self._flush_due:
             self._flush_due = True
             self.loop.call_soon(self._flush)
 
@@ -183,7 +197,7 @@ class Hub:
         """
         messages, refused = read_publications(rows, publisher, first)
         if refused:
-            self.broker.counters.publications_refused += len(refused)
+            self.broker.counters.refused(refused.values())
             done = with_refusals(done, refused)
         trail = self.broker.trail
         if trail is not None:
@@ -261,6 +275,15 @@ class Hub:
 
     def _flush(self) -> None:
         self._flush_due = False
+        counters, latency = self.broker.counters, self.latency
+        if latency is None:
+            self._write()
+            return
+        before = counters.messages_out - latency.collected
+        self._write()
+        latency.flushed(counters.messages_out - latency.collected - before)
+
+    def _write(self) -> None:
         if not self._batching:
             self.broker.flush()
             return
@@ -278,8 +301,13 @@ class Hub:
         self._flush()
 
     def _on_grid(self) -> None:
-        self._timers[0] = self.loop.call_later(GRID_SECONDS - now() % 100 / 1000 + 0.0005, self._on_grid)
+        self.lateness.came()
         time = now()
+        delay = GRID_SECONDS - time % 100 / 1000 + 0.0005
+        self._timers[0] = self.loop.call_later(delay, self._on_grid)
+        self.lateness.expect(delay)
+        if self.latency is not None and self.latency.since:
+            self._flush()  # or what conflation brings would be measured with it
         self.broker.grid.tick(time)
         self.broker.history.expire(time)
         self.sessions.rights.tick(time)

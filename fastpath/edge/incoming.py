@@ -148,7 +148,10 @@ class Incoming(ABC):
                 if self.held:
                     hub.paused[self] = list(rest)
                     return
-            elif opcode != PONG:
+            elif opcode == PONG:
+                if payload:  # not to the server's own pings, which are empty
+                    hub.ponged(client, payload)
+            else:
                 wanted = "text" if client.form == "json" else "binary"
                 self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
         if reader.error is not None and not self.closing:

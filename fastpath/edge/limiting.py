@@ -6,7 +6,7 @@ import ctypes
 import logging
 import os
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..core.client import Client, Hold
@@ -19,7 +19,7 @@ from ..core.stats import Counters
 from .hub import Hub
 
 if TYPE_CHECKING:
-    from ..core.interest import Topic
+    from ..core.interest import Group, Topic
     from ..core.messages import Result, Subscribe
 
 MEMORY_BACK = 0.95
@@ -156,7 +156,13 @@ class Limiter(Observer):
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
         """Takes no place."""
 
+    def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
+        """Neither."""
+
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
+        """Neither."""
+
+    def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
         """Neither."""
 
     def _take(self, client: Client) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +15,12 @@ from ..core.copies import Takeover, whole_part
 from ..core.interest import Topic
 from ..core.messages import Message, Notice
 from ..core.packets import pack, read_handed_in
+from ..core.stats import with_lost
+from ..core.subject import is_system
 from ..engine.memory import MemoryEngine
 from .hub import Hub, now
 from .link import Giver, LinkSocket, is_own
+from .silence import told_since
 
 HELLO_SECONDS = 1.0
 """How long a new first worker waits for those who still hold the state of the one before it."""
@@ -31,6 +36,9 @@ COPY_SECONDS = 10.0
 
 LOG_BYTES = 256 << 10
 """The log is written before the end of the tick when so much has come."""
+
+ENDED_MAX = 64
+"""Workers that have gone of which is kept what they told last, until somebody asks."""
 
 log = logging.getLogger("fastpath.links")
 
@@ -48,6 +56,7 @@ class Link:
         self.giver: Giver | None = None
         self.takeover: Takeover | None = None
         self.figures: dict[str, float] = {}
+        self.told = 0.0
 
     @property
     def current(self) -> bool:
@@ -68,12 +77,14 @@ class Link:
     def _received(self, packet: list[Any]) -> None:
         links = self._links
         match packet:
-            case ["publish", list(rows)]:
+            case ["publish", list(rows), int(since)]:
+                if links.hub.latency is not None:
+                    links.hub.latency.accepted(since)
                 links.hub.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
                 links.hub.end()
                 self.socket.read(not links.hub.congested)
             case ["stats", dict(figures)]:
-                self.figures = figures
+                self.figures, self.told = figures, time.monotonic()
             case ["hello", int(worker), int(epoch), int(position), int(seen)]:
                 self.worker, self.held, self.seen = worker, (epoch, position), seen
                 links.hello(self)
@@ -118,9 +129,11 @@ class Links:
         self._links: list[Link] = []
         self._log: list[Message] = []
         self._log_bytes = 0
+        self._own = 0  # Counters.messages_own when the log was written last
         self._engine: MemoryEngine | None = None
         self._kept: list[Message] = []  # of what is taken over: those that may come again
         self._gone: dict[str, float] = {}
+        self._ended: deque[dict[str, float]] = deque(maxlen=ENDED_MAX)
         self.passed_on: list[Any] | None = None
         """What the others were told last by ``pass_on``."""
         self._open = False
@@ -262,27 +275,37 @@ class Links:
             return
         messages, self._log, self._log_bytes = self._log, [], 0
         self.position += len(messages)
-        data = b""
+        data, latency, counters = b"", self.hub.latency, self.hub.broker.counters
+        since = latency.since if latency is not None else 0
+        own, self._own = counters.messages_own - self._own, counters.messages_own
         for link in self._links:
             giver = link.giver
             if giver is None:
                 continue
             if giver.copy is None:
-                data = data or pack(["log", self.position, messages])
+                data = data or pack(["log", self.position, messages, since, own])
                 link.socket.push(data)
             else:
                 pending = giver.copy.pending
-                link.socket.send(["log", self.position, [one for one in messages if one.subject not in pending]])
+                rest = [one for one in messages if one.subject not in pending]
+                link.socket.send(["log", self.position, rest, since, sum(is_system(one.subject) for one in rest)])
             link.socket.flush()
 
     def figures(self) -> list[dict[str, float]]:
         """What each of the others told last."""
-        return [link.figures for link in self._links if link.figures]
+        moment = time.monotonic()
+        return [told_since(link.figures, moment - link.told) for link in self._links if link.figures]
 
     @property
     def gone(self) -> dict[str, float]:
         """What those who are gone had counted."""
         return self._gone
+
+    def ended(self) -> list[dict[str, float]]:
+        """What each of those told last that have gone since this was asked before."""
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
 
     def lost(self, link: Link, why: str) -> None:
         """A worker is gone, or was cut."""
@@ -292,8 +315,10 @@ class Links:
         if link in self._links:
             self._links.remove(link)
         self.congest()
-        for name, value in link.figures.items():
-            self._gone[name] = self._gone.get(name, 0) + value
+        if link.figures:
+            self._ended.append(link.figures)
+            for name, value in with_lost(link.figures).items():
+                self._gone[name] = self._gone.get(name, 0) + value
         self._changed.set()
 
     def close(self) -> None:
@@ -310,6 +335,7 @@ class Links:
     def _note(self, messages: Sequence[Message]) -> None:
         if not self._links:
             self.position += len(messages)
+            self._own = self.hub.broker.counters.messages_own
             return
         self._log += messages
         self._log_bytes += sum([message.size for message in messages])

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import Any
 
 from ..core.admission import Done, Outcome, with_refusals
@@ -55,6 +56,7 @@ class Follower:
         self._takeover: Takeover | None = None
         self._giver: Giver | None = None
         self._rows: list[list[Any]] = []
+        self._since = 0  # when the first of them was accepted (edge/latency.py)
         self._asked: deque[tuple[Sequence[Message], Done | None]] = deque()
         self._holds = Holds(hub.loop.time)
         self._holds.away()
@@ -64,6 +66,7 @@ class Follower:
         hub.broker.upstream = self.upstream
         hub.broker.follows = True
         hub.to_first = self._to_first
+        hub.unsent = lambda: self._link.waiting if self._link is not None else 0
 
     def start(self) -> None:
         """Link to the first worker, now or as soon as it is there."""
@@ -91,11 +94,13 @@ class Follower:
         """Hand accepted publications to the first worker, with all others of this tick (Broker.upstream)."""
         refused = self._refused()
         if refused is not None:
+            self._hub.broker.counters.failed([refused] * len(messages))
             self._holds.note(messages)
             if done is not None:
                 done([refused] * len(messages))
             return
         if self._holds and (early := self._holds.refused(messages, HELD)):
+            self._hub.broker.counters.failed(early.values())
             messages = [message for index, message in enumerate(messages) if index not in early]
             done = done and with_refusals(done, early)
         if not messages and not self._asked:
@@ -103,6 +108,7 @@ class Follower:
                 done([])
             return
         if not self._rows:
+            self._since = monotonic_ns()
             self._hub.loop.call_soon(self._hand_in)
         self._rows += [handed_in(message) for message in messages]
         self._asked.append((messages, done))
@@ -129,7 +135,7 @@ class Follower:
     def _hand_in(self) -> None:
         rows, self._rows = self._rows, []
         if self._link is not None and self._welcomed and rows:
-            self._link.send(["publish", rows])
+            self._link.send(["publish", rows, self._since])
             self._link.flush()
 
     def _received(self, packet: list[Any] | Log) -> None:
@@ -150,6 +156,9 @@ class Follower:
                     self._takeover.before(packet.messages)
                 else:
                     self._held = (self._engine.epoch, packet.position)
+                if self._hub.latency is not None:
+                    self._hub.latency.accepted(packet.since)
+                broker.counters.messages_in -= packet.own  # nobody has published them
                 broker.deliver(packet.messages)
             case ["restart", list(part)]:
                 (self._takeover or Takeover(broker)).restarted(part)
@@ -253,6 +262,7 @@ class Follower:
             publisher.drain()  # it sends again what was not acknowledged
         asked, self._asked = self._asked, deque()
         for messages, done in asked:
+            self._hub.broker.counters.failed([_UNKNOWN] * len(messages))
             self._holds.note(messages)
             if done is not None:
                 done([_UNKNOWN] * len(messages))

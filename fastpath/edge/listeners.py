@@ -36,7 +36,7 @@ REOPEN_SECONDS = 0.2
 LACK_SECONDS = 5
 """How long a worker that could open no more files, before it was full, takes that for its bound."""
 
-log = logging.getLogger("fastpath")
+log = logging.getLogger("fastpath.ports")
 
 
 class Ports:
@@ -123,6 +123,10 @@ class Ports:
         if self._shared and self._hub.connections >= self._full_at:
             self._hub.loop.call_soon(self._close_full)
         return self._hub.connections > self.connections_max
+
+    def taking_none(self) -> bool:
+        """Whether whoever comes now is refused, because all places are taken or, with others, nearly all."""
+        return self._shut or self._hub.connections >= self.connections_max
 
     def _bind(self, listener: Listener) -> list[socket.socket]:
         if not listener.path:

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import binascii
+import hmac
 import json
 import logging
-from collections.abc import Callable, Iterator
+from base64 import b64decode
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 from ..core.upgrade import BadRequest, parse_request
-from ..engine.memory import MemoryEngine
-from .figures import TOTALS, Statistics
+from .figures import Statistics
+from .health import Readiness
 from .hub import Hub
+from .prometheus import lines
 
 WATCHERS_MAX = 64
 """Connections of this port at once; more are closed."""
 
-_COUNTERS = frozenset(
-    (
-        *TOTALS,
-        "evicted_by_count",
-        "evicted_by_age",
-        "evicted_by_memory",
-        "hook_asked",
-        "hook_late",
-        "hook_untold",
-        "journal_failed_writes",
-        "journal_damaged",
-        "redis_batches",
-        "redis_retries",
-        "redis_groups_mended",
-        "roster_left_out",
-    )
-)
-"""Figures that count from the start on; all others are gauges."""
-
 _JSON = "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+_CHALLENGE = (("WWW-Authenticate", 'Basic realm="metrics", charset="UTF-8"'), ("WWW-Authenticate", "Bearer"))
 
 log = logging.getLogger("fastpath.metrics")
 
@@ -45,44 +31,17 @@ log = logging.getLogger("fastpath.metrics")
 class Health:
     """Whether clients should be sent to this node: what a load balancer asks."""
 
-    def __init__(self, hub: Hub, statistics: Statistics, draining: Callable[[], bool]) -> None:
+    def __init__(self, hub: Hub, statistics: Statistics, readiness: Readiness) -> None:
         self.hub = hub
         self.watchers = 0
         self._statistics = statistics
-        self._draining = draining
+        self.reasons = readiness.reasons
+        # For Django's /metrics (protocol.md 8.1).
+        hub.verbs["metrics"] = lambda peer, arguments: {"text": self.text()}
 
-    def reasons(self) -> dict[str, str]:
-        """What stands against it, by name; empty when it is ready."""
-        hub, found = self.hub, {}
-        if not hub.started:
-            found["starting"] = "it restores its state, or waits for Redis"
-        elif not hub.broker.grants.ready:
-            found["rights"] = "they have not arrived from Django yet"
-        if hub.stale:
-            notice = hub.sessions.notice
-            found["engine"] = notice.text if notice is not None else "who numbers messages is away"
-        engine = hub.broker.engine
-        if isinstance(engine, MemoryEngine) and engine.trouble:
-            found["journal"] = engine.trouble
-        if self._draining():
-            found["draining"] = "clients are sent elsewhere"
-        return found
-
-    def metrics(self) -> Iterator[str]:
-        """The figures as Prometheus reads them; with several workers also each one's, by its number."""
-        each = self._statistics.by_worker()
-        for name, value in self._statistics.figures(each).items():
-            metric, kind = _metric("fastpath", name)
-            yield from (f"# TYPE {metric} {kind}", f"{metric} {_number(value)}")
-        yield from ("# TYPE fastpath_ready gauge", f"fastpath_ready {int(not self.reasons())}")
-        if len(each) > 1:
-            names = [name for name in each[0] if name not in ("worker", "pid")]
-            for name in names:
-                metric, kind = _metric("fastpath_worker", name)
-                yield f"# TYPE {metric} {kind}"
-                for figures in each:
-                    if name in figures:
-                        yield f'{metric}{{worker="{figures["worker"]:g}"}} {_number(figures[name])}'
+    def text(self) -> str:
+        """What a scrape is answered with (edge/prometheus.py)."""
+        return "\n".join([*lines(self._statistics, ready=not self.reasons()), ""])
 
 
 class MetricsConnection(asyncio.Protocol):
@@ -124,7 +83,8 @@ class MetricsConnection(asyncio.Protocol):
                 return
             if request.method not in ("GET", "HEAD"):
                 raise BadRequest(405, "These pages are read with GET.", (("Allow", "GET, HEAD"),))
-            response = self._page(request.path, request.method == "HEAD")
+            known = _proves(request.headers.get("authorization", ""), self._health.hub.settings.metrics_password)
+            response = self._page(request.path, request.method == "HEAD", known)
         except BadRequest as error:
             response = error.response()
         except Exception:
@@ -135,17 +95,38 @@ class MetricsConnection(asyncio.Protocol):
         self._transport.write(response)
         self._transport.close()
 
-    def _page(self, path: str, head: bool) -> bytes:
+    def _page(self, path: str, head: bool, known: bool) -> bytes:
+        """The answer; who is not known by the password learns only whether the node is well."""
         match path:
             case "/healthz":
                 return _response(200, _JSON, b'{"status":"ok"}\n', head)  # the loop has just proved it
             case "/readyz":
                 reasons = self._health.reasons()
-                body = {"status": "unavailable", "reasons": reasons} if reasons else {"status": "ok"}
+                body: dict[str, Any] = {"status": "unavailable" if reasons else "ok"}
+                if reasons and known:
+                    body["reasons"] = reasons
                 return _response(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n", head)
+            case "/metrics" if not known:
+                raise BadRequest(401, "The figures need the password of FASTPATH_METRICS_PASSWORD.", _CHALLENGE)
             case "/metrics":
-                return _response(200, _PROMETHEUS, "\n".join([*self._health.metrics(), ""]).encode(), head)
+                return _response(200, _PROMETHEUS, self._health.text().encode(), head)
         raise BadRequest(404, "There are /healthz, /readyz and /metrics.")
+
+
+def _proves(authorization: str, password: str) -> bool:
+    """Whether the header holds the password (RFC 7617, of any user, or RFC 6750), or there is none to be given."""
+    if not password:
+        return True
+    kind, _, given = authorization.partition(" ")
+    try:
+        proof = given.strip().encode("latin-1")  # a header's bytes, as they came
+        if kind.lower() == "basic":
+            proof = b64decode(proof, validate=True).partition(b":")[2]
+        elif kind.lower() != "bearer":
+            return False
+    except (binascii.Error, UnicodeError):
+        return False
+    return hmac.compare_digest(proof, password.encode(errors="surrogateescape"))
 
 
 def _response(status: int, kind: str, body: bytes, head: bool = False) -> bytes:
@@ -157,12 +138,3 @@ def _response(status: int, kind: str, body: bytes, head: bool = False) -> bytes:
         "Connection: close",
     )
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if head else body)
-
-
-def _metric(prefix: str, name: str) -> tuple[str, str]:
-    """Name and type: what counts from the start on ends in ``_total``."""
-    return (f"{prefix}_{name}_total", "counter") if name in _COUNTERS else (f"{prefix}_{name}", "gauge")
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))

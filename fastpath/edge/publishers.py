@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any, cast
 
+from ..core import stats
 from ..core.admission import MEMORY_FULL, Outcome
 from ..core.advertising import OFFERS_MAX
 from ..core.client import LOST, Hold
@@ -25,7 +26,9 @@ from ..core.packets import (
     publisher_key,
     unpack_published,
 )
+from .ends import publisher_closed
 from .hub import Hub, now
+from .progress import Progress
 from .publisher_party import PublisherParty
 
 WINDOW = 16
@@ -57,13 +60,17 @@ class PublisherConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = self._full = self._draining = False
         self._batch = 0
-        self._unanswered = 0  # batches
         self._answers: list[bytes] | None = None  # gathered while a handler runs
         self._party: PublisherParty | None = None
         self._pauses = 0  # bits of Hold
         self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
         self.address = address
+        self.since = now()
+        """When it came, in ms."""
         self.number = next(_numbers)
+        self.name = ""
+        """Under which it numbers what it publishes; empty: it does not."""
+        self.progress = Progress()
 
     @property
     def principal(self) -> Principal | None:
@@ -155,9 +162,9 @@ class PublisherConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The publisher is gone."""
-        del exc
         if not self._closing:
-            self._tell_end(*LOST)
+            well = exc is None and not self.progress.batches
+            self._tell_end(*LOST, stats.BY_CLIENT if well else stats.LOST)
         self._closing = True
         if self._hub.sessions.guard is not None:
             self._hub.sessions.guard.forget(self)
@@ -228,7 +235,7 @@ class PublisherConnection(asyncio.Protocol):
         """It is known who it is, and it may come in."""
         broker = self._hub.broker
         assert self._principal is not None
-        self._publisher = publisher_key(self._principal.user, publisher) if publisher else None
+        self._publisher, self.name = publisher_key(self._principal.user, publisher) if publisher else None, publisher
         log.debug("publisher %s user=%s", self.address, self._principal.user)  # a Spark task is one
         if self._hub.audit is not None:
             self._hub.audit.publisher_came(self, publisher)
@@ -263,12 +270,13 @@ class PublisherConnection(asyncio.Protocol):
                 Close.BAD_MESSAGE, "publications are numbered from 1 on, under the publisher that hello named"
             )
         self._batch = number
-        self._unanswered += 1
+        moment = now()
+        self.progress.took(number, len(rows), moment)
         guard = self._hub.sessions.guard
-        if guard is not None and guard.spend(self, 0, len(rows), now()):
+        if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, Hold.RATE)
         done = partial(self._acknowledge, number)
-        self._hub.publish_rows(self._current(now()), rows, done, self._publisher, first, self)
+        self._hub.publish_rows(self._current(moment), rows, done, self._publisher, first, self)
 
     def _advertise(self, number: int, patterns: list[Any]) -> None:
         self._check_address()
@@ -293,10 +301,10 @@ class PublisherConnection(asyncio.Protocol):
 
     def _acknowledge(self, number: int, outcomes: list[Outcome]) -> None:
         """Tell what became of a batch. With another worker that numbers, this may be after the publisher has gone."""
-        self._unanswered -= 1
+        self.progress.acknowledged(number)
         if not self._closing:
             self._send(["ack", number, self._hub.broker.engine.epoch, outcomes])
-            if self._draining and not self._unanswered:
+            if self._draining and not self.progress.batches:
                 self.drain()
 
     def _current(self, moment: int) -> Principal:
@@ -337,8 +345,7 @@ class PublisherConnection(asyncio.Protocol):
         if self._closing or self._transport is None:
             return
         self._closing = True
-        self._tell_end(code, f"{code.label}: {reason}")
-        log.info("close publisher %s code=%d %s: %s", self.address, code, code.label, reason)
+        self._tell_end(code, f"{code.label}: {reason}", code.label)
         self._hub.broker.counters.closed(code.label)
         self._send(["close", int(code), f"{code.label}: {reason}"])
         self._answer()
@@ -356,7 +363,8 @@ class PublisherConnection(asyncio.Protocol):
         self._hub.broker.counters.limit("connections")
         self.close(Close.OVERLOADED, "too many connections; try again later")
 
-    def _tell_end(self, code: int, reason: str) -> None:
+    def _tell_end(self, code: int, reason: str, name: str) -> None:
+        publisher_closed(self._hub, self, code, reason, name, now())
         party, self._party = self._party, None
         if party is not None:
             party.gone(code, reason)
@@ -373,5 +381,5 @@ class PublisherConnection(asyncio.Protocol):
             return
         self._draining = True
         self._transport.pause_reading()
-        if not self._unanswered:
+        if not self.progress.batches:
             self.drain()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ..listener import SettingsError
+from ..logs import reopen, use_levels
 from ..settings import Settings, load
 from .access import LIVE
 from .hub import ControlPeer, Hub
@@ -27,25 +27,27 @@ class _Asked:
     peer: ControlPeer
     request: int
     errors: list[str]
-    missing: int
+    missing: set[int]
 
 
 class Reload:
     """SIGHUP, or ``reload`` on the control socket, for one process; the first of several workers asks the others.
 
     Each part is for itself: one that cannot be used stays as it is, is named in the log and in the answer, and keeps no
-    other from taking force. ``others`` says how many workers there are beside the first.
+    other from taking force.
     """
 
-    def __init__(self, hub: Hub, ports: Ports, others: Callable[[], int]) -> None:
+    def __init__(self, hub: Hub, ports: Ports) -> None:
         self._hub = hub
         self._ports = ports
-        self._others = others
+        self._others: set[int] = set()
         self._asked: dict[int, _Asked] = {}
         self._number = 0
         hub.verbs["reload"] = self._ask
         hub.packets["reload"] = self._passed_on
         hub.packets["reloaded"] = self._answered
+        hub.linked.append(self._others.add)
+        hub.parted.append(self._parted)
         if hub.key_file is not None:
             hub.reloads["FASTPATH_TOKEN_KEYS"] = hub.key_file.reload
         if "FASTPATH_CONFIG" in os.environ:
@@ -53,6 +55,7 @@ class Reload:
 
     def here(self) -> list[str]:
         """In this process; answers what could not be used, a sentence each."""
+        reopen()
         errors = [*self._ports.reload(), *self._settings()]
         for name, reload in self._hub.reloads.items():
             try:
@@ -67,11 +70,11 @@ class Reload:
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """The verb ``reload``; answered when all workers have."""
         del arguments
-        errors, missing = self.here(), self._others()
-        if not missing:
+        errors = self.here()
+        if not self._others:
             return {"errors": errors}
         self._number += 1
-        self._asked[self._number] = _Asked(peer, peer.request, errors, missing)
+        self._asked[self._number] = _Asked(peer, peer.request, errors, set(self._others))
         self._hub.to_others(["reload", self._number], None)
         self._hub.loop.call_later(ANSWER_SECONDS, self._answer, self._number)
         return None
@@ -85,13 +88,23 @@ class Reload:
 
     def _answered(self, worker: int, rest: list[Any]) -> None:
         """On the first worker: what another one could not use."""
-        del worker
         number, errors = rest
         asked = self._asked.get(number)
         if asked is None:
             return
         asked.errors += [error for error in errors if error not in asked.errors]
-        asked.missing -= 1
+        self._spare(number, worker)
+
+    def _parted(self, worker: int) -> None:
+        """A worker is gone: the one that takes its place reads everything anew."""
+        self._others.discard(worker)
+        for number in list(self._asked):
+            self._spare(number, worker)
+
+    def _spare(self, number: int, worker: int) -> None:
+        """Nothing more is expected of this worker."""
+        asked = self._asked[number]
+        asked.missing.discard(worker)
         if not asked.missing:
             self._answer(number)
 
@@ -100,7 +113,7 @@ class Reload:
         if asked is None:
             return
         if asked.missing:
-            asked.errors.append(f"{asked.missing} of the workers did not answer within {ANSWER_SECONDS:g} s")
+            asked.errors.append(f"{len(asked.missing)} of the workers did not answer within {ANSWER_SECONDS:g} s")
         asked.peer.reply(asked.request, {"errors": asked.errors})
 
     def _settings(self) -> list[str]:
@@ -111,6 +124,7 @@ class Reload:
         except SettingsError as error:
             return [str(error)]
         hub.access.renew(found)
+        use_levels(found.log_level)
         changed = [one.name for one in fields(Settings) if getattr(found, one.name) != getattr(hub.settings, one.name)]
         for name in set(changed) - set(LIVE):
             log.warning("the setting %s changed: it takes force at the next start", name)

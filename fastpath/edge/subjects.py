@@ -9,14 +9,15 @@ from ..core.errors import InvalidMessage
 from ..core.interest import Topic
 from ..core.patterns import covers
 from ..core.subject import check_pattern
+from .gathering import Answer, Work, answer_to
 from .hub import ControlPeer, Hub
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
 """Subjects in one answer."""
 
-SLICE_SUBJECTS = 2000
-"""Subjects looked at in one turn of the loop: about 2 ms, after which everybody else has a turn."""
+SLICE_SUBJECTS = 100
+"""Subjects looked at between two interruptions."""
 
 SEARCHES_MAX = 4
 """Searches at the same time: each holds a list of all subjects while it runs."""
@@ -36,28 +37,21 @@ class Subjects:
         if self._running >= SEARCHES_MAX:
             raise InvalidMessage("limit", f"{SEARCHES_MAX} searches are under way; ask again")
         self._running += 1
+        number = peer.request
+
+        def done(answer: Answer) -> None:
+            self._running -= 1
+            answer_to(peer, number, answer)
+
+        self._hub.gathering.run(self._look(search), done)
+
+    def _look(self, search: _Search) -> Work:
         topics = self._hub.broker.interest.topics
         names = list(topics)
-        number = peer.request
-        gone = False
-
-        def ended() -> None:
-            nonlocal gone
-            gone = True
-
-        def step(at: int) -> None:
-            if not gone:
-                search.look(names[at : at + SLICE_SUBJECTS], topics)
-                if at + SLICE_SUBJECTS < len(names):
-                    self._hub.loop.call_soon(step, at + SLICE_SUBJECTS)
-                    return
-                peer.ended.remove(ended)
-                peer.reply(number, self._answer(search))
-            self._running -= 1
-
-        peer.ended.append(ended)
-        # Not at once: the answer to a request comes after those to the requests before it.
-        self._hub.loop.call_soon(step, 0)
+        for at in range(0, len(names), SLICE_SUBJECTS):
+            search.look(names[at : at + SLICE_SUBJECTS], topics)
+            yield
+        return self._answer(search)
 
     def _answer(self, search: _Search) -> dict[str, Any]:
         """Where each subject stands now; one that nobody uses any more by now stands at nothing."""

@@ -111,6 +111,7 @@ class JournalEngine(MemoryEngine):
             )
         if self._batch:
             broker.acknowledge = self.acknowledge
+            self._syncs.lost = broker.counters.failed
 
     def start(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]) -> None:
         """From now on it is synced and kept short; ``after`` is called when answers were given outside of a tick."""

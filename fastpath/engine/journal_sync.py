@@ -40,6 +40,8 @@ class Syncs:
         """How long the last sync took."""
         self.after: Callable[[], None] = lambda: None
         """Called when answers have been given."""
+        self.lost: Callable[[list[Outcome]], None] = lambda outcomes: None
+        """Told what is answered of messages that had been taken and could not be synced."""
         self._folder = folder
         self._reopen = reopen
         self._file: RecordFile | None = None
@@ -179,7 +181,9 @@ class Syncs:
         for _ in range(count):
             done, outcomes = self._waiting.popleft()
             if self.failed:
-                outcomes = [("unavailable", self.failed) if _stored(one) else one for one in outcomes]
+                refusal = ("unavailable", self.failed)
+                self.lost([refusal for one in outcomes if _stored(one)])
+                outcomes = [refusal if _stored(one) else one for one in outcomes]
             try:
                 done(outcomes)
             except Exception:  # the others' answers do not depend on it

@@ -126,7 +126,7 @@ class RedisEngine:
     def upstream(self, messages: Sequence[Message], done: Done | None) -> None:
         """Have accepted publications stored (Broker.upstream)."""
         if self._alone is None:
-            self.writer.submit(messages, done)
+            self.writer.submit(messages, self._broker.counters.counting(done))
         else:
             self._number(self._alone, messages, done)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..core.broker import Broker
 from ..core.messages import Message
@@ -24,6 +24,8 @@ class Reading:
         """The same as XREAD takes it."""
         self.unreadable = 0
         """Entries that were left out because they are none: whoever wrote them knows what they are."""
+        self.delivering: Callable[[int], None] = lambda time: None
+        """Told the time (ms since 1970) of the first of the messages that are delivered next."""
         self._told = [START] * GROUPS  # up to here the subjects may stand further than the log has been read
 
     def restart(self) -> None:
@@ -49,6 +51,8 @@ class Reading:
         if told > START:
             messages = self._untold(messages)
         self.epoch = max(self.epoch, epoch)
+        if messages:
+            self.delivering(messages[0].time)
         self._broker.deliver(messages)
 
     def take(self, group: int, rows: Sequence[Entry]) -> tuple[int, str]:

@@ -1,0 +1,179 @@
+"""What is sampled each second for the statistics, over all workers of a node (docs/statistics.md)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from math import inf, nan
+
+RING_SECONDS = 900
+"""Samples that are kept: so long may who collects them be away."""
+
+ROWS_MAX = 300
+"""Samples in one answer: well below 1 ms of the loop. Where there are fewer there are no more."""
+
+GAUGES = (
+    "connections",
+    "subjects",
+    "subscriptions",
+    "publishers",
+    "cached_bytes",
+    "cpu_percent",
+    "memory_bytes",
+    "loop_lag_ms",
+    "latency_p50_ms",
+    "latency_p99_ms",
+    "slow_clients",
+    "queued_bytes",
+)
+"""Figures that are sampled as they are."""
+
+_NONE_AT_ZERO = frozenset(("latency_p50_ms", "latency_p99_ms"))
+"""0 where nothing was delivered in that second: then there is nothing to sample."""
+
+RATES = {
+    "connections_per_s": "connects",
+    "disconnections_per_s": "disconnects",
+    "messages_in_per_s": "messages_in",
+    "messages_out_per_s": "messages_out",
+    "bytes_in_per_s": "bytes_in",
+    "bytes_out_per_s": "bytes_out",
+    "recoveries_per_s": "recoveries",
+    "resynchronisations_per_s": "resynchronisations",
+    "publications_refused_per_s": "publications_refused",
+    "publications_failed_per_s": "publications_failed",
+    "slow_closed_per_s": "slow_closed",
+    "conflated_away_per_s": "conflated_away",
+    "cache_hits_per_s": "cache_hits",
+    "cache_misses_per_s": "cache_misses",
+    "evicted_by_memory_per_s": "evicted_by_memory",
+    "audit_dropped_per_s": "audit_dropped",
+    "journal_failed_writes_per_s": "journal_failed_writes",
+}
+"""What is made of figures that count from the start on: their increments."""
+
+FIRST = frozenset(("messages_in", "evicted_by_memory", "journal_failed_writes"))
+"""Of these the first worker's counts: the others see the same messages, and hold copies of the same cache."""
+
+NAMES = ("seconds", *GAUGES, *RATES)
+"""The columns of a sample; ``seconds`` is how many it stands for."""
+
+_COUNTERS = tuple(RATES.values())
+_CONNECTS, _DISCONNECTS = _COUNTERS.index("connects"), _COUNTERS.index("disconnects")
+
+
+class Ring:
+    """The newest samples with their numbers, in memory that does not grow."""
+
+    def __init__(self, seconds: int = RING_SECONDS) -> None:
+        self._values = array("d", bytes(8 * seconds * len(NAMES)))
+        self._numbers = array("q", bytes(8 * seconds))
+        self._size = seconds
+        self._count = 0
+
+    def add(self, number: int, row: Sequence[float]) -> None:
+        """The sample of a second; it takes the place of the oldest."""
+        place, width = self._count % self._size, len(NAMES)
+        self._values[place * width : (place + 1) * width] = array("d", row)
+        self._numbers[place] = number
+        self._count += 1
+
+    def after(self, number: int, limit: int) -> list[list[float]]:
+        """The oldest of those with a higher number, as ``[number, value, …]``."""
+        first, numbers, size = self._count, self._numbers, self._size
+        while first > max(self._count - size, 0) and numbers[(first - 1) % size] > number:
+            first -= 1
+        rows: list[list[float]] = []
+        width = len(NAMES)
+        for count in range(first, min(first + limit, self._count)):
+            place = count % size
+            rows.append([numbers[place], *self._values[place * width : (place + 1) * width]])
+        return rows
+
+
+class _Counted:
+    """What one worker had counted when it was looked at last, and what of it no sample has told yet."""
+
+    __slots__ = ("owed", "totals", "uptime")
+
+    def __init__(self, totals: Sequence[float], uptime: float) -> None:
+        self.totals = totals
+        self.uptime = uptime
+        self.owed: list[tuple[int, list[float]]] = []
+        """Increments of one second, and how many such seconds are still to be told of."""
+
+    def look(self, totals: Sequence[float], uptime: float, most: float = inf) -> None:
+        """The worker has told anew, or told the same as before; the increments are of ``most`` seconds at most."""
+        if uptime > self.uptime:
+            seconds = max(round(min(uptime - self.uptime, most)), 1)
+            increments = [max(now - before, 0) / seconds for now, before in zip(totals, self.totals, strict=True)]
+            if any(increments):
+                self.owed.append((seconds, increments))
+            self.totals, self.uptime = totals, uptime
+
+    def pay(self, seconds: int, rates: list[float], at_once: bool = False) -> None:
+        """Add what is told by a sample that stands for so many seconds, per second."""
+        left = []
+        for turns, increments in self.owed:
+            paid = turns if at_once else min(turns, seconds)
+            for at, increment in enumerate(increments):
+                rates[at] += increment * paid / seconds
+            if turns > paid:
+                left.append((turns - paid, increments))
+        self.owed = left
+
+
+class Sampler:
+    """Makes a sample of what the workers told: every increment is told once, at the rate at which it came."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._workers: dict[float, _Counted] = {}
+
+    def begin(self, number: int, each: Sequence[Mapping[str, float]]) -> None:
+        """What was counted before this second is not looked at."""
+        self._number = number
+        self._workers = {one["pid"]: _Counted(_totals(one, not at), one["uptime_s"]) for at, one in enumerate(each)}
+
+    def take(
+        self,
+        number: int,
+        figures: Mapping[str, float],
+        each: Sequence[Mapping[str, float]],
+        ended: Sequence[Mapping[str, float]] = (),
+    ) -> list[float]:
+        """The sample of second ``number``, in the order of NAMES; ``each`` are the workers' figures, the first's first,
+        ``ended`` the last ones of those that have gone meanwhile, and their clients with them.
+
+        Seconds in which nothing could be sampled are stood for by the next sample, so that the sum of a rate over the
+        seconds is what was counted. A worker that could not tell for a while is told of in as many samples.
+        """
+        seconds = max(number - self._number, 1)
+        rates = [0.0] * len(_COUNTERS)
+        workers: dict[float, _Counted] = {}
+        for at, one in enumerate((*each, *ended)):
+            totals, pid = _totals(one, not at), one["pid"]
+            worker = self._workers.pop(pid, None)
+            if worker is None:
+                # One that began after the first has counted all of it since; the others had been counted before.
+                began = one["uptime_s"] < each[0]["uptime_s"]
+                worker = _Counted([0.0] * len(totals) if began else totals, 0.0 if began else one["uptime_s"])
+                worker.look(totals, one["uptime_s"], most=1)
+            else:
+                worker.look(totals, one["uptime_s"])
+            worker.pay(seconds, rates, at_once=not at or at >= len(each))
+            if at < len(each):
+                workers[pid] = worker
+            else:
+                rates[_DISCONNECTS] += (totals[_CONNECTS] - totals[_DISCONNECTS]) / seconds
+        for gone in self._workers.values():
+            gone.pay(seconds, rates, at_once=True)
+        self._number, self._workers = number, workers
+        gauges = [
+            (figures.get(name, nan) or nan) if name in _NONE_AT_ZERO else figures.get(name, nan) for name in GAUGES
+        ]
+        return [float(seconds), *gauges, *rates]
+
+
+def _totals(figures: Mapping[str, float], first: bool) -> list[float]:
+    return [figures.get(name, 0) if first or name not in FIRST else 0 for name in _COUNTERS]
