@@ -10,7 +10,7 @@ from types import ModuleType
 
 from fastpath.core.errors import FastpathError
 
-from . import capacity, compare, guarantee, patterns, publish, report, rules, run, subscribe, wire
+from . import capacity, compare, figures, guarantee, patterns, publish, report, rules, run, subscribe, wire
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ COMMANDS = (
     Command("compare", compare, "the same scenarios beside other servers, which are started for it"),
     Command("capacity", capacity, "find the greatest load that holds, and the machines that N users need"),
     Command("guarantee", guarantee, "measure what it costs that nothing acknowledged is lost"),
+    Command("figures", figures, "measure what the sidecar's own figures cost"),
     Command("rules", rules, "measure what a hundred thousand rules cost"),
     Command("patterns", patterns, "measure what subscriptions to patterns cost"),
     Command("report", report, "make a page, or the documentation's tables and charts, of results"),

@@ -154,12 +154,17 @@ class Fastpath(Dialect):
         return b"".join([masked(self._opcode, self._encode(command)) for command in commands])
 
     def publications(self, items: Items) -> bytes:
-        opcode, encode = self._opcode, self._encode
         fields: dict[str, object] = {"fields": self.fields} if self.fields else {}
-        commands: list[dict[str, object]] = [
-            {"op": "publish", "subject": subject, "content": payload.decode("ascii")} | fields
-            for subject, payload in items
-        ]
+        return self.commands(
+            [
+                {"op": "publish", "subject": subject, "content": payload.decode("ascii")} | fields
+                for subject, payload in items
+            ]
+        )
+
+    def commands(self, commands: Sequence[Mapping[str, object]]) -> bytes:
+        """What sends these commands in order."""
+        opcode, encode = self._opcode, self._encode
         return b"".join([masked(opcode, encode(command)) for command in commands])
 
     def track(self, tally: Tally) -> Track:

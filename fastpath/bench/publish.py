@@ -6,13 +6,17 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
+
+from fastpath.recording.replay import speed
 
 from .dialects import Fastpath
 from .latency import Histogram
 from .payload import Payloads
 from .publishing import Outlet, PortOutlet
+from .recorded import Feed
 from .sockets import BenchError, Sockets
 from .subscribe import say, sockets_of
 from .swarm import Swarm
@@ -21,15 +25,17 @@ from .team import STOP, Post, Team
 DESCRIPTION = """\
 Publishes to a running server: through the publisher port in batches, each acknowledged, or with a ws:// address as a
 client does. Each subject belongs to one connection, so that its messages are numbered without a gap; `subscribe` checks
-that. Ctrl-C ends it with the summary."""
+that. With --recording the messages are those of a recording, with its subjects and times: once, or with --duration
+again and again. Ctrl-C ends it with the summary."""
 
 EXAMPLES = """\
 examples:
   python -m fastpath.bench publish --url 127.0.0.1:8801 --subjects '/s/s{n:03d}' --count 100 --rate 1000
   python -m fastpath.bench publish --token "$TOKEN" --rate 0 --size 300 --duration 10
-  python -m fastpath.bench publish --url ws://127.0.0.1:8800/ws --connections 50 --count 50 --rate 500 --ramp 10"""
+  python -m fastpath.bench publish --url ws://127.0.0.1:8800/ws --connections 50 --count 50 --rate 500 --ramp 10
+  python -m fastpath.bench publish --recording day.jsonl.gz --speed 20 --connections 4 --duration 60"""
 
-PUBLISHED, ACKNOWLEDGED, P50_US, P99_US, SLOTS = range(5)
+PUBLISHED, ENDED, P50_US, P99_US, SLOTS = range(5)
 BATCH_MAX = 500
 
 
@@ -52,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ramp", type=float, default=0, metavar="S", help="seconds until the full rate (default 0)")
     parser.add_argument("--size", type=int, default=140, metavar="BYTES", help="of the content (default 140)")
     parser.add_argument("--fields", type=int, default=0, metavar="N", help="fields of each message (default 0)")
+    parser.add_argument("--recording", default="", metavar="FILE", help="publish these messages (docs/recording.md)")
+    parser.add_argument("--speed", type=speed, default=1, metavar="N", help="of the recording: 1, 0.5, 10, max (1)")
+    parser.add_argument("--prefix", default="", metavar="SUBJECT", help="in front of the recording's subjects")
     parser.add_argument("--duration", type=float, default=0, metavar="S", help="seconds (default: until Ctrl-C)")
     parser.add_argument("--insecure", action="store_true", help="take any certificate")
     parser.add_argument("--json", action="store_true", help="the summary as one line of JSON")
@@ -60,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Publish until it is over, and say what was acknowledged."""
     connections = arguments.connections
-    if not 1 <= arguments.processes <= connections <= arguments.count:
+    if not 1 <= arguments.processes <= connections or not (arguments.recording or connections <= arguments.count):
         raise BenchError(
             "each process needs a connection and each connection a subject: --processes, --connections, --count"
         )
@@ -71,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     team.start(lambda post: _publish(arguments, post))
     try:
         while (not arguments.duration or time.monotonic() - begin < arguments.duration) and team.running:
+            if team.total(ENDED) == arguments.processes:
+                break
             time.sleep(0.05)
             moment = time.monotonic()
             if moment - shown_at >= 1:
@@ -92,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         acknowledged += found["acknowledged"]
     result: dict[str, object] = {
         "connections": connections,
-        "subjects": arguments.count,
+        "subjects": arguments.recording or arguments.count,
         "duration_s": round(seconds, 1),
         "published": published,
         "published_per_s": round(published / seconds, 1),
@@ -102,49 +113,87 @@ def run(arguments: argparse.Namespace) -> int:
     return say(result, arguments.json)
 
 
+Step = Callable[[float], tuple[int, float]]
+"""Publishes what is due at a moment: how many messages that were, and how long there is nothing to do, in seconds."""
+
+
 def _publish(arguments: argparse.Namespace, post: Post) -> dict[str, Any]:
-    """One process: its connections' subjects in turn, each at its share of the rate."""
+    """One process with its share of the connections."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     mine = range(post.number, arguments.connections, arguments.processes)
     fields = {f"f{number}": f"{number}.0" for number in range(arguments.fields)}
     dialect = Fastpath("json", lambda _: arguments.token, arguments.subjects, fields=fields, path=_path(arguments.url))
     loop = Swarm(dialect, Sockets("127.0.0.1", 0), [])
-    outlets = [_outlet(loop, dialect, arguments, number) for number in mine]
-    subjects = [range(number, arguments.count, arguments.connections) for number in mine]
-    payloads = Payloads(arguments.size, arguments.count, f"{time.time_ns() // 1_000_000:x}")
-    names = [dialect.subject(index) for index in range(arguments.count)]
-    share = arguments.rate * sum(map(len, subjects)) / arguments.count
-    order = [(outlets[at], subject) for at in range(len(mine)) for subject in subjects[at]]
-    at, published, due, begin = 0, 0, 0.0, time.monotonic()
-    last, latency = begin, Histogram()
+    outlets = {number: _outlet(loop, dialect, arguments, number) for number in mine}
+    step = _recorded(arguments, outlets, post) if arguments.recording else _made_up(arguments, outlets, dialect)
+    published, latency = 0, Histogram()
     while post.wanted != STOP:
         moment = time.monotonic()
+        count, wait = step(moment)
+        published += count
+        for outlet in outlets.values():
+            outlet.flush()
+        loop.poll(wait)
+        post.tell(PUBLISHED, published)
+        _tell_latency(outlets[post.number], post, moment)
+    _drain(loop, list(outlets.values()))
+    ports = [outlet for outlet in outlets.values() if isinstance(outlet, PortOutlet)]
+    for outlet in ports:
+        found = outlet.latency.as_json()
+        latency.merge(found["items"], found["max_us"])
+    acknowledged = sum(outlet.acknowledged for outlet in ports)
+    return {"latency": latency.as_json(), "published": published, "acknowledged": acknowledged}
+
+
+def _made_up(arguments: argparse.Namespace, outlets: dict[int, Outlet], dialect: Fastpath) -> Step:
+    """The connections' subjects in turn, each at its share of the rate."""
+    order = [
+        (outlet, subject)
+        for number, outlet in outlets.items()
+        for subject in range(number, arguments.count, arguments.connections)
+    ]
+    payloads = Payloads(arguments.size, arguments.count, f"{time.time_ns() // 1_000_000:x}")
+    names = [dialect.subject(index) for index in range(arguments.count)]
+    share = arguments.rate * len(order) / arguments.count
+    at, due, begin = 0, 0.0, time.monotonic()
+    last = begin
+
+    def step(moment: float) -> tuple[int, float]:
+        nonlocal at, due, last
         if share:
             due += (moment - last) * share * (min(1.0, (moment - begin) / arguments.ramp) if arguments.ramp else 1.0)
         else:
             due = BATCH_MAX
         last = moment
+        count = 0
         batches: dict[Outlet, list[tuple[str, bytes]]] = {}
         while due >= 1 and order[at][0].room:
             outlet, subject = order[at]
             batches.setdefault(outlet, []).append((names[subject], payloads.make(subject, time.monotonic_ns())))
             at = (at + 1) % len(order)
             due -= 1
-            published += 1
+            count += 1
         for outlet, items in batches.items():
             outlet.publish(items)
-        for outlet in outlets:
-            outlet.flush()
-        loop.poll(0.001 if not share else min(0.05, max(0.001, (1 - due) / share)))
-        post.tell(PUBLISHED, published)
-        _tell_latency(outlets, post, moment)
-    _drain(loop, outlets)
-    for outlet in outlets:
-        if isinstance(outlet, PortOutlet):
-            found = outlet.latency.as_json()
-            latency.merge(found["items"], found["max_us"])
-    acknowledged = sum(outlet.acknowledged for outlet in outlets if isinstance(outlet, PortOutlet))
-    return {"latency": latency.as_json(), "published": published, "acknowledged": acknowledged}
+        return count, 0.001 if not share else min(0.05, max(0.001, (1 - due) / share))
+
+    return step
+
+
+def _recorded(arguments: argparse.Namespace, outlets: dict[int, Outlet], post: Post) -> Step:
+    """A recording's messages; without a duration the process says when it has been through."""
+    feed = Feed(
+        arguments.recording, arguments.prefix, arguments.connections, outlets, arguments.speed,
+        again=bool(arguments.duration),
+    )  # fmt: skip
+
+    def step(moment: float) -> tuple[int, float]:
+        count = feed.publish(moment)
+        due = feed.due(moment)
+        post.tell(ENDED, due is None)
+        return count, min(0.05, max(0.001, due)) if due is not None else 0.05
+
+    return step
 
 
 def _outlet(loop: Swarm, dialect: Fastpath, arguments: argparse.Namespace, number: int) -> Outlet:
@@ -161,9 +210,8 @@ def _path(url: str) -> str:
     return (urlsplit(url).path if url.startswith("ws") else "") or "/ws"
 
 
-def _tell_latency(outlets: list[Outlet], post: Post, moment: float) -> None:
+def _tell_latency(first: Outlet, post: Post, moment: float) -> None:
     """The first connection's, about once a second."""
-    first = outlets[0]
     if isinstance(first, PortOutlet) and moment - post.told >= 1:
         post.told = moment
         found = first.latency.summary()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fastpath.core.packets import BATCH_MESSAGES_MAX, Unpacker, pack
+from fastpath.core.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack
 
 from .dialects import ENCODERS, Dialect, Items
 from .latency import Histogram
@@ -56,13 +56,13 @@ class Outlet:
 
     def publish(self, items: Items) -> None:
         """Publish in order, in one write."""
-        self._write(self.dialect.publications(items))
+        self.write(self.dialect.publications(items))
 
     def flush(self) -> None:
         """Write what waits."""
         if self._backlog:
             data, self._backlog = self._backlog, b""
-            self._write(data)
+            self.write(data)
 
     def close(self) -> None:
         """Close the connection."""
@@ -70,7 +70,8 @@ class Outlet:
         self._swarm.epoll.unregister(self.fd)
         self._sockets.close(self.fd)
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """Write bytes, or keep what the socket does not take at once."""
         if self._backlog:
             self._backlog += data
             return
@@ -158,16 +159,24 @@ class PortOutlet(Outlet):
 
     def publish(self, items: Items) -> None:
         for at in range(0, len(items), BATCH_MESSAGES_MAX):
-            self._batch += 1
-            self._unanswered += 1
             some = items[at : at + BATCH_MESSAGES_MAX]
-            self._sent[self._batch] = time.monotonic_ns()
-            rows: list[tuple[Any, ...]] = [(subject, payload.decode("ascii")) for subject, payload in some]
+            rows: list[Sequence[Any]] = [(subject, payload.decode("ascii")) for subject, payload in some]
             if self.dialect.fields:
                 rows = [(*row, self.dialect.fields) for row in rows]
-            body = ENCODERS["msgpack"](("batch", self._batch, rows, self._number))
-            self._number += len(rows)
-            self._write(len(body).to_bytes(4) + body)
+            self.publish_rows(rows)
+
+    def publish_rows(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Publish rows of protocol.md 6.2, at most as many as a batch has; in one batch if they fit a frame."""
+        body = ENCODERS["msgpack"](("batch", self._batch + 1, rows, self._number))
+        if len(body) > FRAME_BYTES_MAX and len(rows) > 1:
+            self.publish_rows(rows[: len(rows) // 2])
+            self.publish_rows(rows[len(rows) // 2 :])
+            return
+        self._batch += 1
+        self._unanswered += 1
+        self._sent[self._batch] = time.monotonic_ns()
+        self._number += len(rows)
+        self.write(len(body).to_bytes(4) + body)
 
     def _greet(self, number: int, subject: str) -> None:
         publisher = f"bench-{number}-{secrets.token_hex(8)}"
