@@ -47,7 +47,7 @@ def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
     """A Spark session with the data source `realtime` registered: `build("bars", **{"spark.master": "local[4]"})`.
 
     Each keyword is a Spark setting and wins over ours. If this process has a session already, that one is returned,
-    with the data source registered. Raises spark.java.JavaNotFound.
+    with the data source registered. Raises fastpath.java.JavaNotFound.
     """
     settings = SETTINGS | {"spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "realtime-warehouse")}
     settings |= {name: str(value) for name, value in conf.items()}

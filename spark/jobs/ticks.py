@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from fastpath.java import JavaNotFound
 from spark import data
-from spark.java import JavaNotFound
 from spark.jobs.process import Stop, describe, end_java, java_errors, run_in_thread
 from spark.session import build
 

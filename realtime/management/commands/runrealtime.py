@@ -26,6 +26,7 @@ from fastpath.client.nodes import label
 from realtime import hooking
 from realtime.conf import conf
 from realtime.hooks import Hook
+from realtime.management.commands import realtime_collect
 from realtime.management.commands.realtime_hooks import READY
 from realtime.ports import PortTaken, resolve_listen, try_listen, try_port
 from realtime.supervisor import Child, StartFailed, Stopped, Supervisor
@@ -46,17 +47,24 @@ class Command(BaseCommand):
     help = "Run the web server and the sidecar together, supervised. FASTPATH_* variables reach the sidecar."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--demo] [--host H] [--port P]."""
+        """[--demo [--recording FILE]] [--host H] [--port P]."""
         parser.add_argument(
             "--demo",
             action="store_true",
             help="the demonstration as well: its users and rules, and the Spark job that publishes",
+        )
+        parser.add_argument(
+            "--recording",
+            type=Path,
+            metavar="FILE",
+            help="with --demo: replay this recording (docs/recording.md) again and again instead of the Spark job",
         )
         parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
         parser.add_argument("--port", type=int, default=8000, help="port of the web server")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Check what would fail later, start everything in order, supervise until a signal."""
+        _refuse_recording(options["recording"], options["demo"])
         _refuse_disagreement()
         _refuse_unmigrated()
         host, port = options["host"], _free_ports(options["host"], options["port"])
@@ -66,7 +74,8 @@ class Command(BaseCommand):
             if not get_user_model().objects.filter(username=demo.FEED).exists():
                 call_command("realtime_demo", stdout=self.stdout)
         sidecar, web, hooks = _sidecar(), _web(host, port), _hooks()
-        feed = _feed() if options["demo"] else None
+        feed = (_replay(options["recording"]) if options["recording"] else _feed()) if options["demo"] else None
+        collector = _collector()
         agent_stop = threading.Event()
         agent = threading.Thread(target=follow, args=(conf.controls, agent_stop), name="agents", daemon=True)
         try:
@@ -77,6 +86,10 @@ class Command(BaseCommand):
                     supervisor.start(hooks)
                 if feed is not None:  # it needs the longest, so it starts beside the web server
                     supervisor.start(feed, wait=False)
+                if collector is not None:
+                    supervisor.start(collector, wait=False)
+                for reader in _for_readers():
+                    supervisor.start(reader, wait=False)
                 supervisor.start(web)
                 supervisor.say(_summary(host, port, sidecar, web, feed))
                 supervisor.run()
@@ -115,6 +128,18 @@ def _refuse_disagreement() -> None:
             )
 
 
+def _refuse_recording(recording: Path | None, with_demo: bool) -> None:
+    if recording is None:
+        return
+    if not with_demo:
+        raise CommandError("--recording is what --demo shows: give both")
+    try:
+        with recording.open("rb"):
+            pass
+    except OSError as error:
+        raise CommandError(f"--recording {recording}: {error.strerror}") from None
+
+
 def _refuse_unmigrated() -> None:
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
@@ -127,6 +152,12 @@ def _free_ports(host: str, port: int) -> int:
         web = try_port(host, port)
     except PortTaken as error:
         raise CommandError(f"{error}: stop that program, or choose another port with --port") from None
+    try:
+        for address in (conf.stats_listen, conf.jmx):
+            if address is not None:
+                try_port(address.host, address.port)
+    except (PortTaken, ImproperlyConfigured) as error:
+        raise CommandError(f'{error}: see REALTIME["STATS_LISTEN"] and REALTIME["JMX"]') from None
     try:
         os.environ["FASTPATH_LISTEN"] = resolve_listen(conf.listen)
         try_listen(conf.listen)
@@ -203,6 +234,36 @@ def _hooks() -> Child | None:
     )
 
 
+def _collector() -> Child | None:
+    """The process that collects the statistics of all nodes, unless the operator wants none."""
+    if os.environ.get("FASTPATH_STATISTICS", "").lower() in ("0", "off", "false", "no"):
+        return None
+    return Child(
+        "collect",
+        [sys.executable, "-m", "django", "realtime_collect"],
+        lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
+        ready=realtime_collect.READY,
+        on_hangup=True,
+    )
+
+
+def _for_readers() -> list[Child]:
+    """The processes that serve the statistics on addresses of their own, as far as the settings name any."""
+
+    def environment() -> dict[str, str]:
+        return _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"])
+
+    found = []
+    if conf.stats_listen is not None:
+        argv = [sys.executable, "-m", "realtime.outside"]
+        found.append(Child("figures", argv, environment, ready="Listening on TCP address", on_hangup=True))
+    if conf.jmx is not None:
+        found.append(
+            Child("jmx", [sys.executable, "-m", "realtime.jmx"], environment, ready="MBeans at", on_hangup=True)
+        )
+    return found
+
+
 def _drain_seconds() -> int:
     """How long the sidecar may send its clients elsewhere; what is no number it refuses itself."""
     given = os.environ.get("FASTPATH_DRAIN_SECONDS", "")
@@ -225,16 +286,27 @@ def _web(host: str, port: int) -> Child:
 
 
 def _feed() -> Child:
-    def environment() -> dict[str, str]:
-        token, _ = tokens.mint(tokens.user_named(demo.FEED), seconds=_FEED_TOKEN_SECONDS)
-        return _environment(REALTIME_PUBLISH_TOKEN=token)
-
     return Child(
         "spark",
         [sys.executable, "-m", "spark.jobs.ticks", "--url", conf.publishers],
-        environment,
+        lambda: _environment(REALTIME_PUBLISH_TOKEN=_feed_token()),
         ready="publishing to",
     )
+
+
+def _replay(recording: Path) -> Child:
+    words = ["replay", str(recording.resolve()), "--url", conf.publishers, "--loop", "0"]
+    return Child(
+        "replay",
+        [sys.executable, "-m", "fastpath.recording", *words],
+        lambda: _environment(RECORDING_TOKEN=_feed_token()),
+        ready="replaying",
+    )
+
+
+def _feed_token() -> str:
+    token, _ = tokens.mint(tokens.user_named(demo.FEED), seconds=_FEED_TOKEN_SECONDS)
+    return token
 
 
 def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | None) -> str:
@@ -246,11 +318,14 @@ def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | Non
         ("monitoring", f"{site}/monitoring/"),
         ("WebSocket", f"ws://{conf.clients}/ws" if conf.clients else conf.listen),
         ("publishers", conf.publishers or conf.listen),
+        *([("statistics", conf.stats_listen.url("/api/stats/"))] if conf.stats_listen else []),
+        *([("MBeans", conf.jmx.mbeans)] if conf.jmx else []),
         ("control", ", ".join(map(label, conf.controls))),
         (
             "processes",
             f"runrealtime {os.getpid()}, sidecar {sidecar.pid}, web {web.pid}"
-            + (f", spark {feed.pid} (its first prices come in about 20 s)" if feed else ""),
+            + (f", {feed.name} {feed.pid}" if feed else "")
+            + (" (its first prices come in about 20 s)" if feed and feed.name == "spark" else ""),
         ),
     ]
     if feed is not None:

@@ -1,0 +1,45 @@
+"""What the meta-subject /__sys__/cluster says: the figures of all nodes together, and of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+CONTENT_CHARS_MAX = 256 << 10
+"""Of so many nodes that what they say of themselves is longer the workers' own figures are left out."""
+
+_MOST = ("_ms", "uptime_s")
+"""Names that end so: the largest of all nodes counts. All others are added up."""
+
+_SHARED = frozenset(("subjects", "subjects_max", "messages_in", "messages_in_per_s"))
+"""The same of nodes that share an engine: they deliver the same messages."""
+
+
+def cluster(answers: Iterable[tuple[Mapping[str, Any], bool]]) -> dict[str, float]:
+    """All nodes' figures as one, of what each answered to ``stats``, and whether it shares its engine with others."""
+    found: dict[str, float] = {}
+    nodes = 0
+    for stats, shared in answers:
+        nodes += bool(stats)
+        for name, value in stats.items():
+            if name == "by_worker" or type(value) not in (int, float):
+                continue
+            most = name.endswith(_MOST) or (name in _SHARED and shared)
+            before = found.get(name, 0)
+            found[name] = max(before, value) if most else before + value
+    return found | {"nodes": nodes}
+
+
+def node(name: str, error: str, stats: Mapping[str, Any]) -> dict[str, Any]:
+    """One node; while ``error`` says why it did not answer nothing else is known of it."""
+    own = {key: value for key, value in stats.items() if key != "by_worker"}
+    return {"node": name, "error": error, "figures": own, "workers": stats.get("by_worker", [])}
+
+
+def content(nodes: Sequence[dict[str, Any]], time: int) -> str:
+    """What the nodes say of themselves, at that time (ms since 1970), as JSON."""
+    text = json.dumps({"time": time, "nodes": nodes}, separators=(",", ":"))
+    if len(text) <= CONTENT_CHARS_MAX:
+        return text
+    return json.dumps({"time": time, "nodes": [one | {"workers": []} for one in nodes]}, separators=(",", ":"))

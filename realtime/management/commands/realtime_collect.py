@@ -1,0 +1,32 @@
+"""Collect the statistics of all nodes (docs/statistics.md)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from fastpath.client.nodes import label
+from realtime.conf import conf
+from realtime.stats.service import Service
+
+READY = "collecting the statistics of"
+"""What the command prints when it runs."""
+
+
+class Command(BaseCommand):
+    """Until SIGINT or SIGTERM."""
+
+    help = 'Collect the statistics of all nodes of REALTIME["CONTROL"], until told to stop. Of several one works.'
+
+    def handle(self, *_: Any, **__: Any) -> None:
+        """Ask each second, save what was found out."""
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        service = Service(conf.controls, stop)
+        self.stdout.write(f"{READY} {', '.join(map(label, conf.controls))}")
+        self.stdout.flush()
+        service.run()

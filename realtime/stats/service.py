@@ -1,0 +1,163 @@
+"""The collector at work: asks all nodes each second, each beside the others, and tells them what it has found out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastpath.client.control import Control
+from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
+from fastpath.core.sampling import ROWS_MAX
+from realtime import figures
+from realtime.stats.collector import Clock, Collector
+from realtime.stats.store import Store
+
+ROUND_SECONDS = 1.0
+PHASE_SECONDS = 0.4
+"""A round begins so long after each whole second of the clock that is never set: the nodes of this machine have just
+taken their samples."""
+
+ANSWER_SECONDS = 2.0
+"""A node that takes longer to answer is away in this round."""
+
+WAIT_SECONDS = 0.5
+"""So long a round waits for answers; later ones are taken in the next."""
+
+STANDBY_SECONDS = 2.0
+"""How often one that waits for another looks whether it is still there."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Answer:
+    """What a node told in a round; ``error`` says why it did not."""
+
+    at: float = 0.0
+    """When, by the clock that is never set: the one on the wall may be, before this is looked at."""
+    samples: dict[str, Any] = field(default_factory=dict)
+    stats: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    gone: bool = False
+    """Nobody listens there, so that what it knew is lost."""
+
+
+class NodeLine:
+    """One node, asked and told by one thread at a time."""
+
+    def __init__(self, address: str, pool: ThreadPoolExecutor, steady: Callable[[], float]) -> None:
+        self.name = label(address)
+        self.answer = Answer(error="it has not answered yet")
+        self.asking: Future[Answer] | None = None
+        self._telling: Future[None] | None = None
+        self._control = Control(address, timeout_seconds=ANSWER_SECONDS, client="collector/1")
+        self._pool = pool
+        self._steady = steady
+
+    def ask(self, wanted: dict[str, Any]) -> None:
+        """Unless it is still busy with what it was asked before."""
+        if self.asking is None and (self._telling is None or self._telling.done()):
+            self.asking = self._pool.submit(self._ask, wanted)
+
+    def tell(self, told: dict[str, Any]) -> None:
+        """Hand the node what its meta-subjects say."""
+        if not self.answer.error and self.asking is None and (self._telling is None or self._telling.done()):
+            self._telling = self._pool.submit(self._tell, told)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._control.close()
+
+    def _ask(self, wanted: dict[str, Any]) -> Answer:
+        try:
+            began = self._steady()
+            samples = self._control.call("samples", wanted)
+            return Answer((began + self._steady()) / 2, samples, self._control.stats())
+        except ClientError as error:
+            why = str(getattr(error, "why", "") or getattr(error, "reason", "") or error)
+            return Answer(error=why, gone="no answer" not in why)
+
+    def _tell(self, told: dict[str, Any]) -> None:
+        try:
+            self._control.call("figures", told)
+        except ClientError as error:
+            log.debug("%s was not told the figures: %s", self.name, error)
+
+
+class Service:
+    """Collects until told to stop."""
+
+    def __init__(self, addresses: list[str], stop: threading.Event, clock: Clock | None = None) -> None:
+        clock = clock or Clock()
+        self._stop = stop
+        self._pool = ThreadPoolExecutor(len(addresses), thread_name_prefix="nodes")
+        self._lines = [NodeLine(address, self._pool, clock.steady) for address in addresses]
+        self._collector = Collector([line.name for line in self._lines], Store(), clock)
+        self._windows = ""
+
+    def run(self) -> None:
+        """Until the event is set."""
+        collector = self._collector
+        collects = waits = False
+        try:
+            while not self._stop.is_set():
+                if not collects:
+                    collects = collector.begin()
+                    if not collects:
+                        if not waits:
+                            log.info("another collector is at work, or the database does not answer: standing by")
+                        waits = True
+                        self._stop.wait(STANDBY_SECONDS)
+                        continue
+                    waits, self._windows = False, ""
+                collects, more = self.round()
+                if not more:
+                    self._stop.wait((PHASE_SECONDS - time.monotonic()) % ROUND_SECONDS)
+            if collects:
+                collector.end()
+        finally:
+            for line in self._lines:
+                line.close()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def round(self) -> tuple[bool, bool]:
+        """Ask all nodes, add what they tell; whether this is still the one that collects, and whether there is more."""
+        collector, more = self._collector, False
+        for line in self._lines:
+            line.ask(collector.timeline.wanted(line.name))
+        wait([line.asking for line in self._lines if line.asking is not None], WAIT_SECONDS)
+        collector.follow_clock()
+        for line in self._lines:
+            if line.asking is None or not line.asking.done():
+                continue
+            line.answer, line.asking = line.asking.result(), None
+            if not line.answer.error:
+                more |= collector.take(line.name, line.answer.samples, line.answer.at) >= ROWS_MAX
+            elif line.answer.gone:
+                collector.gone(line.name)
+        if not collector.close():
+            return False, False
+        if not more:
+            self._tell()
+        return True, more
+
+    def _tell(self) -> None:
+        """The figures of all nodes, and the windows if they have changed, for the meta-subjects."""
+        windows = json.dumps(self._collector.windows(), separators=(",", ":"))
+        nodes = [figures.node(line.name, line.answer.error, line.answer.stats) for line in self._lines]
+        answers = [line.answer for line in self._lines]
+        told: dict[str, Any] = {
+            "fields": figures.cluster((answer.stats, answer.samples.get("shared", False)) for answer in answers),
+            "content": figures.content(nodes, int(time.time() * 1000)),
+        }
+        if windows != self._windows:
+            self._windows = told["windows"] = windows
+        for line in self._lines:
+            line.tell(told)
