@@ -49,5 +49,6 @@ format: setup-tests ## bring the code into the one format, sort imports
 	@.venv/bin/ruff format .
 
 clean: ## remove what setup, runs and tests have made: .venv, var/, caches
-	@rm -rf .venv var .setup.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis test-results
+	@rm -rf .venv var .setup.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis test-results \
+		realtime/static/realtime/vendor
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

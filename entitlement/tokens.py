@@ -1,4 +1,4 @@
-"""Mint the tokens that the sidecar accepts in mode ``rules`` (protocol.md 8.4)."""
+"""Mint the tokens that the sidecar accepts in mode ``rules`` (protocol.md 8.4), and know whose one is."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import jwt
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.sessions.backends.base import SessionBase
+from django.core.exceptions import ValidationError
 
 from entitlement import conf, keys
 from entitlement.compiler import group_ids, position
-from entitlement.models import RevokedToken
+from entitlement.models import Change, RevokedToken
 from entitlement.sessions import lasting_key, session_id
 from fastpath.core.errors import Refused
-from fastpath.core.tokens import AUDIENCE, signed_content
+from fastpath.core.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
 
 JTI_CHARS_MAX = 255
 
@@ -28,6 +29,10 @@ class MintError(ValueError):
 
 class RevokeError(ValueError):
     """What is no token of this project, or one that cannot be told from others."""
+
+
+class TokenRefused(ValueError):
+    """A token that does not count here and now; the text says why."""
 
 
 class UnknownUser(ValueError):
@@ -110,6 +115,36 @@ def find(token: str) -> RevokedToken:
     known = RevokedToken.objects.filter(jti=text).first()
     ends = datetime.fromtimestamp(min(expires, latest), UTC)
     return known or RevokedToken(jti=text, user_name=user[:JTI_CHARS_MAX], expires=ends)
+
+
+def bearer(token: str) -> AbstractBaseUser:
+    """The user whose token of this project this is, as the database knows it now; raises TokenRefused.
+
+    What ends a token on the sidecar ends it here: its time, a new password, the end of its session, its revocation.
+    """
+    try:
+        claims = verify(token, keys.verification_keys(), int(time.time() * 1000))
+    except Refused as error:
+        raise TokenRefused(error.reason) from None
+    model = get_user_model()
+    primary = model._meta.pk
+    try:
+        user: AbstractBaseUser | None = model._base_manager.filter(pk=primary.to_python(claims.uid)).first()
+    except (ValidationError, ValueError, OverflowError):
+        user = None  # the token of another project with the same secret
+    if user is None or not user.is_active:
+        raise TokenRefused("the user is not active")
+    if RevokedToken.objects.filter(jti=claims.token_id.removeprefix("jti:")).exists():
+        raise TokenRefused("the token was revoked")
+    # Compared here, as the database writes keys in its own way and tokens name sessions by a digest: they are those of
+    # the hours that a token lives.
+    later = Change.objects.filter(generation__gt=claims.generation).order_by().values_list("key", flat=True)
+    if any(primary.to_python(key) == user.pk for key in later.filter(kind=Change.Kind.PASSWORD).iterator()):
+        raise TokenRefused(PASSWORD_CHANGED)
+    ended = later.filter(kind=Change.Kind.SESSION) if claims.session else later.none()
+    if any(session_id(key) == claims.session for key in ended.iterator()):
+        raise TokenRefused("signed out")
+    return user
 
 
 def _lifetime(session: SessionBase | None, seconds: int | None) -> int:

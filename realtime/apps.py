@@ -20,3 +20,4 @@ class RealtimeConfig(AppConfig):
         register(checks.check_hook)
         register(checks.check_sidecar)
         register(checks.check_listeners)
+        register(checks.check_addresses)

@@ -46,6 +46,15 @@ def check_listeners(**_: Any) -> list[CheckMessage]:
     return []
 
 
+def check_addresses(**_: Any) -> list[CheckMessage]:
+    """Addresses of their own for the statistics that cannot be read would be missed only when they are needed."""
+    try:
+        conf.stats_listen, conf.jmx  # noqa: B018 - they raise
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="realtime.E012")]
+    return []
+
+
 def check_hook(**_: Any) -> list[CheckMessage]:
     """Without its hook nobody gets in."""
     if not conf.hook:

@@ -12,6 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import conf as entitlement_conf
 from entitlement import keys
+from realtime import addresses
+from realtime.addresses import Address
 
 LISTEN = "clients://127.0.0.1:8800,publishers://127.0.0.1:8801"
 
@@ -27,6 +29,10 @@ KEYS = {
     "LISTENERS": "dotted paths of the classes that are told what happens in the sidecar (docs/audit.md)",
     "AUDIT_FOLDER": "folder of the audit's files, for runrealtime and `manage.py audit`",
     "DATA": "folder of the sidecar's journal, for runrealtime",
+    "STATS_LISTEN": "an address for the statistics alone, http://HOST:PORT or https://HOST:PORT?cert=FILE&key=FILE",
+    "STATS_PASSWORD": "what is to be given there; empty: nothing",
+    "JMX": "where the figures are served as MBeans, jmx://HOST:PORT or jmx+tls://HOST:PORT?cert=FILE&key=FILE",
+    "JMX_PASSWORD": "what is to be given there; empty: nothing",
     "RELAY_URL": "the sidecar's client port as the web application reaches it",
     "TOKEN_SECRET": "HS256 secret of the tokens",
     "TOKEN_KEYS": "path of a JWK set with the private keys that sign the tokens, made by realtime_keys",
@@ -111,6 +117,28 @@ class Conf:
     def listeners(self) -> list[str]:
         """The dotted paths of the listeners' classes."""
         return list(_read("LISTENERS", ()))
+
+    @property
+    def stats_listen(self) -> Address | None:
+        """The address for the statistics alone; None: there is none. Raises ImproperlyConfigured."""
+        url = str(_read("STATS_LISTEN", ""))
+        return addresses.parse("STATS_LISTEN", url, "http", "https") if url else None
+
+    @property
+    def stats_password(self) -> str:
+        """What is to be given there; empty: nothing."""
+        return str(_read("STATS_PASSWORD", ""))
+
+    @property
+    def jmx(self) -> Address | None:
+        """Where the figures are served as MBeans; None: nowhere. Raises ImproperlyConfigured."""
+        url = str(_read("JMX", ""))
+        return addresses.parse("JMX", url, "jmx", "jmx+tls", "name") if url else None
+
+    @property
+    def jmx_password(self) -> str:
+        """What is to be given there; empty: nothing."""
+        return str(_read("JMX_PASSWORD", ""))
 
     @property
     def audit_folder(self) -> str:

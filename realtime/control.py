@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import threading
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 
 from fastpath.client.nodes import Nodes
 from realtime.conf import conf
+
+SHARED_MAX = 8
+"""Settings change in tests alone: there is one set of nodes, with one or two times to wait."""
+
+_shared: dict[tuple[tuple[str, ...], float], Nodes] = {}
+_lock = threading.Lock()
 
 
 def control(seconds: float | None = None) -> Nodes:
@@ -21,6 +28,22 @@ def asking() -> AbstractContextManager[Nodes]:
     return Nodes(conf.controls, timeout_seconds=conf.control_seconds, client="django/1")
 
 
-@lru_cache(maxsize=8)
 def _open(addresses: tuple[str, ...], seconds: float) -> Nodes:
-    return Nodes(addresses, timeout_seconds=seconds, client="django/1")
+    key = (addresses, seconds)
+    with _lock:
+        found = _shared.get(key)
+        if found is None:
+            if len(_shared) >= SHARED_MAX:
+                _shared.pop(next(iter(_shared))).close()  # whoever still asks it opens it again
+            found = _shared[key] = Nodes(addresses, timeout_seconds=seconds, client="django/1")
+        return found
+
+
+def close() -> None:
+    """Close all of them, as at the end of the process; who asks again opens what is needed."""
+    with _lock:
+        while _shared:
+            _shared.popitem()[1].close()
+
+
+atexit.register(close)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from fastpath.client.control import Control
-from fastpath.client.errors import ClientError
+from fastpath.client.errors import ClientError, ControlRefused
 from fastpath.client.nodes import label
 from realtime.conf import Server, conf
 
@@ -23,9 +23,6 @@ ANSWER_SECONDS = 2.0
 WAIT_SECONDS = 0.3
 """How long a page waits for nodes that answered before; one that is away is never waited for."""
 
-SUMMED = ("connections", "publishers", "subscriptions", "messages_in_per_s", "messages_out_per_s", "memory_bytes")
-"""The figures of each node that the monitoring page shows and adds up."""
-
 
 @dataclass(frozen=True)
 class State:
@@ -35,6 +32,8 @@ class State:
     hello: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why it is not ready, by name (docs/logs.md); empty when it is."""
 
     @property
     def name(self) -> str:
@@ -67,10 +66,19 @@ class _Node:
         try:
             # A connection for each look: they are few, and none is left open.
             with Control(self._address, timeout_seconds=ANSWER_SECONDS, client="django/1") as control:
-                self.state = State(self._address, control.hello(), control.stats())
+                hello, figures = control.hello(), control.stats()
+                self.state = State(self._address, hello, figures, reasons=_reasons(control))
         except (ClientError, ValueError) as error:
             self.state = State(self._address, error=getattr(error, "why", "") or str(error))
         self.away = bool(self.state.error)
+
+
+def _reasons(control: Control) -> dict[str, str]:
+    """Why it is not ready; a node of a version that does not know the question has none to tell."""
+    try:
+        return dict(control.health()["reasons"])
+    except ControlRefused:
+        return {}
 
 
 class Watch:
@@ -99,9 +107,9 @@ class Watch:
         self._pool.shutdown(wait=False)
 
 
-def states() -> list[State]:
+def states(wait_seconds: float = WAIT_SECONDS) -> list[State]:
     """What is known of every node of REALTIME["CONTROL"]."""
-    return _watch(tuple(conf.controls)).states()
+    return _watch(tuple(conf.controls)).states(wait_seconds)
 
 
 def ask_all() -> list[State]:

@@ -2,7 +2,9 @@
 
 REALTIME_SECRET_KEY, REALTIME_DEBUG (0 or 1), REALTIME_HTTPS (0, direct, proxy), REALTIME_HSTS_SECONDS,
 REALTIME_ALLOWED_HOSTS (comma list), REALTIME_DATABASE (path of the SQLite file), REALTIME_VAR (folder of run-time
-files), REALTIME_TOKEN_KEYS (file of the keys that sign tokens), REALTIME_HOOK (class of the hook), REALTIME_LOG_LEVEL;
+files), REALTIME_TOKEN_KEYS (file of the keys that sign tokens), REALTIME_HOOK (class of the hook), REALTIME_LOG_LEVEL,
+REALTIME_LOG_FORMAT (text or json; that of FASTPATH_LOG_FORMAT);
+REALTIME_STATS_LISTEN and REALTIME_JMX (addresses of their own for the statistics), each with its …_PASSWORD;
 for several nodes REALTIME_CONTROL (their control addresses, with spaces between) and REALTIME_SERVERS (their client
 addresses, JSON). FASTPATH_CONTROL, FASTPATH_TOKEN_SECRET and FASTPATH_LISTEN are the sidecar's own variables: both
 sides must agree on them.
@@ -73,6 +75,10 @@ REALTIME = {
     "AUDIT_FOLDER": VAR / "audit",
     "TOKEN_SECRET": os.environ.get("FASTPATH_TOKEN_SECRET"),
     "HOOK": os.environ.get("REALTIME_HOOK"),
+    "STATS_LISTEN": os.environ.get("REALTIME_STATS_LISTEN"),
+    "STATS_PASSWORD": os.environ.get("REALTIME_STATS_PASSWORD"),
+    "JMX": os.environ.get("REALTIME_JMX"),
+    "JMX_PASSWORD": os.environ.get("REALTIME_JMX_PASSWORD"),
     "TOKEN_KEYS": os.environ.get("REALTIME_TOKEN_KEYS"),
 }
 
@@ -150,6 +156,7 @@ if HTTPS not in ("0", "direct", "proxy"):
     raise ValueError(f"REALTIME_HTTPS is 0, direct or proxy, not {HTTPS!r}")
 if HTTPS != "0":
     SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # a load balancer asks without TLS
     SECURE_HSTS_SECONDS = int(os.environ.get("REALTIME_HSTS_SECONDS", 30 * 24 * 3600))
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
 if HTTPS == "proxy":
@@ -160,11 +167,17 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
 }
 
+LOG_FORMAT = os.environ.get("REALTIME_LOG_FORMAT") or os.environ.get("FASTPATH_LOG_FORMAT") or "text"
+if LOG_FORMAT not in ("text", "json"):
+    raise ValueError(f"REALTIME_LOG_FORMAT is text or json, not {LOG_FORMAT!r}")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)-7s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "text": {"()": "fastpath.logs.Text"},
+        "json": {"()": "fastpath.logs.Json", "worker": "django"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["console"], "level": os.environ.get("REALTIME_LOG_LEVEL", "INFO")},
     "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|redis` exits 0, or prints the one line that
-# says what only apt-get has, and exits 1. With --packages it prints the packages instead.
+# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|redis|prometheus` exits 0, or prints the
+# one line that says what only apt-get has, and exits 1. With --packages it prints the packages instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 need=$1
 case $need in
     browser) packages="chromium libatomic1" what="Chromium" ;;
+    prometheus) packages="prometheus" what="Prometheus" ;;
     redis) packages="redis-server iproute2 iptables" what="redis-server, and ip and iptables for networks" ;;
 esac
 if [[ ${2:-} == --packages ]]; then
@@ -23,6 +24,10 @@ browser_ready() {
 
 redis_ready() {
     command -v redis-server >/dev/null && command -v ip >/dev/null
+}
+
+prometheus_ready() {
+    command -v prometheus >/dev/null && command -v promtool >/dev/null
 }
 
 "${need}_ready" && exit

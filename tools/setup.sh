@@ -43,7 +43,7 @@ install() {
     local stamp=$stamps/$1 words=$2
     shift 2
     local digest started=$SECONDS
-    digest=$(cat constraints.txt requirements-build.txt "$@" | sha256sum)
+    digest=$(cat constraints.txt requirements-build.txt requirements-data.txt "$@" | sha256sum)
     [[ -f $stamp && $(<"$stamp") == "$digest" ]] && return
     say "$words"
     local options=(--disable-pip-version-check --quiet)
@@ -52,14 +52,14 @@ install() {
         fail "pip could not install the packages; the reason is above."
     if [[ $stamp == "$stamps/run" ]]; then
         quietly $venv/bin/python -m pip install "${options[@]}" --no-deps -r requirements-data.txt ||
-            fail "pip could not install the demonstration's data; the reason is above."
+            fail "pip could not install the packages of requirements-data.txt; the reason is above."
     fi
     mkdir -p "$stamps"
     printf '%s\n' "$digest" >"$stamp"
     say "installed in $((SECONDS - started)) s"
 }
 
-# The browser tests drive Debian's Chromium, the Redis tests Debian's redis-server: no pip package brings them.
+# The browser tests drive Debian's Chromium, others its redis-server and its Prometheus: no pip package brings them.
 install_for() {
     local missing packages
     missing=$(tools/ready_for.sh "$1") && return
@@ -77,6 +77,17 @@ install_for() {
     missing=$(tools/ready_for.sh "$1") || fail "$missing"
 }
 
+# The charts of the monitoring pages: what browsers load comes from this site alone.
+copy_charts() {
+    local from=("$venv"/lib/python3*/site-packages/uplot/static) to=realtime/static/realtime/vendor/uplot
+    [[ -f ${from[0]}/uPlot.iife.js ]] || fail "uplot-python is installed without its uPlot.iife.js."
+    mkdir -p "$to"
+    install_file() { cmp -s "$1" "$to/$2" || cp "$1" "$to/$2"; }
+    install_file "${from[0]}/uPlot.iife.js" uPlot.iife.js
+    install_file "${from[0]}/uPlot.min.css" uPlot.min.css
+    install_file tools/licences/uPlot.txt LICENSE
+}
+
 prepare_database() {
     mkdir -p var
     $venv/bin/python manage.py migrate --noinput --verbosity 0
@@ -88,8 +99,10 @@ if [[ $purpose == --tests ]]; then
     install tests "installing what the tests need" requirements.txt requirements-test.txt
     install_for browser
     install_for redis
+    install_for prometheus
 else
     install run "installing the pinned packages; Spark is the large one (456 MB), so the first time takes minutes" \
         requirements.txt
+    copy_charts
     prepare_database
 fi

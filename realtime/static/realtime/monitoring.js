@@ -1,117 +1,124 @@
-/** The monitoring page: figures of the sidecar as they come on its own subject. */
+/** The overview: live figures over our own client, their history from Django, and the lists that an operator looks at. */
 
-import { Chart } from "./chart.js";
 import { Corner, element, openClient, readConfig } from "./page.js";
+import { duration, fetchJson, known, poll, say } from "./monitoring-common.js";
+import { hasCharts } from "./monitoring-charts.js";
+import { Charts } from "./monitoring-history.js";
+import { Cache, Limits, Lost, Nodes, Statistics } from "./monitoring-panels.js";
+import { Attention } from "./monitoring-attention.js";
+import { away, banner, SILENT_MS } from "./monitoring-banner.js";
 
-const SUBJECT = "/__sys__/stats";
-const STALE_MS = 3000;
+const ATTENTION_MS = 3000;
+const STATISTICS_MS = 5000;
+const COLLECTING_MS = 1500;
+const COLLECTED_MS = 5000; // the collector saves every 2 s, what is complete
 
-const FIGURES = [
-  ["connections", "Connections", count],
-  ["connections_per_s", "New connections / s", count],
-  ["messages_in_per_s", "Messages in / s", count],
-  ["messages_out_per_s", "Messages out / s", count],
-  ["bytes_in_per_s", "Bytes in / s", bytes],
-  ["bytes_out_per_s", "Bytes out / s", bytes],
-  ["subjects", "Subjects", count],
-  ["subscriptions", "Subscriptions", count],
-  ["waiting_subscriptions", "Waiting for a right", count],
-  ["publishers", "Publishers", count],
-  ["memory_bytes", "Memory", bytes],
-  ["cpu_percent", "Processor", (/** @type {number} */ value) => `${value.toFixed(1)} %`],
-];
+const config = readConfig();
+const charts = new Charts(config, element("choice"), (series, window) => lost.show(series, window));
+const lost = new Lost();
+const limits = new Limits();
+const cache = new Cache();
+const nodes = new Nodes();
+const statistics = new Statistics();
+const attention = new Attention(config);
 
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-
-/** @param {number} value */
-function count(value) {
-  return value < 10_000 ? new Intl.NumberFormat("en", { maximumFractionDigits: 1 }).format(value) : compact.format(value);
-}
-
-/** @param {number} value */
-function bytes(value) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let index = 0;
-  for (; value >= 1024 && index < units.length - 1; index++) value /= 1024;
-  return `${value.toFixed(index === 0 || value >= 100 ? 0 : 1)} ${units[index]}`;
-}
-
-/** A tile with its figure and its line. @param {any[]} figure */
-function tile([name, title, format]) {
-  const item = document.createElement("li");
-  item.className = "tile";
-  item.dataset.figure = name;
-  const heading = document.createElement("h2");
-  heading.textContent = title;
-  const value = document.createElement("p");
-  value.className = "value";
-  value.dataset.field = name;
-  value.textContent = "–";
-  const canvas = document.createElement("canvas");
-  canvas.setAttribute("aria-hidden", "true");
-  item.append(heading, value, canvas);
-  element("tiles").append(item);
-  return { name, format, value, chart: new Chart(canvas) };
-}
-
-const tiles = FIGURES.map(tile);
-const client = openClient(readConfig());
+const client = openClient(config);
 new Corner(client);
-let lastAt = 0;
+let lastAt = 0; // when figures came live, by this machine's clock
 let denied = "";
+const openedAt = Date.now();
+/** @type {import("./monitoring-banner.js").Asked | null} */
+let asked = null;
+let lastTime = 0; // of these figures, by the server's clock
+/** Whether the history goes on though no figures come; null while that is not known. @type {boolean | null} */
+let collecting = null;
+let isSilent = true;
 
-client.on("denied", (status) => { denied = status.reason ?? ""; });
-client.on("revoked", (status) => { denied = status.reason ?? ""; lastAt = 0; });
+client.on("denied", (status) => { denied = status.reason ?? "no rule allows it"; tick(); });
+client.on("revoked", (status) => { denied = status.reason ?? "no rule allows it"; lastAt = 0; tick(); });
 client.on("subscribed", () => { denied = ""; });
-client.subscribe(SUBJECT, (message) => {
-  const now = Date.now();
-  lastAt = now;
-  for (const { name, format, value, chart } of tiles) {
-    const number = Number(message.fields[name]);
-    if (!Number.isFinite(number)) continue;
-    value.textContent = format(number);
-    chart.add(now, number);
-  }
-  const uptime = Number(message.fields.uptime_s);
-  if (uptime) element("uptime").textContent = `Running for ${duration(uptime)}.`;
-  draw();
+client.subscribe(config.cluster, (message) => {
+  // A snapshot is what was; that something arrives now is what tells that the figures are live.
+  if (message.kind !== "update") return;
+  lastAt = Date.now();
+  lastTime = message.time;
+  const sums = Object.fromEntries(Object.entries(message.fields).map(([name, value]) => [name, Number(value)]));
+  show(message.time, sums, JSON.parse(String(message.content)).nodes);
   tick();
 });
 
-function draw() {
-  for (const { chart } of tiles) chart.draw(Date.now());
+/** Figures of a moment: over all nodes, and each node's. @param {number} at @param {Record<string, number>} sums @param {any[]} each */
+function show(at, sums, each) {
+  charts.add(at, sums, each);
+  limits.show(each);
+  cache.show(sums);
+  nodes.show(sums, each);
+  name(each);
+  if (sums.uptime_s) say(element("uptime"), `running for ${duration(sums.uptime_s)}`);
 }
 
+/** Name the nodes that are away, on top. @param {any[]} each */
+function name(each) {
+  const words = away(each);
+  element("nodes-problem").hidden = !words;
+  say(element("nodes-problem"), words);
+}
+
+const isLive = () => Date.now() - lastAt < SILENT_MS;
+
+const askAttention = poll(async () => {
+  const answer = await attention.ask();
+  // Who has no right to the live figures sees these: the same, every few seconds.
+  nodes.states(answer.nodes);
+  if (!isLive()) show(Date.now(), answer.sums, answer.nodes);
+  asked = { at: Date.now(), error: "", nodes: answer.nodes };
+  tick();
+}, ATTENTION_MS, (error) => {
+  attention.problem(error);
+  if (error) asked = { at: Date.now(), error: error.message, nodes: [] };
+});
+poll(async () => {
+  const told = await fetchJson(`${config.statistics_url}?indicators=${charts.names.join(",")}`);
+  statistics.show(told);
+  charts.tell(told);
+}, STATISTICS_MS);
+
+/** The end of the history, and since when it has not moved. @type {{end: number, at: number} | null} */
+let saved = null;
+poll(async () => {
+  if (isLive() || denied) return;
+  const { t, connections } = await fetchJson(`${config.series_url}?indicator=connections&window=1min`);
+  const end = t[connections.average.findLastIndex(known)] ?? 0;
+  const moved = saved !== null && end > saved.end;
+  if (moved || (lastTime && end > lastTime + 1000)) collecting = true;
+  else if (saved && Date.now() - saved.at >= COLLECTED_MS) collecting = false;
+  if (moved || !saved) saved = { end, at: Date.now() };
+}, COLLECTING_MS);
+
+element("by").addEventListener("change", askAttention);
+
+/** What the page says about itself. */
 function tick() {
-  const age = Date.now() - lastAt;
-  let state = "";
-  let words = "";
-  if (document.documentElement.dataset.connection === "signed-out") {
-    state = "signed-out";
-    words = "You are signed out. Sign in again to see figures.";
-  } else if (denied) {
-    state = "denied";
-    words = `These figures are not open to you: ${denied}. Ask for a rule on ${SUBJECT}.`;
-  } else if (!lastAt) {
-    state = "waiting";
-    words = "Waiting for the sidecar’s first figures…";
-  } else if (age >= STALE_MS) {
-    state = "away";
-    words = `Sidecar away: no figures for ${Math.floor(age / 1000)} s`;
+  const { connection = "" } = document.documentElement.dataset;
+  const [state, words] = banner({ now: Date.now(), connection, denied, cluster: config.cluster, openedAt, lastAt, asked, collecting, hasCharts });
+  const silent = !isLive();
+  if (silent && !isSilent) {
+    collecting = null;
+    saved = null;
+    askAttention();
   }
-  const banner = element("banner");
-  banner.dataset.state = document.documentElement.dataset.monitoring = state || "live";
-  banner.hidden = !state;
-  const text = element("banner-text");
-  if (text.textContent !== words) text.textContent = words;
+  isSilent = silent;
+  const place = element("banner");
+  place.dataset.state = document.documentElement.dataset.monitoring = state || "live";
+  place.hidden = !state;
+  element("add-rule").hidden = !(state === "denied" && config.add_rule_url);
+  // The seconds are for the eye; a screen reader hears the state once.
+  say(element("banner-text"), words);
 }
 
-/** @param {number} seconds */
-function duration(seconds) {
-  if (seconds < 120) return `${Math.floor(seconds)} s`;
-  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} days`;
-}
+if (config.add_rule_url) element("add-rule").href = config.add_rule_url;
+setInterval(tick, 1000);
+tick();
 
-setInterval(tick, 500);
-addEventListener("resize", draw);
+// For the browser's console and the tests.
+Object.assign(globalThis, { monitoring: { charts, client } });

@@ -1,0 +1,1 @@
+"""The monitoring pages: what an operator sees and does."""

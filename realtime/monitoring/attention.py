@@ -1,0 +1,119 @@
+"""What the overview asks for every few seconds: the nodes, the busiest subjects, slow clients, publishers behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from django.urls import reverse
+
+from realtime import figures, nodes
+from realtime.monitoring import pages
+from realtime.monitoring.questions import Answer, ask_node, ask_nodes
+
+ORDERS = {
+    "rate": "messages_per_s",
+    "bytes": "bytes_per_s",
+    "subscribers": "subscribers",
+    "deliveries": "deliveries_per_s",
+}
+"""By what subjects can be called busy, and the figure that says how much."""
+
+ROWS = 15
+"""How much of each list the page shows; the Clients and Subjects pages have the rest."""
+
+EXPLAINED = 5
+"""For how many of the slowest clients it is asked what they are subscribed to."""
+
+SUBJECTS_SHOWN = 4
+"""How many of their subscriptions are named."""
+
+
+@pages.data
+def attention(request: HttpRequest) -> JsonResponse:
+    """``sums``, ``top`` (?by=rate, bytes, subscribers, deliveries), ``slow`` and ``publishers`` of all ``nodes``.
+
+    ``errors`` says which node did not answer what; the others' answers are there all the same.
+    """
+    by = request.GET.get("by", "rate")
+    if by not in ORDERS:
+        return JsonResponse({"detail": f"by is one of {', '.join(ORDERS)}"}, status=400)
+    top = ask_nodes("top", {"by": by, "limit": ROWS})
+    slow = ask_nodes("clients", {"slow": True, "limit": ROWS})
+    publishers = ask_nodes("publishers", {"limit": ROWS})
+    states = [_now(state, answer) for state, answer in zip(nodes.states(), top, strict=True)]
+    return JsonResponse(
+        {
+            "nodes": [_node(state) for state in states],
+            "sums": sums(states),
+            "top": _busiest(top, ORDERS[by]),
+            "slow": _slow(slow),
+            "publishers": _publishers(publishers),
+            "errors": _errors((*top, *slow, *publishers)),
+        }
+    )
+
+
+def sums(states: Iterable[nodes.State]) -> dict[str, float]:
+    """The figures over all nodes, as the fields of /__sys__/cluster: those on one Redis deliver the same messages."""
+    return figures.cluster((state.figures, state.hello.get("engine") == "redis") for state in states)
+
+
+def _now(state: nodes.State, answer: Answer) -> nodes.State:
+    """The node as it is: one that has just not answered is away, whatever it said before."""
+    if answer.error and not answer.refused:
+        return nodes.State(state.address, error=state.error or answer.error)
+    return state
+
+
+def _node(state: nodes.State) -> dict[str, Any]:
+    """As in the content of /__sys__/cluster, which the page cannot read without a right."""
+    return figures.node(state.name, state.error, state.figures) | {
+        "draining": state.draining,
+        "reasons": state.reasons,
+    }
+
+
+def _busiest(answers: Iterable[Answer], order: str) -> list[dict[str, Any]]:
+    """Of all nodes together: each delivers the same messages to clients of its own."""
+    subjects: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        for row in answer.value.get("subjects", ()):
+            known = subjects.setdefault(row["subject"], {"subject": row["subject"]})
+            for name in ("messages_per_s", "bytes_per_s"):
+                known[name] = max(known.get(name, 0), row.get(name) or 0)
+            for name in ("subscribers", "deliveries_per_s"):
+                known[name] = known.get(name, 0) + (row.get(name) or 0)
+    return sorted(subjects.values(), key=lambda row: (-row[order], row["subject"]))[:ROWS]
+
+
+def _slow(answers: Iterable[Answer]) -> dict[str, Any]:
+    """The clients with the longest queues, and what the first few of them are subscribed to."""
+    rows = [
+        {**row, "node": answer.index, "node_name": answer.name, "url": _client_url(answer.index, row["connection"])}
+        for answer in answers
+        for row in answer.value.get("clients", ())
+    ]
+    rows.sort(key=lambda row: -(row.get("queue_bytes") or 0))
+    for row in rows[:EXPLAINED]:
+        client = ask_node(row["node"], "client", {"connection": row["connection"]}).value
+        held = [(one.get("behind") or 0, one["subject"]) for one in client.get("subscriptions", ())]
+        row["subjects"] = [subject for _, subject in sorted(held, reverse=True)[:SUBJECTS_SHOWN]]
+    return {"clients": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
+
+
+def _publishers(answers: Iterable[Answer]) -> dict[str, Any]:
+    """Those who wait longest for an acknowledgement first, then the busiest."""
+    rows = [{**row, "node_name": answer.name} for answer in answers for row in answer.value.get("publishers", ())]
+    rows.sort(key=lambda row: (-(row.get("oldest_ms") or 0), -(row.get("messages_per_s") or 0)))
+    return {"publishers": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
+
+
+def _client_url(node: int, connection: str) -> str:
+    return reverse("monitoring_client", args=(node, connection))
+
+
+def _errors(answers: Iterable[Answer]) -> list[str]:
+    """Each only once."""
+    return list(dict.fromkeys(f"{answer.name}: {answer.error}" for answer in answers if answer.error))

@@ -1,0 +1,89 @@
+"""The overview: all nodes at a glance, and the button that drains one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from fastpath.client.errors import ClientError
+from fastpath.client.nodes import label
+from realtime import draining, nodes
+from realtime.conf import conf
+from realtime.models import Node
+from realtime.monitoring import attention, pages
+
+WINDOWS = {
+    "1min": "1 minute",
+    "5min": "5 minutes",
+    "15min": "15 minutes",
+    "1h": "1 hour",
+    "5h": "5 hours",
+    "15h": "15 hours",
+    "1d": "1 day",
+    "5d": "5 days",
+    "15d": "15 days",
+    "1mo": "1 month",
+    "5mo": "5 months",
+    "15mo": "15 months",
+}
+"""The windows of the statistics, and what the page calls them."""
+
+CLUSTER = "/__sys__/cluster"
+"""Where the figures of all nodes are published each second, for who may read it."""
+
+
+@pages.page
+def overview(request: HttpRequest) -> HttpResponse:
+    """Live figures, their history, and what needs looking at."""
+    context = pages.context(request, "Overview") | _nodes(request)
+    context["windows"] = [{"name": name, "words": words} for name, words in WINDOWS.items()]
+    context["config"] |= {
+        "cluster": CLUSTER,
+        "series_url": "/api/stats/series/",
+        "statistics_url": "/api/stats/",
+        "attention_url": reverse("monitoring_data_attention"),
+        "subjects_url": reverse("monitoring_subjects"),
+        "add_rule_url": pages.add_rule_url(request, CLUSTER, "the monitoring page"),
+    }
+    return render(request, "realtime/monitoring/overview.html", context)
+
+
+@require_POST
+@permission_required("realtime.drain_node", raise_exception=True)
+def drain(request: HttpRequest) -> HttpResponse:
+    """Send the clients of ``node`` elsewhere, or with ``undo`` no more; it is noted in the admin's log."""
+    address = request.POST.get("node", "")
+    if not request.user.is_staff:
+        raise PermissionDenied("Nodes are drained by staff.")
+    if address not in conf.controls:
+        return HttpResponseBadRequest("no such node")
+    try:
+        if "undo" in request.POST:
+            done = f"no longer draining, {draining.undrain(address)} clients"
+        else:
+            elsewhere = conf.servers(request.get_host(), request.is_secure())
+            done = f"draining, {draining.drain(address, elsewhere)} clients"
+    except ClientError as error:
+        messages.error(request, str(error))
+        return redirect("monitoring")
+    pages.note(request, label(address), done, model=Node)
+    messages.success(request, f"{label(address)}: {done}")
+    return redirect("monitoring")
+
+
+def _nodes(request: HttpRequest) -> dict[str, Any]:
+    """The rows of the table of nodes, and their sum when there are several."""
+    states = nodes.states()
+    return {
+        "nodes": states,
+        "sums": attention.sums(states) if len(states) > 1 else None,
+        # Of one node alone the clients have nowhere to go.
+        "may_drain": len(states) > 1 and request.user.has_perm("realtime.drain_node"),
+    }

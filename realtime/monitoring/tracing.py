@@ -1,0 +1,190 @@
+"""The page Trace: every event of one user, subject or connection for up to a minute, from all nodes, as it happens."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from fastpath.core.errors import InvalidSubject
+from fastpath.core.subject import check_pattern
+from realtime.monitoring import pages
+from realtime.monitoring.actions import node_number
+from realtime.monitoring.questions import Answer, ask_node, ask_nodes, node_names
+
+SECONDS_MAX = 60
+SECONDS = (10, 30, 60)
+"""How long a trace may run, as the page offers it."""
+
+NAME_CHARS_MAX = 512
+"""Nobody and nothing that is traced has a longer one."""
+
+WHAT = {"user": "User", "subject": "Subject or pattern", "connection": "Connection"}
+
+EVENT_DIGITS_MAX = 15
+"""Of the number of an event; whoever reads numbers of any length can be kept busy with one."""
+
+NODES_MAX = 64
+"""Of a trace in one address; more nodes are not asked."""
+
+
+class Running(NamedTuple):
+    """A trace on one node, and the number of the newest event that the page has."""
+
+    node: int
+    trace: str
+    after: int
+
+    @classmethod
+    def of(cls, text: str) -> Running:
+        """From ``NODE:TRACE[:AFTER]``; raises ValueError."""
+        node, trace, after = [*text.split(":"), "0"][:3]
+        if len(after) > EVENT_DIGITS_MAX:
+            raise ValueError("no number of an event")
+        return cls(node_number(node), trace, int(after))
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.trace}"
+
+
+@pages.page
+def trace(request: HttpRequest) -> HttpResponse:
+    """The form, and with ``t`` the trace that runs."""
+    what = request.GET.get("what", "user")
+    running = [text for text in request.GET.getlist("t")[:NODES_MAX] if text.count(":") == 1]
+    context = pages.context(request, "Trace")
+    context["config"] |= {
+        "traces": running,
+        "nodes": node_names(),
+        "what": what,
+        "name": request.GET.get("name", ""),
+        "data_url": reverse("monitoring_data_trace"),
+        "stop_url": reverse("monitoring_trace_stop"),
+    }
+    return render(
+        request,
+        "realtime/monitoring/trace.html",
+        context
+        | {
+            "what": what if what in WHAT else "user",
+            "choices": WHAT.items(),
+            "name": request.GET.get("name", ""),
+            "node": request.GET.get("node", "0"),
+            "nodes": list(enumerate(node_names())),
+            "seconds": SECONDS,
+            "running": running,
+        },
+    )
+
+
+@pages.action
+def begin(request: HttpRequest) -> HttpResponse:
+    """Begin a trace of ``what`` and ``name`` on every node, of a connection on its own; on to its page."""
+    what, name = request.POST.get("what", ""), request.POST.get("name", "").strip()
+    node, seconds = request.POST.get("node", "0"), request.POST.get("seconds", "60")
+    query = {"what": what, "name": name} | ({"node": node} if what == "connection" else {})
+    page = reverse("monitoring_trace")
+    is_short = seconds.isdecimal() and len(seconds) < 3 and 0 < int(seconds) <= SECONDS_MAX
+    if what not in WHAT or not is_short:
+        return HttpResponseBadRequest("what to trace, for 1 to 60 seconds?")
+    if error := _wrong(what, name):
+        messages.error(request, error)
+        return redirect(f"{page}?{urlencode(query)}")
+    arguments = {what: name, "seconds": int(seconds)}
+    try:
+        if what == "connection":
+            answers = [ask_node(node_number(node), "trace", arguments)]
+        else:
+            answers = ask_nodes("trace", arguments)
+    except IndexError:
+        return HttpResponseBadRequest("no such node")
+    for answer in answers:
+        if answer.error:
+            messages.error(request, f"{answer.name}: {answer.error}")
+    begun = [Running(answer.index, str(answer.value["trace"]), 0) for answer in answers if answer.value]
+    if begun:
+        pages.note(request, f"{what} {name}", f"traced for {seconds} s as {_names(begun)}")
+    return redirect(f"{page}?{urlencode([*query.items(), *(('t', str(each)) for each in begun)])}")
+
+
+@pages.data
+def events(request: HttpRequest) -> HttpResponse:
+    """What has happened since, of each ``t``: events by time, how many could not be kept, what has ended."""
+    try:
+        asked = {each.node: each for each in map(Running.of, request.GET.getlist("t")[:NODES_MAX])}
+        answers = ask_nodes(
+            "traced",
+            lambda node: {"trace": asked[node].trace, "after": asked[node].after},
+            nodes=list(asked),
+        )
+    except (ValueError, IndexError):
+        return JsonResponse({"detail": "no such trace"}, status=400)
+    found: list[dict[str, Any]] = []
+    for answer in answers:
+        found += [event | {"node": answer.index} for event in answer.value.get("events", ())]
+    found.sort(key=lambda event: (event["time"], event["node"], event["n"]))
+    return JsonResponse(
+        {
+            "events": found,
+            "dropped": {answer.index: answer.value.get("dropped", 0) for answer in answers if answer.value},
+            "ended": {answer.index: why for answer in answers if (why := _ended(answer))},
+            "seconds_left": max((answer.value.get("seconds_left") or 0 for answer in answers), default=0),
+            "errors": [_error(answer) for answer in answers if answer.error and not answer.refused],
+        },
+        json_dumps_params={"default": _plain},
+    )
+
+
+@pages.action
+def stop(request: HttpRequest) -> HttpResponse:
+    """End the traces of each ``t`` now."""
+    try:
+        asked = {each.node: each for each in map(Running.of, request.POST.getlist("t")[:NODES_MAX])}
+        answers = ask_nodes("untrace", lambda node: {"trace": asked[node].trace}, nodes=list(asked))
+    except (ValueError, IndexError):
+        return JsonResponse({"detail": "no such trace"}, status=400)
+    if ended := [asked[answer.index] for answer in answers if not answer.error]:
+        pages.note(request, f"trace {_names(ended)}", "ended")
+    return JsonResponse({"errors": [_error(answer) for answer in answers if answer.error]})
+
+
+def _wrong(what: str, name: str) -> str:
+    """Why this cannot be traced, in words; empty when it can."""
+    if not name:
+        return "Whom or what? The name is empty."
+    if len(name) > NAME_CHARS_MAX:
+        return f"The name is longer than {NAME_CHARS_MAX} characters."
+    if what == "subject":
+        try:
+            check_pattern(name)
+        except InvalidSubject as error:
+            return f"This is no subject or pattern: {error.reason}."
+    return ""
+
+
+def _ended(answer: Answer) -> str:
+    """Why nothing more will come from this node, in words; empty while something may.
+
+    A node that refuses knows nothing of the trace any more; one that is away may come back.
+    """
+    return (
+        answer.error if answer.refused else "" if answer.value.get("events") else str(answer.value.get("ended") or "")
+    )
+
+
+def _names(traces: list[Running]) -> str:
+    """The traces as the log has them, by which their beginning and end belong together."""
+    return ", ".join(each.trace for each in traces)
+
+
+def _error(answer: Answer) -> dict[str, Any]:
+    return {"node": answer.index, "name": answer.name, "error": answer.error}
+
+
+def _plain(thing: Any) -> str:
+    """Bytes within an event."""
+    return bytes(thing).hex(" ") if isinstance(thing, bytes | bytearray) else str(thing)

@@ -1,0 +1,79 @@
+/** The lists of the overview that Django asks the nodes for: busiest subjects, slow clients, publishers. */
+
+import { ago, bytes, count, fetchJson, milliseconds, number, Rows, say } from "./monitoring-common.js";
+
+/** @param {string} id @returns {any} */
+const element = (id) => document.getElementById(id);
+
+export class Attention {
+  #top = new Rows(element("top").tBodies[0], "nothing is published just now");
+  #slow = new Rows(element("slow").tBodies[0], "nobody is slow");
+  #publishers = new Rows(element("publishers").tBodies[0], "no publisher is connected");
+
+  /** @param {any} config */
+  constructor(config) {
+    this.config = config;
+    this.problems = element("attention-problem");
+  }
+
+  /** Ask, and show what the lists say; the whole answer. */
+  async ask() {
+    const by = element("by").value;
+    const answer = await fetchJson(`${this.config.attention_url}?by=${by}`);
+    if (by === element("by").value) this.#subjects(answer.top);
+    this.#clients(answer.slow);
+    this.#publishing(answer.publishers);
+    this.#say(answer.errors.join("; "));
+    return answer;
+  }
+
+  /** It could not be asked, or, with null, can be again. @param {Error | null} error */
+  problem(error) {
+    if (error) this.#say(error.message);
+  }
+
+  /** @param {string} words */
+  #say(words) {
+    this.problems.hidden = !words;
+    say(this.problems, words ? `Not all of the lists below could be asked for: ${words}.` : "");
+  }
+
+  /** @param {any[]} subjects */
+  #subjects(subjects) {
+    this.#top.show(subjects.map((row) => [
+      { text: row.subject, href: `${this.config.subjects_url}?subject=${encodeURIComponent(row.subject)}` },
+      number(count(row.messages_per_s)), number(bytes(row.bytes_per_s)), number(count(row.subscribers)), number(count(row.deliveries_per_s)),
+    ]));
+  }
+
+  /** @param {{clients: any[], total: number}} slow */
+  #clients({ clients, total }) {
+    say(element("slow-total"), total ? count(total) : "");
+    this.#slow.show(clients.map((row) => [
+      { text: row.user || "not signed in", href: row.url, title: row.program ?? "" },
+      row.address ?? "",
+      number(bytes(row.queue_bytes)),
+      number(ago(row.blocked_since)),
+      row.subjects?.length ? named(row.subjects, row.subscriptions) : `${count(row.subscriptions)} subscriptions`,
+    ]));
+  }
+
+  /** @param {{publishers: any[], total: number}} publishers */
+  #publishing({ publishers, total }) {
+    say(element("publishers-total"), total ? count(total) : "");
+    this.#publishers.show(publishers.map((row) => [
+      { text: row.user || row.publisher || "unnamed", title: `numbers its messages as ${row.publisher || "nobody"}` },
+      row.address ?? "",
+      number(count(row.messages_per_s)),
+      { text: count(row.unacknowledged), className: `number${row.oldest_ms > 1000 ? " bad" : ""}` },
+      number(row.oldest_ms ? milliseconds(row.oldest_ms) : "–"),
+      number(row.last_ms ? `${ago(row.last_ms)} ago` : "–"),
+    ]));
+  }
+}
+
+/** @param {string[]} subjects @param {number} total */
+function named(subjects, total) {
+  const more = total - subjects.length;
+  return subjects.join(", ") + (more > 0 ? ` and ${count(more)} more` : "");
+}

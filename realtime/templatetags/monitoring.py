@@ -1,0 +1,100 @@
+"""Filters of the monitoring pages: times, durations, sizes and contents as people read them."""
+
+from __future__ import annotations
+
+import base64
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+SHOWN_CHARS = 2000
+"""Of a longer text the beginning is shown."""
+
+LINE_CHARS = 120
+"""What stands in a table of a longer text, until somebody opens it."""
+
+SHOWN_BYTES = 64
+"""Of binary content the first bytes are shown."""
+
+
+@register.filter
+def moment(ms: float | None) -> SafeString | str:
+    """A time in ms since 1970, to the ms, as this site reads it; nothing for None and 0."""
+    if not ms:
+        return ""
+    try:
+        exact = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # a publisher's own time may be any number
+        return str(ms)
+    local = timezone.localtime(exact)
+    words = f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03}"
+    return format_html('<time datetime="{}">{}</time>', exact.isoformat(timespec="milliseconds"), words)
+
+
+@register.filter
+def ago(ms: float | None) -> str:
+    """How long ago that was; nothing for None and 0."""
+    return duration(max(time.time() - ms / 1000, 0)) if ms else ""
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """A number of seconds in words: 0.4 s, 12 s, 3 min, 5 h, 2 days."""
+    if seconds is None:
+        return ""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    for unit, size, until in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < size * until:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds // 86400)} days"
+
+
+@register.filter
+def value(content: Any) -> str:
+    """The content of a message or field as text; of bytes, or ``{"b": base64}``, the first ones in hexadecimal."""
+    if isinstance(content, dict):
+        content = base64.b64decode(content.get("b") or "")
+    if isinstance(content, bytes | bytearray):
+        more = " …" if len(content) > SHOWN_BYTES else ""
+        return f"{len(content)} bytes: {content[:SHOWN_BYTES].hex(' ')}{more}" if content else "0 bytes"
+    text = str(content)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} … ({len(text)} characters)"
+
+
+@register.filter("bytes")
+def size(number: float | None) -> str:
+    """A number of bytes in words, as the pages' scripts say it: 900 B, 1.5 KiB, 300 GiB; a dash for None."""
+    if number is None or number == "":
+        return "–"
+    unit = "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(number) < 1024 or unit == "TiB":
+            break
+        number /= 1024
+    digits = 0 if unit == "B" or abs(number) >= 100 else 1
+    return f"{number:,.{digits}f}".removesuffix(".0") + f" {unit}"
+
+
+@register.simple_tag
+def long(content: Any) -> SafeString | str:
+    """The same; what is long is its beginning, and opens."""
+    text = value(content)
+    if len(text) <= LINE_CHARS:
+        return text
+    return format_html("<details><summary>{} …</summary>{}</details>", text[:LINE_CHARS], text)
+
+
+@register.filter
+def milliseconds(ms: float | None) -> str:
+    """A number of ms in words."""
+    if ms is None:
+        return "–"
+    return f"{ms:.1f} ms" if ms < 10 else f"{round(ms)} ms" if ms < 1000 else duration(ms / 1000)
