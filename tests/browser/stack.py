@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -86,7 +86,8 @@ class Stack:
             yield
         finally:
             for one in pids:
-                os.kill(one, signal.SIGCONT)
+                with suppress(ProcessLookupError):  # the watchdog ends a worker that hangs for long
+                    os.kill(one, signal.SIGCONT)
 
     @contextmanager
     def orm(self) -> Iterator[str]:

@@ -282,3 +282,25 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_and_a_path_that_is_too_long(tmp_path: Path) -> None:
     assert f"FASTPATH_CONTROL: cannot listen on {tmp_path}/no/c.sock" in start_at(tmp_path / "no" / "c.sock")
     assert "FASTPATH_CONTROL: cannot listen on " in start_at(tmp_path / ("x" * 150))
+
+
+def test_a_peer_that_takes_no_answers_is_not_read() -> None:
+    """Nor is what it has asked answered: once it reads, it gets all of it in order."""
+    count = 400
+    requests = [
+        msgspec.msgpack.encode([number, "history", {"subject": "/a/b", "limit": 100}]) for number in range(count)
+    ]
+    with Sidecar() as sidecar, Control(sidecar.control) as control, socket.socket(socket.AF_UNIX) as peer:
+        control.publish([["/a/b", "x" * 16_000] for _ in range(100)])
+        before = control.stats()["memory_bytes"]
+        peer.connect(sidecar.control)
+        peer.sendall(b"".join(len(request).to_bytes(4) + request for request in requests))
+        for _ in range(20):
+            control.hello()
+        assert control.stats()["memory_bytes"] < before + (40 << 20)
+        peer.settimeout(10)
+        stream = peer.makefile("rb")
+        for number in range(count):
+            answer = msgspec.msgpack.decode(stream.read(int.from_bytes(stream.read(4))))
+            assert (answer[0], answer[1], len(answer[2]["messages"])) == (number, "ok", 16)
+        assert control.stats()["memory_bytes"] < before + (40 << 20)

@@ -187,7 +187,7 @@ def test_what_waits_for_a_slow_client_comes_before_the_notice() -> None:
             for number in range(30):
                 control.publish([[SUBJECT, f"{number:>100000}"]])
             control.call("drain", {"servers": OTHERS})
-            until(lambda: "close 127.0.0.1" in sidecar.log)
+            until(lambda: "client closed" in sidecar.log)
             seen = Seen(slow)
         assert seen.contents == list(range(30))
         assert seen.notice is not None

@@ -115,7 +115,7 @@ def test_another_token_asks_anew(beside: Sidecar) -> None:
         assert (answer["status"], answer["reason"]) == ("denied", "not today")
         client.send(b"\x83\x80abcd")
         client.closed()
-    until(lambda: "user=bob\\nFATAL" in beside.log)
+    until(lambda: 'user="bob\\nFATAL all is lost"' in beside.log)
 
 
 def test_a_runner_that_was_late_is_asked_again_when_it_answers(beside: Sidecar) -> None:

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from fastpath.client.control import Control
+from fastpath.edge.catalogue import CATALOGUE
 from fastpath.edge.metrics import WATCHERS_MAX
+from fastpath.edge.prometheus import metric_of
 from realtime.ports import try_port
 from tests.edge.wire import Socket, WireClient, WirePublisher
 from tests.support.certificates import Certificate
@@ -26,7 +28,8 @@ from tests.web.server import Program
 
 LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,metrics://127.0.0.1:0"
 SECRET = "0123456789abcdef0123456789abcdef"
-SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)(\{[a-z]+="[0-9]+"\})? (-?[0-9.e+-]+)')
+SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)(\{[a-z]+="[^"]+"(?:,[a-z]+="[^"]+")?\})? (-?[0-9.e+-]+)')
+HISTOGRAM = "fastpath_latency_seconds"
 
 
 def ask(sidecar: Sidecar, path: str, method: str = "GET") -> tuple[int, str]:
@@ -47,20 +50,29 @@ def readiness(sidecar: Sidecar) -> tuple[int, dict[str, Any]]:
 
 
 def figures(sidecar: Sidecar) -> dict[str, float]:
-    """What Prometheus reads; each sample follows the type of its metric."""
+    """What Prometheus reads; each sample follows the help and the type of its metric."""
     status, body = ask(sidecar, "/metrics")
     assert status == 200
     found: dict[str, float] = {}
     types: dict[str, str] = {}
+    helped: list[str] = []
     for line in body.splitlines():
+        if line.startswith("# HELP "):
+            helped.append(line.split(" ")[2])
+            assert line.endswith(".")
+            continue
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             assert name not in types, line
+            assert name == helped[-1], line
             types[name] = kind
             continue
         match = SAMPLE.fullmatch(line)
         assert match is not None, line
-        assert types[match[1]] == ("counter" if match[1].endswith("_total") else "gauge")
+        if match[1].startswith(HISTOGRAM):
+            assert types[HISTOGRAM] == "histogram"
+        else:
+            assert types[match[1]] == ("counter" if match[1].endswith("_total") else "gauge")
         found[match[1] + (match[2] or "")] = float(match[3])
     return found
 
@@ -99,14 +111,20 @@ def test_the_figures_of_all_workers_and_of_each(sidecar: Sidecar) -> None:
         found = figures(sidecar)
         with Control(sidecar.control) as control:
             names = set(control.stats()) - {"by_worker"}
-    told = {name.removeprefix("fastpath_").removesuffix("_total") for name in found if "worker" not in name}
-    assert told == (names - {"workers"}) | {"ready"}
+    told = {name.partition("{")[0].removeprefix("fastpath_") for name in found}
+    assert names <= CATALOGUE.keys(), "each has its line of help, and its name for Prometheus"
+    metrics = {metric_of(name, CATALOGUE[name]) for name in names}
+    assert told >= (metrics - {""}) | {"ready", "latency_seconds_count"}
     assert found["fastpath_workers"] == 2
     assert found["fastpath_publishers"] == 1
+    assert found["fastpath_messages_out_total"] == found[f"{HISTOGRAM}_count"] >= 1
+    assert found[f'{HISTOGRAM}_bucket{{le="+Inf"}}'] == found[f"{HISTOGRAM}_count"]
+    assert found[f'{HISTOGRAM}_bucket{{le="0.0001"}}'] <= found[f'{HISTOGRAM}_bucket{{le="0.5"}}']
     assert sorted(found[f'fastpath_worker_subscriptions{{worker="{n}"}}'] for n in (0, 1)) == [0, 1]
 
 
 def test_what_is_none_of_its_pages(sidecar: Sidecar) -> None:
+    load_rights(sidecar.control, rule(1, "everyone", "/**"), generation=3)
     assert ask(sidecar, "/")[0] == 404
     assert ask(sidecar, "/ws")[0] == 404
     assert ask(sidecar, "/metrics", "POST")[0] == 405
@@ -180,6 +198,7 @@ def test_not_ready_while_the_journal_cannot_be_written() -> None:
         _, hard = resource.prlimit(sidecar.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(sidecar.pid, resource.RLIMIT_FSIZE, (most, hard))
         assert publisher.publish(["/metrics/full", "x"])[0][0] == "failed"
+        assert figures(sidecar)['fastpath_publications_failed_total{code="failed"}'] == 1
         assert readiness(sidecar)[1]["reasons"] == {"journal": "the journal cannot be written"}
 
 

@@ -127,7 +127,7 @@ def test_half_a_header_is_cut_in_time(ports: Ports) -> None:
 def test_a_header_of_somebody_else_is_not_believed(ports: Ports) -> None:
     with Socket(ports.proxied, source="127.0.0.2", first=header(INSIDE, 1) + request()) as liar:
         assert liar.rest() == b""
-    until(lambda: "close 127.0.0.2: not one of FASTPATH_TRUSTED_PROXIES" in ports.sidecar.log)
+    until(lambda: 'address=127.0.0.2 reason="not one of FASTPATH_TRUSTED_PROXIES' in ports.sidecar.log)
 
 
 def test_a_health_check_of_the_proxy_speaks_for_itself(ports: Ports) -> None:

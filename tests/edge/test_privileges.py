@@ -114,9 +114,30 @@ def test_without_low_ports_nothing_of_root_is_left() -> None:
             check_is_user(sidecar.pid, 0)
 
 
+@pytest.mark.slow
+def test_a_new_folder_of_the_log_is_given_to_the_user() -> None:
+    """One that exists is left as it is: it may be everybody's."""
+    if not ROOT:
+        return
+    sidecar = Sidecar(user=USER, workers=2)
+    owned(sidecar)
+    path = sidecar.folder / "new" / "log"
+    sidecar.settings["log_file"] = path
+    with sidecar:
+        until(lambda: path.exists() and path.read_text().count("started, pid") == 2)
+        assert path.parent.stat().st_uid == path.stat().st_uid == pwd.getpwnam(USER).pw_uid
+        sidecar.stop()
+        os.chown(path.parent, 0, 0)
+        path.unlink()
+        sidecar.start()
+        until(lambda: "the log cannot be written: Permission denied" in sidecar.log_path.read_text())
+        assert path.parent.stat().st_uid == 0
+
+
 def test_root_without_a_user_says_so() -> None:
     with Sidecar(listen="clients://127.0.0.1:0") as sidecar:
         words = "running as root: name an ordinary user with FASTPATH_USER"
+        until(lambda: "mode none" in sidecar.log)
         assert (words in sidecar.log) == ROOT
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fastpath.client.control import Control
+from fastpath.core.stats import ENDS
 from tests.edge.rules import Rules, milliseconds, rule, ruled
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.tokens import mint
@@ -163,6 +165,10 @@ def test_a_user_who_is_deactivated() -> None:
         with WireClient(rights.sidecar, path=f"/ws?token={old}") as again:
             assert again.closed() == (4502, "revoked")
         assert bob.quiet()
+        with Control(rights.sidecar.control) as control:
+            figures = control.stats()
+        assert figures["connections_refused"] == 1, "with that token nobody was connected"
+        assert figures["disconnects"] == sum(figures[f"disconnects_{name}"] for name in ENDS) == 1
         rights.change(users=[user("root", rights.generation + 1, active=False)])
         root.packet("batch", 1, [["/s/a", "x"]])
         assert root.closed() == (4502, "revoked: the user is not active")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 import time
 from contextlib import ExitStack
@@ -156,6 +157,34 @@ def test_who_reads_again_in_time_has_lost_nothing() -> None:
             wanted = [str(n) for n in range(number - count, number)]
             assert [text.partition(" ")[0] for text in client.texts(count)] == wanted
         assert client.quiet()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_who_reads_slowly_shows_that_it_lives(tmp_path: Path, secure: bool) -> None:
+    """Pings wait behind what it has not read yet; a client that reads nothing for so long is closed."""
+    certificate = Certificate(tmp_path)
+    listen = f"clients://127.0.0.1:0,{certificate.url('clients')},publishers://127.0.0.1:0"
+    tls = certificate.trusting() if secure else None
+    with Sidecar(listen=listen, ping_seconds=1) as sidecar, WirePublisher(sidecar) as publisher:
+        address = sidecar.ready["clients"][secure]
+        with (
+            WireClient(address, receive_bytes=4096, tls=tls) as slow,
+            WireClient(address, receive_bytes=4096, tls=tls) as deaf,
+        ):
+            for client in (slow, deaf):
+                client.subscribe("/slowly/one")
+            publisher.publish(*(["/slowly/one", f"{n} {FILLER}"] for n in range(700)))
+            data = b""
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                data += slow.sock.recv(20_000)  # not a ping of these is answered
+                select.select([], [], [], 0.05)
+            slow.buffer = data + slow.buffer
+            assert [text.partition(" ")[0] for text in slow.texts(700)] == [str(n) for n in range(700)]
+            assert slow.ask("ping", "pong")
+            with Control(sidecar.control) as control:
+                assert until(lambda: control.stats()["disconnects_ping_timeout"]) == 1
 
 
 def test_answers_and_messages_keep_their_order_for_a_blocked_client() -> None:

@@ -15,7 +15,7 @@ from tests.edge.wire import WireClient, packed
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
-COUNT = SLICE_SUBJECTS * 3 + 10
+COUNT = SLICE_SUBJECTS * 60 + 10
 """More than one slice of work."""
 
 

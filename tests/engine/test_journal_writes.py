@@ -335,10 +335,12 @@ async def test_while_it_cannot_be_synced_nothing_is_acknowledged_or_taken(
     await auntil(lambda: len(waiting.told) == 2)
     why = "the journal cannot be synced to the disk: Input/output error"
     assert waiting.told == [("1", [("unavailable", why)]), ("standard", [0])]
+    assert node.broker.counters.failures == {"unavailable": 1}
     waiting.send("/s/a", "1", publisher="p", publication=1)
     waiting.send("/s/a", "2")
     waiting.send("/s/a", "standard", qos=STANDARD)
     assert waiting.told[2:] == [("1", [("unavailable", why)]), ("2", [("unavailable", why)]), ("standard", [0])]
+    assert node.broker.counters.failures == {"unavailable": 3}
     assert node.since("/s/a", node.engine.epoch, 0) == ["0", "1"]  # reads go on
     monkeypatch.undo()
     await auntil(lambda: not node.engine._syncs.failed)

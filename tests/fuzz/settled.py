@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import fields
 
 from fastpath.listener import Listener, SettingsError
-from fastpath.settings import PREFIX, Settings, describe, load
+from fastpath.settings import SECRETS, describe, load
+from fastpath.settings_checks import PREFIX
 
 from .targets import Target, check
 
-SECRETS = tuple(one.name for one in fields(Settings) if one.name in ("token_secret", "publish_token"))
 SECRET = "never-to-be-printed-by-anything"
 
 

@@ -27,6 +27,17 @@ def test_an_unknown_key_is_an_error_that_names_the_closest(settings: Any) -> Non
     assert (error.id, "TOKEN_SECONDS" in error.hint) == ("realtime.E001", True)
 
 
+def test_addresses_of_the_statistics_are_read_before_they_are_needed(settings: Any) -> None:
+    """Both, and a password in one would be logged."""
+    assert checks.check_addresses() == []
+    settings.REALTIME = settings.REALTIME | {"STATS_LISTEN": "http://127.0.0.1:9100", "JMX": "jmx://127.0.0.1:9010"}
+    assert checks.check_addresses() == []
+    for key in ("STATS_LISTEN", "JMX"):
+        settings.REALTIME = settings.REALTIME | {"STATS_LISTEN": "", "JMX": ""} | {key: "ftp://127.0.0.1:1"}
+        [error] = checks.check_addresses()
+        assert (error.id, key in error.msg) == ("realtime.E012", True)
+
+
 def test_the_sidecar_is_asked_for(settings: Any, tmp_path: Path, rules_sidecar: Sidecar) -> None:
     """It is away; it is there without rights; it needs none."""
     settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "none.sock")}

@@ -121,6 +121,38 @@ def test_a_node_that_does_not_answer_in_time_is_followed_by_the_next(sidecar: Si
 
 
 @contextmanager
+def node_of_old(path: Path) -> Iterator[None]:
+    """A node of a version that does not know the verb ``health``."""
+    known: dict[str, Any] = {"hello": {"server": "old", "draining": True}, "stats": {"connections": 7}}
+    refusal = {"code": "invalid", "reason": "the verb health is not known"}
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        unpacker = Unpacker(1 << 20)
+        with connection:
+            while data := connection.recv(1 << 16):
+                for number, verb, _arguments in unpacker.feed(data):
+                    answer = ["ok", known[verb]] if verb in known else ["error", refusal]
+                    connection.sendall(pack([number, *answer]))
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen(1)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield
+    thread.join(10)
+
+
+def test_a_node_of_the_version_before_is_not_away(settings: Any, tmp_path: Path) -> None:
+    """While nodes are updated one after the other."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": tmp_path / "c.sock"}
+    with node_of_old(tmp_path / "c.sock"):
+        [state] = nodes.ask_all()
+    assert (state.error, state.figures, state.draining, state.reasons) == ("", {"connections": 7}, True, {})
+
+
+@contextmanager
 def answering(path: Path, results: list[Any]) -> Iterator[list[Any]]:
     """A node that answers each publication with the same results; the rows that it got."""
     rows: list[Any] = []
@@ -218,7 +250,7 @@ def test_the_monitoring_page_shows_each_node_and_the_sum(pair: tuple[Sidecar, Si
     one, other = pair
     client.force_login(User.objects.create_user("root", is_staff=True, is_superuser=True))
     with WireClient(one), WireClient(other):
-        page = until(lambda: _page(client) if "<td>2</td>" in _page(client).replace(' class="number"', "") else "", 5)
+        page = until(lambda: _page(client) if 'data-cell="connections">2<' in _page(client) else "", 5)
     assert "All nodes" in page
     assert f'<th scope="row" title="{nodes.states()[0].hello["server"]}">{one.control}</th>' in page
     other.kill()
@@ -230,6 +262,7 @@ def test_who_may_drain_and_what_is_noted(pair: tuple[Sidecar, Sidecar], client: 
     """Staff with the permission; each time is in the admin's log."""
     one, _ = pair
     staff = User.objects.create_user("sam", is_staff=True)
+    staff.user_permissions.add(Permission.objects.get(codename="view_monitoring"))
     client.force_login(staff)
     assert "Drain node" not in _page(client)
     assert client.post("/monitoring/drain/", {"node": one.control}).status_code == 403

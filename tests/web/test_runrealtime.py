@@ -7,12 +7,13 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from fastpath.client.control import Control
+from tests.recording.samples import message, write
 from tests.support.processes import descendants, running, send
 from tests.support.waiting import until
 from tests.web.server import ROOT, Program
@@ -96,7 +98,7 @@ def test_up_in_one_session_and_down_without_a_trace(everything: Everything) -> N
     assert everything.status("/static/admin/css/base.css") == 200
     pids = descendants(everything.process.pid)
     assert {os.getsid(pid) for pid in pids} == {os.getsid(everything.process.pid)}
-    assert len(pids) == 4, "the web server, and the sidecar with its two workers"
+    assert len(pids) == 5, "the web server, the collector, and the sidecar with its two workers"
     everything.process.terminate()
     assert everything.process.wait(15) == 0
     assert not running(pids)
@@ -198,6 +200,13 @@ def test_what_is_in_the_way_is_said_in_one_line(folder: Path, tmp_path: Path) ->
         assert "FASTPATH_LISTEN" in clash
 
 
+@pytest.mark.slow
+def test_a_recording_that_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
+    """Before anything is started."""
+    assert "No such file" in refused(folder, "--demo", "--recording", str(tmp_path / "none"))
+    assert "give both" in refused(folder, "--recording", str(tmp_path / "none"))
+
+
 def test_a_sidecar_that_refuses_its_settings_is_quoted(folder: Path) -> None:
     """FASTPATH_* reaches it, and so does what it says."""
     done = subprocess.run(
@@ -216,6 +225,30 @@ def test_a_sidecar_that_refuses_its_settings_is_quoted(folder: Path) -> None:
 def test_two_at_once_are_refused(everything: Everything, folder: Path) -> None:
     """The second would take the first one's control socket away."""
     assert "already answers at" in refused(folder, "--port", "0")
+
+
+def collected(folder: Path) -> tuple[str, int]:
+    """Who collects the statistics, and up to which second (-1: none yet)."""
+    with closing(sqlite3.connect(folder / "db.sqlite3", timeout=20)) as database:
+        row = database.execute("SELECT holder, through FROM realtime_statisticsstate").fetchone()
+    return row or ("", -1)
+
+
+@pytest.mark.slow
+def test_the_statistics_are_collected_also_after_a_kill(everything: Everything, folder: Path) -> None:
+    """The collector is started again, goes on, and lets go at the end; without statistics there is none."""
+    first = until(lambda: everything.pid("realtime_collect"))
+    until(lambda: f" {first} " in collected(folder)[0] and collected(folder)[1] > 0, 20)
+    assert everything.status("/api/stats/") == 401
+    os.kill(first, signal.SIGKILL)
+    second = until(lambda: (pid := everything.pid("realtime_collect")) != first and pid)
+    through = collected(folder)[1]
+    until(lambda: f" {second} " in collected(folder)[0] and collected(folder)[1] > through, 20)
+    everything.process.terminate()
+    assert everything.process.wait(15) == 0
+    assert collected(folder)[0] == ""
+    with Everything(folder, FASTPATH_STATISTICS="off") as program:
+        assert program.pid("realtime_collect") is None
 
 
 @pytest.mark.slow
@@ -239,4 +272,33 @@ def test_the_demonstration_publishes_through_spark_and_ends(tmp_path: Path) -> N
         assert program.process.wait(30) == 0
         until(lambda: not running(pids), 5)
         assert token not in program.output
+        assert "Traceback" not in program.output
+
+
+@pytest.mark.slow
+def test_the_demonstration_replays_a_recording_instead(tmp_path: Path) -> None:
+    """Again and again, with the right of the demonstration's feed; without a JVM."""
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment(tmp_path), check=True)
+    prices = [message(ms, "/stocks/us/AAPL", str(ms)) for ms in (0, 200)]
+    recording = write(tmp_path / "prices.jsonl", prices)
+    with Everything(tmp_path, "--demo", "--recording", str(recording)) as program:
+        assert re.search(r"processes .*, replay \d+$", program.output, re.MULTILINE)
+        with Control(program.latest(r"control +(\S+)")) as control:
+
+            def seq() -> int:
+                return int((control.snapshot("/stocks/us/AAPL", admin)["message"] or {"seq": 0})["seq"])
+
+            admin = subprocess.run(
+                [sys.executable, "manage.py", "realtime_token", "admin"],
+                cwd=ROOT,
+                text=True,
+                env=environment(tmp_path),
+                capture_output=True,
+                check=True,
+            ).stdout.strip()
+            until(lambda: seq() > 3, 20)  # in its second pass
+        pids = descendants(program.process.pid)
+        program.process.terminate()
+        assert program.process.wait(30) == 0
+        until(lambda: not running(pids), 5)
         assert "Traceback" not in program.output

@@ -22,15 +22,6 @@ def test_the_board_asks_to_sign_in() -> None:
 
 
 @pytest.mark.django_db
-def test_the_monitoring_page_is_for_staff() -> None:
-    """Others are told so instead of being sent in circles."""
-    client = Client()
-    assert client.get("/monitoring/")["Location"] == "/accounts/login/?next=/monitoring/"
-    client.force_login(User.objects.create_user("bob"))
-    assert client.get("/monitoring/").status_code == 403
-
-
-@pytest.mark.django_db
 def test_the_console_is_for_staff_and_who_has_the_permission() -> None:
     """Who is not signed in is asked to; the admin links to it."""
     client = Client()

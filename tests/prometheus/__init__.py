@@ -1,0 +1,1 @@
+"""Tests with Debian's Prometheus."""

@@ -1,0 +1,116 @@
+"""Django's /metrics: the nodes' texts as one, and the statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+from rest_framework.request import Request
+
+from entitlement.tokens import mint
+from realtime.exposition import merged
+from realtime.jmx.beans import beans, quote
+from realtime.monitoring.access import MonitoringView
+from realtime.outside.access import OWN
+from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
+
+ONE = """# HELP a_total Counts.
+# TYPE a_total counter
+a_total 1
+# HELP h Takes.
+# TYPE h histogram
+h_bucket{le="0.1"} 1
+h_bucket{le="+Inf"} 2
+h_sum 0.5
+h_count 2
+"""
+OTHER = """# HELP b Only here, with a # in it.
+# TYPE b gauge
+b{x="{y} \\"z\\""} 3
+# HELP a_total Counts, in other words.
+# TYPE a_total counter
+a_total 7
+"""
+
+
+def test_each_metric_once_and_each_sample_with_its_node() -> None:
+    assert "\n".join(merged({"10.0.0.1:8802": ONE, 'b"\\': OTHER, "away": ""})) == (
+        """# HELP a_total Counts.
+# TYPE a_total counter
+a_total{node="10.0.0.1:8802"} 1
+a_total{node="b\\"\\\\"} 7
+# HELP h Takes.
+# TYPE h histogram
+h_bucket{node="10.0.0.1:8802",le="0.1"} 1
+h_bucket{node="10.0.0.1:8802",le="+Inf"} 2
+h_sum{node="10.0.0.1:8802"} 0.5
+h_count{node="10.0.0.1:8802"} 2
+# HELP b Only here, with a # in it.
+# TYPE b gauge
+b{node="b\\"\\\\",x="{y} \\"z\\""} 3"""
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_nodes_and_the_statistics_for_who_may_see_them(carrier: Sidecar, settings: Any) -> None:
+    settings.REALTIME = settings.REALTIME | {"CONTROL": [carrier.control, "/nowhere/fastpath.sock"]}
+    root = User.objects.create_superuser("root")
+    token, _ = mint(root)
+    assert Client().get("/metrics").status_code == 401
+    answer = Client().get(
+        "/metrics",
+        headers={"Authorization": f"Bearer {token}", "Accept": "application/openmetrics-text;version=1.0.0"},
+    )
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    lines = answer.content.decode().splitlines()
+    assert f'fastpath_up{{node="{carrier.control}"}} 1' in lines
+    assert 'fastpath_up{node="/nowhere/fastpath.sock"} 0' in lines
+    assert f'fastpath_connections{{node="{carrier.control}"}} 0' in lines
+    assert "# TYPE fastpath_statistics gauge" in lines
+    assert not [line for line in lines if line.startswith("fastpath_statistics{")], "nothing has been sampled"
+    found = until(lambda: (now := beans())[f"fastpath:type=Node,name={quote(carrier.control)}"]["up"] and now)
+    assert found[f"fastpath:type=Node,name={quote(carrier.control)}"]["connections"] == 0
+    assert found[f"fastpath:type=Worker,node={quote(carrier.control)},worker=0"]["connections"] == 0
+    away = found['fastpath:type=Node,name="/nowhere/fastpath.sock"']
+    assert (away["up"], bool(away["error"])) == (0, True)
+    assert found["fastpath:type=Statistics,indicator=bytes_in_per_s,window=15mo"] == dict.fromkeys(
+        ("maximum", "average", "deviation")
+    )
+
+
+class Answering(MonitoringView):
+    """A view for users, served on that address."""
+
+    def get(self, request: Request) -> HttpResponse:
+        """Always 200."""
+        return HttpResponse()
+
+
+@pytest.mark.parametrize(
+    ("password", "authorization", "status"),
+    [
+        ("", "", 200),
+        ("", "Bearer x", 200),
+        ("grün", "", 401),
+        ("grün", "Basic Z3LDvG4=", 401),  # no colon
+        ("grün", "Basic eDpncsO8", 401),
+        ("grün", "Basic eDpncsO8bg==", 200),
+        ("grün", "Bearer gr\xfcn", 401),  # as latin-1
+        ("grün", "Bearer grün".encode().decode("latin-1"), 200),
+        ("grün", "Digest grün", 401),
+        ("grün", "Basic %%%", 401),
+    ],
+)
+def test_the_password_of_the_statistics_own_address(
+    settings: Any, password: str, authorization: str, status: int
+) -> None:
+    settings.REALTIME = settings.REALTIME | {"STATS_PASSWORD": password}
+    request = RequestFactory().get("/", headers={"Authorization": authorization} if authorization else {})
+    answer = Answering.as_view(**OWN)(request)
+    assert answer.status_code == status
+    if status == 401:
+        assert answer["WWW-Authenticate"] == 'Basic realm="statistics"'

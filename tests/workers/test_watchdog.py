@@ -1,0 +1,228 @@
+"""A worker that hangs is noticed, named, killed and replaced; the node says meanwhile that something is wrong."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastpath.systemd import tell
+from fastpath.watchdog import Watchdog
+from tests.edge.wire import WireClient, WirePublisher
+from tests.support.sidecar import ROOT, Sidecar
+from tests.support.waiting import until
+
+LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,metrics://127.0.0.1:0"
+
+
+def readiness(sidecar: Sidecar) -> dict[str, Any]:
+    """The reasons why the node is not ready."""
+    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return dict(answer.get("reasons", {}))
+    finally:
+        connection.close()
+
+
+def logged(sidecar: Sidecar, name: str) -> list[dict[str, Any]]:
+    """The lines of the log that tell of an event."""
+    lines = [json.loads(line) for line in sidecar.log.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_worker_that_is_stopped_is_replaced(number: int) -> None:
+    with Sidecar(listen=LISTEN, workers=2, hang_seconds=2, log_format="json") as sidecar:
+        hung = sidecar.ready["workers"][number]
+        os.kill(hung, signal.SIGSTOP)
+        [hangs] = until(lambda: logged(sidecar, "worker hangs"))
+        assert (hangs["worker"], hangs["child"], hangs["child_pid"]) == ("parent", number, hung)
+        assert hangs["state"] == "T (stopped)"
+        assert 2 <= hangs["silent_seconds"] < 5
+        until(lambda: logged(sidecar, "worker killed"))
+        until(lambda: re.search(rf"worker {number}, pid {hung}, ended by SIGKILL; restarting it", sidecar.log))
+        until(lambda: sidecar.log.count(f"worker {number} started") == 2)
+        until(lambda: serves(sidecar))
+        until(lambda: not readiness(sidecar))
+
+
+def serves(sidecar: Sidecar) -> bool:
+    """Whether what a publisher publishes comes to a client."""
+    try:
+        with WireClient(sidecar) as client, WirePublisher(sidecar) as publisher:
+            client.subscribe("/watchdog/one")
+            publisher.publish(["/watchdog/one", "x"])
+            return bool(client.texts(1) == ["x"])
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_readiness_names_a_worker_that_is_silent_or_gone() -> None:
+    """With the figures switched off as well; and one that goes on in time is left alone."""
+    with Sidecar(listen=LISTEN, workers=2, hang_seconds=60, statistics="off") as sidecar:
+        assert readiness(sidecar) == {}
+        hung = sidecar.ready["workers"][1]
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            reasons = until(lambda: readiness(sidecar))
+            assert re.fullmatch(r"worker 1 is silent for [56] s", reasons["workers"])
+            until(lambda: "not ready workers=" in sidecar.log)
+        finally:
+            os.kill(hung, signal.SIGCONT)
+        late = until(lambda: readiness(sidecar).get("loop"))
+        assert re.fullmatch(r"worker 1 stood still for \d+\.\d s", late)
+        until(lambda: readiness(sidecar) == {})
+        until(lambda: re.search(r"INFO worker 0 fastpath.health ready$", sidecar.log, re.M))
+        os.kill(sidecar.pid, signal.SIGSTOP)  # its parent, which would restart it
+        try:
+            os.kill(hung, signal.SIGKILL)
+            until(lambda: readiness(sidecar) == {"workers": "worker 1 is gone"})
+        finally:
+            os.kill(sidecar.pid, signal.SIGCONT)
+        until(lambda: readiness(sidecar) == {})
+
+
+@pytest.mark.slow
+def test_a_loop_that_was_held_up_is_told() -> None:
+    with Sidecar(listen=LISTEN) as sidecar:
+        assert readiness(sidecar) == {}, "the pulse beats"
+        os.kill(sidecar.pid, signal.SIGSTOP)
+        subprocess.run(["sleep", "2.2"], check=True)  # as long as it is to stand still
+        os.kill(sidecar.pid, signal.SIGCONT)
+        late = until(lambda: readiness(sidecar).get("loop"))
+        assert re.fullmatch(r"worker 0 stood still for [12]\.\d s", late)
+
+
+@pytest.mark.slow
+def test_where_it_hangs_and_what_goes_on_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The stack is told also by a process whose Python code never comes to an end."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    program = (
+        "import sys\n"
+        "from fastpath.watchdog import Heart\n"
+        "def busy_for_ever():\n"
+        "    while True: pass\n"
+        "heart = Heart(int(sys.argv[1]))\n"
+        "heart.beat()\n"
+        "sys.stdin.read(1)\n"
+        "heart.beat()\n"
+        "busy_for_ever()\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(writing)], cwd=ROOT, pass_fds=[writing], stdin=subprocess.PIPE
+    )
+    os.close(writing)
+    assert child.stdin is not None
+    try:
+        until(lambda: _read(reading))
+        watchdog = Watchdog(3, child.pid, 0.1)
+
+        def look(words: str) -> bool:
+            data = _read(reading)
+            if data:
+                watchdog.hear(data)
+            watchdog.look()
+            return words in caplog.text
+
+        with caplog.at_level("INFO", "fastpath.workers"):
+            until(lambda: look("worker hangs"))
+            child.stdin.write(b"x")
+            child.stdin.flush()
+            until(lambda: look("worker goes on"))
+            assert "worker killed" not in caplog.text
+            until(lambda: look("worker killed"))
+        assert child.wait(5) == -signal.SIGKILL
+        assert "busy_for_ever" in caplog.records[-1].__dict__["values"]["traceback"]
+        watchdog.look()
+        assert caplog.text.count("worker killed") == 1
+    finally:
+        child.kill()
+        child.wait()
+        child.stdin.close()
+        os.close(reading)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except BlockingIOError:
+        return b""
+
+
+def test_a_parent_that_was_suspended_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("fastpath.watchdog.time", clock)
+    with subprocess.Popen(["sleep", "100"]) as child:  # a signal would end it
+        try:
+            watchdog = Watchdog(1, child.pid, 10)
+            for seconds in [1.0] * 9 + [3600.0] + [1.0] * 9:
+                clock.moment += seconds
+                watchdog.look()
+            with pytest.raises(subprocess.TimeoutExpired):
+                child.wait(0.05)
+            clock.moment += 1
+            watchdog.look()
+            assert child.wait(5) == -signal.SIGUSR1, "it is asked where it stands"
+        finally:
+            child.kill()
+
+
+def test_who_debugs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("fastpath.watchdog.time", clock)
+    watchdog = Watchdog(1, os.getpid(), 0)
+    for _ in range(100):
+        clock.moment += 1
+        watchdog.look()  # a signal would end this process
+
+
+class Clock:
+    """Time as the test makes it."""
+
+    moment = 0.0
+
+    def monotonic(self) -> float:
+        """In seconds."""
+        return self.moment
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_systemd_is_told(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(path))
+        notify.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        with Sidecar(workers=workers):
+            assert notify.recv(100) == b"READY=1"
+            assert notify.recv(100) == b"WATCHDOG=1"
+        while notify.recv(100) != b"STOPPING=1":
+            pass
+        monkeypatch.setenv("WATCHDOG_PID", "1")  # it asks another process
+        tell("WATCHDOG=1")
+        tell("READY=1")
+        assert notify.recv(100) == b"READY=1"
+
+
+def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    tell("READY=1")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    tell("READY=1")
+    monkeypatch.setenv("NOTIFY_SOCKET", "@fastpath-test-nobody")
+    tell("READY=1")
