@@ -199,7 +199,7 @@ def opened(pid: int) -> set[str]:
 def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with Sidecar(log_file=path) as sidecar, Control(sidecar.control) as control:
-        until(lambda: "mode none" in path.read_text())
+        until(lambda: path.exists() and "mode none" in path.read_text())
         _, hard = resource.prlimit(sidecar.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(sidecar.pid, resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
         for _ in range(2):

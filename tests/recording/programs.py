@@ -17,6 +17,12 @@ from tests.support.waiting import until
 COMMAND = [sys.executable, "-m", "fastpath.recording"]
 
 
+def _heed_signals() -> None:
+    """Whoever runs the tests in the background has them ignore some."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Program:
     """``with Program(folder, "record", …) as program:``; it is ended in the end, if need be."""
 
@@ -25,7 +31,7 @@ class Program:
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
                 [*COMMAND, *words], cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, stderr=errors,
-                env=os.environ | environment,
+                env=os.environ | environment, preexec_fn=_heed_signals,
             )  # fmt: skip
 
     def __enter__(self) -> Self:
