@@ -20,8 +20,9 @@ from tests.support.waiting import until
 from .attacks import ATTACKS
 from .measuring import attacked, measure
 
-USUAL_MS_MAX = 15
-"""The median of the latency of the well-behaved during an attack; before it is under 1 ms."""
+USUAL_MS_MAX = 50
+"""The median of the latency of the well-behaved during an attack; before it is under 1 ms. Fifty attackers who fill
+every turn of a millisecond (edge/turns.py) can make it as long; usually it is a fifth of that."""
 
 LATENCY_MS_MAX = 150
 """The 99th percentile; it says as much of the machine as of the server, because an attack keeps all cores busy."""
