@@ -12,6 +12,7 @@ from .engine.journal import JournalEngine
 from .engine.journal_files import JournalError, check_folder
 from .engine.memory import MemoryEngine
 from .listener import SettingsError
+from .requests import begin_requests, end_requests
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -63,6 +64,17 @@ async def begin(
 
     Redis may not be there yet: this waits for it, or until ``stopped`` returns. Raises SettingsError.
     """
+    found = await _restore(engine, hub, statistics, stopped)
+    await begin_requests(hub, engine)
+    return found
+
+
+async def _restore(
+    engine: MemoryEngine | RedisEngine,
+    hub: Hub,
+    statistics: Statistics,
+    stopped: Callable[[], Coroutine[Any, Any, object]],
+) -> bool:
     if not isinstance(engine, MemoryEngine):
         starting = asyncio.ensure_future(engine.start(hub.broker, hub.end, hub.go_stale, hub.go_fresh))
         stopping = asyncio.ensure_future(stopped())
@@ -91,6 +103,7 @@ async def begin(
 
 async def end(engine: MemoryEngine | RedisEngine) -> None:
     """Close the journal in order, or leave Redis."""
+    await end_requests()
     if isinstance(engine, JournalEngine):
         engine.close()
     elif not isinstance(engine, MemoryEngine):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .audit import Audit
     from .key_file import KeyFile
     from .limiting import Limiter
+    from .publishers import PublisherConnection
 
 GRID_SECONDS = 0.1
 """The grid of conflation (FEATURES A7)."""
@@ -112,6 +113,8 @@ class Hub:
         self.control_connections: set[asyncio.Transport] = set()
         self.verbs: dict[str, Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]] = {}
         """More of what the control socket answers; None: the answer follows by ``ControlPeer.reply``."""
+        self.requests: dict[str, Callable[[PublisherConnection, int, list[Any]], None]] = {}
+        """More that publishers may ask: ``[kind, number, …]``, answered by ``reply``. Raises Refused to end it."""
         self.packets: dict[str, Callable[[int, list[Any]], None]] = {}
         """More of what the links between workers carry: by the packet's first item, with the worker it comes from."""
         self.to_first: Callable[[list[Any]], bool] | None = None
@@ -137,12 +140,10 @@ class Hub:
         """More figures of this process (edge/figures.py)."""
         self.advertisers = Advertisers(broker.grants)
         """Who advertises what in this process."""
-        self.stale = False
-        """Who numbers messages is away: nothing new comes, nothing can be published."""
+        self.stale = self.congested = False
+        """Who numbers is away: nothing comes, nothing can be published. Another worker is behind: publishers wait."""
         self.noticed: Callable[[Notice], None] | None = None
         """Passes on what all clients are told."""
-        self.congested = False
-        """Another worker is behind: who publishes is held back."""
         self.latency = measure(broker, on=settings.statistics)
         self.lateness = Lateness()
         self._flush_due = self._stepping = False

@@ -196,6 +196,8 @@ class PublisherConnection(asyncio.Protocol):
                     self._send(["pong", number])
                 case ["advertise", int(number), list(patterns)] if self._principal is not None:
                     self._advertise(number, patterns)
+                case [str(kind), int(number), *rest] if self._principal is not None and kind in self._hub.requests:
+                    self._hub.requests[kind](self, number, rest)
                 case Batch() | ["batch" | "ping" | "advertise", *_] if self._principal is None:
                     self.close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
@@ -276,7 +278,7 @@ class PublisherConnection(asyncio.Protocol):
         if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, Hold.RATE)
         done = partial(self._acknowledge, number)
-        self._hub.publish_rows(self._current(moment), rows, done, self._publisher, first, self)
+        self._hub.publish_rows(self.current(moment), rows, done, self._publisher, first, self)
 
     def _advertise(self, number: int, patterns: list[Any]) -> None:
         self._check_address()
@@ -307,7 +309,7 @@ class PublisherConnection(asyncio.Protocol):
             if self._draining and not self.progress.batches:
                 self.drain()
 
-    def _current(self, moment: int) -> Principal:
+    def current(self, moment: int) -> Principal:
         """The principal under the present rights; raises Refused when the token has ended or was revoked."""
         principal = self._principal
         assert principal is not None
@@ -320,9 +322,14 @@ class PublisherConnection(asyncio.Protocol):
         """Rights or the time have changed: end when the token does not count any more."""
         if self._principal is not None and not self._closing:
             try:
-                self._current(moment)
+                self.current(moment)
             except Refused as error:
                 self.close(error.code, error.reason)
+
+    def reply(self, packet: list[Any]) -> None:
+        """Answer one of ``Hub.requests``, now or later; nothing happens when it has gone."""
+        if not self._closing:
+            self._send(packet)
 
     def _send(self, packet: list[Any]) -> None:
         if self._transport is not None:
