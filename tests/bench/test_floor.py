@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import pytest
 
@@ -45,6 +46,9 @@ def test_it_delivers_everything_in_order(
     options = Options(sample_every=1)
     with servers.floor(compiled(), coalesce, None) as server, loaded(short, server, dialect, options) as load:
         found = run(short, load)
+        deadline = time.monotonic() + 30
+        while found["deliveries"] <= 100 and time.monotonic() < deadline:  # a machine that stood still meanwhile
+            found = run(short, load, ready=True)
 
     assert found["deliveries"] > 100
     assert [found[key] for key in ("lost", "doubled", "reordered", "gaps")] == [0, 0, 0, 0]
