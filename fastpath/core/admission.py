@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from .as_of import NO_VERSION, version_of
 from .errors import InvalidSubject
 from .grants import PENDING, Grants, Principal
 from .interest import Interest, Topic
 from .lagging import give_up, needed_from
 from .limits import SNAPSHOT_FIELDS_MAX, Limits
-from .messages import Fields, Message
+from .messages import Message
 from .packets import Position, Refusal
 from .rules import PUBLISH
+from .runs import Run
 from .stats import Counters
 from .subject import check_subject, is_system
 
@@ -25,6 +27,9 @@ Done = Callable[[list[Outcome]], None]
 
 MEMORY_FULL = "the server's memory is full; retry later"
 """Why nothing new begins (memory_bytes_max)."""
+
+
+SYSTEM: Refusal = ("denied", "subjects below /__sys__ belong to the server")
 
 
 class Admission:
@@ -46,6 +51,7 @@ class Admission:
         nothing large.
         """
         refused: dict[int, Refusal] = {}
+        versions: dict[str, int] = {}
         known = None if principal is None else self.grants.publishable(principal)
         topics = self.interest.topics
         bytes_max = self.limits.message_bytes_max
@@ -59,30 +65,43 @@ class Admission:
                 or (known is not None and subject not in known)
                 or message.weigh() > bytes_max
                 or (fields and self._too_many_fields(topic, fields))
+                or message.as_of is not None
             ):
-                refusal = self._refusal(principal, message, topic, now)
+                refusal = self._refusal(principal, message, topic, now) or self._outdated(
+                    subject, version_of(message.as_of), versions
+                )
                 if refusal:
                     refused[index] = refusal
                 elif known is not None:
                     known.add(subject)
         return refused
 
+    def refused_runs(self, runs: Sequence[Run]) -> dict[int, Refusal]:
+        """The runs that are refused, by their index; rights, sizes and values were looked at before."""
+        refused: dict[int, Refusal] = {}
+        versions: dict[str, int] = {}
+        for index, run in enumerate(runs):
+            topic = self.interest.topics.get(run.subject)
+            refusal = self._no_subject(run.subject) if topic is None else None
+            if is_system(run.subject) if topic is None else topic.system:
+                refusal = refusal or SYSTEM
+            elif topic is not None and run.fields:
+                refusal = self._too_many_fields(topic, run.fields)
+            if run.meta and not refusal:
+                refusal = self._outdated(run.subject, run.version, versions)
+            if refusal:
+                refused[index] = refusal
+        return refused
+
     def _refusal(self, principal: Principal | None, message: Message, topic: Topic | None, now: int) -> Refusal | None:
         """Why the publication is refused, or None (protocol.md 4.4)."""
         subject = message.subject
         if topic is None:
-            try:
-                check_subject(subject)
-            except InvalidSubject as error:
-                return "invalid", f"subject {subject[:80]!r}: {error.reason}"
-            if self.full:
-                self.counters.limit("memory")
-                return "failed", f"{MEMORY_FULL}: no new subject is taken"
-            if len(self.interest.topics) >= self.limits.subjects_max:
-                self.counters.limit("subjects")
-                return "failed", f"the server already holds {self.limits.subjects_max} subjects"
+            refusal = self._no_subject(subject)
+            if refusal:
+                return refusal
         if is_system(subject):
-            return "denied", "subjects below /__sys__ belong to the server"
+            return SYSTEM
         if principal is not None:
             reason = self.grants.check(principal, PUBLISH, subject, now)
             if reason:
@@ -94,7 +113,32 @@ class Admission:
             return self._too_many_fields(topic, message.fields)
         return None
 
-    def _too_many_fields(self, topic: Topic, fields: Fields) -> Refusal | None:
+    def _no_subject(self, subject: str) -> Refusal | None:
+        """Why a subject that is not known cannot come to be."""
+        try:
+            check_subject(subject)
+        except InvalidSubject as error:
+            return "invalid", f"subject {subject[:80]!r}: {error.reason}"
+        if self.full:
+            self.counters.limit("memory")
+            return "failed", f"{MEMORY_FULL}: no new subject is taken"
+        if len(self.interest.topics) >= self.limits.subjects_max:
+            self.counters.limit("subjects")
+            return "failed", f"the server already holds {self.limits.subjects_max} subjects"
+        return None
+
+    def _outdated(self, subject: str, version: int, versions: dict[str, int]) -> Refusal | None:
+        """Why what has this version comes too late; ``versions`` are those of the same step that come before it."""
+        if version == NO_VERSION:
+            return None
+        topic = self.interest.topics.get(subject)
+        newest = max(versions.get(subject, NO_VERSION), NO_VERSION if topic is None else topic.version)
+        if version < newest:
+            return "outdated", f"version {version}: the subject has version {newest} already"
+        versions[subject] = version
+        return None
+
+    def _too_many_fields(self, topic: Topic, fields: Collection[str]) -> Refusal | None:
         """A subject gathers at most so many field names, in its snapshot and in a conflated interval."""
         if topic.snapshot is not None and topic.snapshot.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
             return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"

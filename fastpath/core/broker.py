@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from . import epochs, lagging
 from .admission import Admission, Done, Outcome, with_refusals
+from .as_of import version_of
 from .batches import Batches
 from .client import Client
 from .codec import Form, encode, encode_message
@@ -150,7 +151,7 @@ class Broker:
         if not messages:
             return
         if messages[-1].time - self.base > BASE_MS_MAX:
-            self._move_base(messages[-1].time)
+            self.move_base(messages[-1].time)
         self.counters.messages_in += len(messages)
         if self.counters.messages_in >= self.sample_at:
             self.sample(messages)
@@ -158,8 +159,8 @@ class Broker:
             self.log(messages)
         if self.trail is not None:
             self.trail.delivering(messages)
-        topics = self.interest.topics
-        append = self.history.append
+        topics, append = self.interest.topics, self.history.append
+        guaranteed, snapshots = self.guaranteed, self.snapshots
         snapshot_ms = self.limits.snapshot_ms or _FOR_EVER_MS
         for message in messages:
             topic = topics.get(message.subject)
@@ -168,11 +169,13 @@ class Broker:
             message.subject = topic.subject  # one text for all cached messages of the subject
             if message.seq:
                 if message.epoch != topic.epoch:
-                    epochs.begin(self, topic, message)
+                    epochs.begin(self, topic, message.epoch, message.seq)
                 topic.seq = message.seq
-                if self.guaranteed:
+                if guaranteed:
                     append(topic, message)
-            if message.retained and self.snapshots:
+            if message.as_of is not None:
+                topic.version = max(topic.version, version_of(message.as_of))
+            if message.retained and snapshots:
                 if topic.snapshot is None or topic.snapshot.newest.time < message.time - snapshot_ms:
                     topic.snapshot = Snapshot(message)
                 else:
@@ -196,11 +199,10 @@ class Broker:
         groups = feed.groups
         if len(groups) == 1:
             (group,) = groups
-            pending = group.pending
-            if not pending:
+            if not group.pending:
                 self.dirty.append(group)
             frame = encode_message(message, feed.topic.sid, self.base, group.encoding.form)
-            pending.append(group.encoding.frame(frame))
+            group.pending.append(group.encoding.frame(frame))
             return
         frames: dict[Encoding, bytes] = {}
         payloads: dict[Form, bytes] = {}
@@ -327,8 +329,7 @@ class Broker:
         base = self.base
         messages = size = 0
         ones: list[Group] = []
-        fds: list[int] = []
-        frames: list[bytes] = []
+        fds, frames = list[int](), list[bytes]()
         for group in groups:
             pending = group.pending
             if not pending:
@@ -362,7 +363,7 @@ class Broker:
             client.base = self.base
             self.send(client, self._base_frame(client.form))
 
-    def _move_base(self, time: int) -> None:
+    def move_base(self, time: int) -> None:
         """Let message times count from ``time``; what is pending counts from the old base and leaves first.
 
         Nobody is told now: every group and client is, ahead of its next message.

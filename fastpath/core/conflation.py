@@ -7,10 +7,12 @@ last. So the cost follows what is sent, not what is published, and a group that 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from .limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SNAPSHOT_FIELDS_MAX
 from .messages import Fields, Message, Value
+from .runs import Run, last_values
 
 if TYPE_CHECKING:
     from .client import Client
@@ -57,6 +59,16 @@ class Live:
                 self._fields[name] = (number, value)
         return len(self._fields) > SNAPSHOT_FIELDS_MAX
 
+    def note_run(self, run: Run, last: Message) -> bool:
+        """Number all rows of a run, of which ``last`` is the newest, as ``note`` would one by one."""
+        self.number += len(run.contents)
+        self._last = last
+        if last.seq:
+            self._numbered = (self.number, last.epoch, last.seq)
+        for name, value in last_values(run):
+            self._fields[name] = (self.number, value)  # nobody stands between two rows of a run
+        return self.full
+
     @property
     def full(self) -> bool:
         """Whether more fields are gathered than may be."""
@@ -89,7 +101,7 @@ class Live:
             time=last.time,
         )
 
-    def fields_after(self, fields: Fields) -> int:
+    def fields_after(self, fields: Collection[str]) -> int:
         """How many field names it would hold after these."""
         return len(self._fields) + sum(1 for name in fields if name not in self._fields)
 

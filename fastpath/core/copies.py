@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .as_of import NO_VERSION, version_of
 from .broker import Broker
 from .epochs import restart
 from .grants_rules import RuleGrants
@@ -158,6 +159,8 @@ def take_part(broker: Broker, part: Part) -> None:
         broker.history.drop(topic)
         restart(broker, topic, epoch, seq, snapshot)
     topic.epoch, topic.seq, topic.snapshot = epoch, seq, snapshot
+    held = messages if snapshot is None else [snapshot.newest, *messages]
+    topic.version = max((version_of(message.as_of) for message in held), default=NO_VERSION)
     if broker.guaranteed:
         for message in messages:
             message.subject = topic.subject

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .messages import Epoch, Message
+from .as_of import NO_VERSION, version_of
+from .messages import Epoch
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -24,21 +25,22 @@ def restart(broker: Broker, topic: Topic, epoch: int, seq: int, snapshot: Snapsh
         if epoch != topic.epoch and seq:  # what was read under the same number may be another message
             _tell(broker, topic, epoch, 0)
     topic.snapshot = snapshot
+    topic.version = NO_VERSION if snapshot is None else version_of(snapshot.newest.as_of)
     _tell(broker, topic, epoch, seq)
     topic.epoch, topic.seq = epoch, seq
     if broker.restarted is not None:
         broker.restarted(topic)
 
 
-def begin(broker: Broker, topic: Topic, message: Message) -> None:
-    """The subject goes on in the message's epoch: what is numbered as it and above is void."""
-    before = message.seq - 1
+def begin(broker: Broker, topic: Topic, epoch: int, seq: int) -> None:
+    """The subject goes on in the epoch: what is numbered ``seq`` and above is void."""
+    before = seq - 1
     if topic.seq > before:
-        broker.history.cut(topic, message.seq)
+        broker.history.cut(topic, seq)
     if topic.seq == before and not topic.ring:
         topic.floor = topic.epoch
-    _tell(broker, topic, message.epoch, before)
-    topic.epoch = message.epoch
+    _tell(broker, topic, epoch, before)
+    topic.epoch = epoch
 
 
 def _tell(broker: Broker, topic: Topic, epoch: int, seq: int) -> None:

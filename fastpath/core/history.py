@@ -9,9 +9,10 @@ has read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from operator import attrgetter
 from typing import Protocol
 
 from .messages import Message
@@ -32,6 +33,8 @@ class Cached(Protocol):
     epoch: int
     seq: int
 
+
+_size = attrgetter("size")
 
 _SMALL = 16
 """Up to so many messages a ring is a list: a deque takes 600 bytes for its first."""
@@ -94,6 +97,36 @@ class History:
         if self.bytes > self.bytes_max:
             self._make_room()
 
+    def extend(self, topic: Cached, messages: Sequence[Message], skipped: int = 0) -> None:
+        """Cache consecutive messages of the subject in one step, as many as it may hold at most.
+
+        ``skipped`` came just before them, in the same epoch, and would have had to leave for them.
+        """
+        if self.messages_max <= 0:
+            return
+        first = messages[0]
+        ring = topic.ring
+        if ring is None:
+            ring = topic.ring = []
+            self._enter(topic, first.time)
+        elif ring and ring[-1].seq != first.seq - skipped - 1:
+            self.drop(topic)
+            ring = topic.ring = []
+        over = len(ring) + skipped + len(messages) - self.messages_max
+        if over > 0:
+            self.evicted_by_count += over
+            held = len(ring)
+            self._shift(topic, ring, over)
+            if over > held:  # some of the skipped ones come after all that was held
+                topic.floor = first.epoch
+        ring.extend(messages)
+        if len(ring) >= _SMALL and isinstance(ring, list):
+            topic.ring = deque(ring)
+        self.bytes += sum(map(_size, messages)) + MESSAGE_OVERHEAD_BYTES * len(messages)
+        self.messages += len(messages)
+        if self.bytes > self.bytes_max:
+            self._make_room()
+
     def expire(self, now: int, count_max: int = 10_000) -> None:
         """Drop what is older than T; about ``count_max`` a call, so that a burst cannot hold the loop."""
         if now < self._now - CLOCK_STEP_MS:
@@ -140,6 +173,20 @@ class History:
         topic.floor = 0
         if topic.ring is not None:
             topic.ring = []
+
+    def _shift(self, topic: Cached, ring: Ring, count: int) -> None:
+        """Let go of the ring's oldest ``count`` messages, or of all where there are not so many."""
+        leaving = list(islice(ring, count))
+        if not leaving:
+            return
+        topic.floor = leaving[-1].epoch
+        self.bytes -= sum(map(_size, leaving)) + MESSAGE_OVERHEAD_BYTES * len(leaving)
+        self.messages -= len(leaving)
+        if isinstance(ring, list):
+            del ring[:count]
+        else:
+            for _ in leaving:
+                ring.popleft()
 
     def _set_back(self, now: int) -> None:
         """The clock was set back: what is dated later than now would not expire before the clock is there again."""

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
 
+from .as_of import NO_VERSION
 from .batches import Held
 from .conflation import Live
 from .history import Ring
@@ -46,6 +47,7 @@ class Topic:
         "snapshot",
         "subject",
         "system",
+        "version",
     )
 
     def __init__(self, subject: str, sid: int, epoch: int) -> None:
@@ -61,6 +63,7 @@ class Topic:
         self.live: Live | None = None
         self.conflated: dict[tuple[int, int], Feed] | None = None
         self.system = is_system(subject)
+        self.version = NO_VERSION  # of the newest message that has one (protocol.md 4.4)
 
     @property
     def idle(self) -> bool:

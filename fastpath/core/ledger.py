@@ -94,16 +94,12 @@ class Ledger:
         """A publication that ``find`` did not know has been stored."""
         known = self._publishers.get(publisher)
         if known is None:
-            if len(self._publishers) >= PUBLISHERS_MAX:
-                quietest = next(iter(self._publishers))
-                self._active.pop(quietest, None)
-                self.cost -= self._publishers.pop(quietest).cost
-            known = self._publishers[publisher] = _Publisher(0, now)
+            known = self._begin(publisher, 0, now)
         runs = known.runs
         run = runs[-1] if runs else None
         if (
             run is not None
-            and publication == known.last + 1
+            and publication - run.first == len(run.seqs)
             and run.epoch == epoch
             and 0 <= now - run.began < RUN_MS
             and len(run.seqs) < RUN_MAX
@@ -119,6 +115,20 @@ class Ledger:
             self._keep_bounds(publisher, known, now)
         known.last = publication
 
+    def last(self, publisher: str) -> int:
+        """The publisher's last number; 0 for one that is not known."""
+        known = self._publishers.get(publisher)
+        return known.last if known is not None else 0
+
+    def advance(self, publisher: str, last: int, now: int) -> None:
+        """All publications up to ``last`` have been stored; where is not remembered."""
+        known = self._publishers.get(publisher)
+        if known is None:
+            known = self._begin(publisher, last, now)
+        if last >= known.last:
+            known.last = known.forgotten = last
+        self._keep_bounds(publisher, known, now)
+
     def undo(self, publisher: str, publication: int) -> None:
         """What was noted last of the publisher has not been stored after all."""
         known = self._publishers[publisher]
@@ -131,7 +141,7 @@ class Ledger:
             cost = RUN_COST
         known.cost -= cost
         self.cost -= cost
-        known.last = known.runs[-1].last if known.runs else known.forgotten
+        known.last = max(known.runs[-1].last, known.forgotten) if known.runs else known.forgotten
 
     def expire(self, now: int) -> None:
         """Forget positions that are older than ``REMEMBERED_MS``; of who goes on publishing ``note`` does."""
@@ -162,6 +172,14 @@ class Ledger:
             self.cost -= known.cost if known is not None else 0
             self._active.pop(publisher, None)
             self._publishers[publisher] = _Publisher(last, time)
+
+    def _begin(self, publisher: str, last: int, now: int) -> _Publisher:
+        if len(self._publishers) >= PUBLISHERS_MAX:
+            quietest = next(iter(self._publishers))
+            self._active.pop(quietest, None)
+            self.cost -= self._publishers.pop(quietest).cost
+        known = self._publishers[publisher] = _Publisher(last, now)
+        return known
 
     def _keep_bounds(self, publisher: str, known: _Publisher, now: int) -> None:
         """The publisher has a new run."""

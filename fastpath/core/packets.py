@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from .as_of import check_as_of
 from .codec import MSGPACK, check_fields, check_value
 from .errors import BadFrame, InvalidMessage
 from .limits import CLOSURE_BYTES_MAX
 from .messages import GUARANTEED, STANDARD, Message
+from .runs import Run
 
 FRAME_BYTES_MAX = 4 << 20
 """A publisher's frame (protocol.md 6.1)."""
@@ -40,6 +42,16 @@ class Batch(msgspec.Struct, array_like=True, tag="batch"):
     """The publication number of the first message; the others' follow it. 0: none."""
 
 
+class Stage(msgspec.Struct, array_like=True, tag="stage"):
+    """A frame ``stage``, of which the runs are read later (core/staged.py); protocol.md 6.5."""
+
+    number: int
+    place: tuple[str, int, int, int, int]
+    """Transaction, batch, partition, attempt and chunk."""
+    rows: int
+    runs: msgspec.Raw
+
+
 class Entry(Message, array_like=True, gc=False, eq=False):
     """A message of the log between workers: here every attribute comes from the wire."""
 
@@ -59,7 +71,7 @@ class Log(msgspec.Struct, array_like=True, tag="log"):
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Any]).decode
-_unpack_batch = msgspec.msgpack.Decoder(Batch).decode
+_unpack_published = msgspec.msgpack.Decoder(Batch | Stage).decode
 _unpack_log = msgspec.msgpack.Decoder(Log).decode
 
 
@@ -69,11 +81,17 @@ def unpack(data: memoryview) -> list[Any]:
 
 
 def unpack_published(data: memoryview) -> list[Any] | Batch:
-    """A packet of a publisher: a common batch as messages, all others as their parts."""
+    """A packet of a publisher: a common batch as messages, all others as their parts.
+
+    Of a frame ``stage`` in order the place is a tuple, and the runs are the bytes that they came as.
+    """
     try:
-        return _unpack_batch(data)
+        packet = _unpack_published(data)
     except msgspec.ValidationError:
         return _unpack(data)
+    if type(packet) is Batch:
+        return packet
+    return ["stage", packet.number, packet.place, packet.rows, bytes(packet.runs)]
 
 
 def unpack_log(data: memoryview) -> list[Any] | Log:
@@ -199,6 +217,24 @@ def read_publication(row: Any) -> Message:
     return _with_meta(row[0], content, fields, row[3])
 
 
+def read_run(row: Any) -> Run:
+    """A run of rows ``[subject, contents, fields, meta]``, decoded as one already or not; raises InvalidMessage where
+    it is malformed as a whole. Its rows are still to be looked at (runs.refused_rows)."""
+    if type(row) is Run:
+        run = row
+    else:
+        try:
+            run = msgspec.convert(row, Run)
+        except msgspec.ValidationError as error:
+            raise InvalidMessage("invalid", f"a run is [subject, contents, fields, meta]: {error}") from None
+    rows = len(run.contents)
+    if any(len(column) != rows for column in (run.fields or {}).values()):
+        raise InvalidMessage("invalid", "a run has as many values of each field as contents")
+    if run.meta and _with_meta(run.subject, "", None, run.meta).publication:
+        raise InvalidMessage("invalid", "a run has no id: its rows are numbered")
+    return run
+
+
 def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes] | None, meta: Any) -> Message:
     if not isinstance(meta, dict):
         raise InvalidMessage("invalid", "meta is a map")
@@ -213,10 +249,8 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
         if not isinstance(value, str) or len(value) > CLOSURE_BYTES_MAX * 2:
             raise InvalidMessage("invalid", f"{name} is a text of at most {CLOSURE_BYTES_MAX * 2} characters")
     as_of = meta.get("as_of")
-    if as_of is not None and not isinstance(as_of, str | int):
-        raise InvalidMessage("invalid", "as_of is a text or a whole number")
-    if isinstance(as_of, str) and len(as_of) > CLOSURE_BYTES_MAX:
-        raise InvalidMessage("invalid", f"as_of has at most {CLOSURE_BYTES_MAX} characters")
+    if as_of is not None:
+        check_as_of(as_of)
     return Message(
         subject,
         content,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .limits import SNAPSHOT_FIELDS_MAX
 from .messages import Fields, Message
+from .runs import Run, last_values
 
 
 class Snapshot:
@@ -25,15 +28,25 @@ class Snapshot:
             else:
                 self.fields.update(fields)
 
-    def fields_after(self, fields: Fields) -> int:
+    def merge_run(self, run: Run, last: Message) -> None:
+        """Take over all rows of a run, of which ``last`` is the newest; the caller skips runs that are not retained."""
+        self.newest = last
+        fields = dict(last_values(run)) if run.fields else None
+        if fields:
+            if self.fields is None:
+                self.fields = fields
+            else:
+                self.fields.update(fields)
+
+    def fields_after(self, fields: Collection[str]) -> int:
         """At most how many fields the snapshot would hold after merging these; exact when that matters."""
         if not self.fields:
             return len(fields)
         bound = len(self.fields) + len(fields)
-        return bound if bound <= SNAPSHOT_FIELDS_MAX else len(self.fields.keys() | fields.keys())
+        return bound if bound <= SNAPSHOT_FIELDS_MAX else len(self.fields.keys() | set(fields))
 
     def as_message(self, subject: str, epoch: int, seq: int) -> Message:
         """The snapshot as a message at the subject's position."""
         newest = self.newest
         fields = dict(self.fields) if self.fields else None
-        return Message(subject, newest.content, fields, epoch=epoch, seq=seq, time=newest.time)
+        return Message(subject, newest.content, fields, epoch=epoch, seq=seq, time=newest.time, as_of=newest.as_of)

@@ -15,7 +15,7 @@ LABELS = {int(code): code.label for code in Close if code >= Close.PROTOCOL_ERRO
 ENDS = (BY_CLIENT, LOST, *LABELS.values(), OTHER)
 """Whatever ends a client's connection: the client itself, nobody, the server for one of its reasons."""
 
-REFUSALS = ("invalid", "denied", "not_ready", "too_large", "out_of_order", "failed")
+REFUSALS = ("invalid", "denied", "not_ready", "too_large", "out_of_order", "outdated", "failed")
 """Codes of publications that are refused (protocol.md 4.4)."""
 
 FAILURES = ("failed", "unavailable")

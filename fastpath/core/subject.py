@@ -8,6 +8,9 @@ from .limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
 SYSTEM_PREFIX = "/__sys__/"
 """Subjects below it belong to the server: readable by right, never published to by clients."""
 
+JOBS = "/__sys__/jobs/"
+"""In front of a job's name, where its progress is told: who holds the right to publish there may report it."""
+
 PRESENCE = "/__sys__/presence"
 """Where joins and leaves of everybody are told; in front of a subject, where those of the subject are."""
 
@@ -47,6 +50,11 @@ def is_wildcard(text: str) -> bool:
 def is_system(subject: str) -> bool:
     """Whether the subject's first segment is the server's own ``__sys__``."""
     return subject.startswith(SYSTEM_PREFIX)
+
+
+def is_reported(pattern: str) -> bool:
+    """Whether the subject, or the pattern of a right, is about the progress of jobs."""
+    return pattern.startswith(JOBS)
 
 
 def presence_of(subject: str) -> str:
