@@ -3,7 +3,9 @@
 ``FASTPATH_FAULTS=on`` allows them and ``FASTPATH_FAULTS_DO`` says which, comma-separated; each fires once:
 
 * ``kill:STEP:N``: the process kills itself when it has done a step N times: ``write`` (the engine has stored a batch),
-  ``apply`` (it is in caches and queues), ``acknowledge`` (it was acknowledged), ``flush`` (clients were sent it).
+  ``apply`` (it is in caches and queues), ``acknowledge`` (it was acknowledged), ``flush`` (clients were sent it);
+  of staged rows ``stage`` (a chunk is staged), ``begin`` (a commit is begun), ``release`` (a slice of it is stored) and
+  ``finish`` (it is done, and nobody was told).
 * ``lose:N``, ``double:N``, ``swap:N``: the N-th publication is acknowledged and not stored, stored twice, or delivered
   in the place of the next one of its subject. ``hide:N``: the N-th recovery is without one of its messages.
 * ``clock:PATH``: the file's first 8 bytes, a signed little-endian number, are added to the time in ms.
@@ -25,11 +27,13 @@ from typing import Any
 
 import msgspec
 
+from . import requests
 from .core.admission import Done, Outcome
 from .core.grants import Principal
 from .core.messages import Message
 from .edge import hub as hub_module
 from .edge.hub import Hub
+from .edge.releasing import Release
 
 ALLOWED = "FASTPATH_FAULTS"
 WANTED = "FASTPATH_FAULTS_DO"
@@ -132,6 +136,44 @@ def _kill_after_flush(hub: Hub, due: _Countdown) -> None:
     hub.broker.flush = wrapped  # type: ignore[method-assign]
 
 
+def _kill_after_release(hub: Hub, due: _Countdown) -> None:
+    del hub
+    release = Release._slice
+
+    async def wrapped(*arguments: Any) -> Any:
+        outcomes = await release(*arguments)
+        if due.reached():
+            _die()
+        return outcomes
+
+    Release._slice = wrapped  # type: ignore[assignment, method-assign]
+
+
+def _kill_after_staging(name: str) -> Callable[[Hub, _Countdown], None]:
+    """When the store of staged rows has done that."""
+
+    def kill(hub: Hub, due: _Countdown) -> None:
+        del hub
+        make = requests.make_staging
+
+        def made(*arguments: Any) -> Any:
+            store: Any = make(*arguments)
+            work = getattr(store, name)
+
+            async def wrapped(*arguments: Any) -> Any:
+                done = await work(*arguments)
+                if due.reached():
+                    _die()
+                return done
+
+            setattr(store, name, wrapped)
+            return store
+
+        requests.make_staging = made  # type: ignore[assignment]
+
+    return kill
+
+
 def _lose(hub: Hub, due: _Countdown) -> None:
     """Acknowledged under the number of the message before it, and dropped."""
     publish = hub.broker.publish
@@ -220,6 +262,10 @@ _KILLS: dict[str, Callable[[Hub, _Countdown], None]] = {
     "apply": _kill_after_apply,
     "acknowledge": _kill_after_acknowledge,
     "flush": _kill_after_flush,
+    "stage": _kill_after_staging("put"),
+    "begin": _kill_after_staging("begin"),
+    "release": _kill_after_release,
+    "finish": _kill_after_staging("finish"),
 }
 _BUGS: dict[str, Callable[[Hub, _Countdown], None]] = {
     "lose": _lose,

@@ -98,6 +98,10 @@ class Settings:
         "batch (the same, and nothing is acknowledged before it is synced)",
     )
     data: str = _setting("", "folder of the journal, for this sidecar alone; made if need be")
+    staged_bytes: int = _setting(
+        512 << 20, "rows that publishers have staged and not committed; above it they are told to wait"
+    )
+    staged_seconds: int = _setting(3600, "how long staged rows wait for their commit, and for the next of them")
     message_bytes_max: int = _setting(1 << 20, "content and fields of one message")
     outbox_bytes_max: int = _setting(
         4 << 20,

@@ -109,6 +109,24 @@ class Control:
         """
         return self.call("publishers", {"limit": limit})
 
+    def jobs(self) -> Answer:
+        """The ``jobs`` that report here, at most 200, the last heard of first; ``total``, and ``now`` in ms.
+
+        Each has ``job, time`` (of its last report, ms), ``user, restarts`` and its ``fields`` (protocol.md 6.20).
+        """
+        return self.call("jobs")
+
+    def transactions(self, limit: int = 50) -> Answer:
+        """The ``transactions`` that committed last, at most 1000: the newest first (protocol.md 8.16).
+
+        Each has ``user, transaction, batch, state, rows, rows_before, refused_rows, outdated`` and ``time`` (ms).
+        """
+        return self.call("transactions", {"limit": limit})
+
+    def forget_transaction(self, user: str, transaction: str) -> bool:
+        """Forget a transaction's last batch and drop what is staged of it; False: it is not known."""
+        return bool(self.call("forget_transaction", {"user": user, "transaction": transaction})["forgotten"])
+
     def metrics(self) -> str:
         """The figures in Prometheus' text format, as the metrics listener shows them."""
         return str(self.call("metrics")["text"])

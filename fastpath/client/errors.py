@@ -8,6 +8,7 @@ ClientError
  ├─ QueueFull            too many publications wait for their answer
  ├─ Denied, TooLarge, Invalid, Limited, Failed, NotReady, BadToken    a command was refused (protocol.md 4.2, 4.4, 4.12)
  ├─ RefusedMessage       one message of a batch on the publisher port was refused
+ ├─ StagingFailed        rows could not be staged or committed, and trying again would not help
  ├─ PublishTimeout       a batch stayed without acknowledgement for the whole retry time
  ├─ SidecarUnavailable   nothing answers at the control socket
  └─ ControlRefused       the sidecar refused what was asked over the control socket
@@ -122,6 +123,18 @@ class RefusedMessage(ClientError):
 
     def __str__(self) -> str:
         return f"message {self.index} was refused, {self.code}: {self.reason}"
+
+
+class StagingFailed(ClientError):
+    """Rows could not be staged or committed, and the same again would not help; ``code`` is one of protocol.md 6.6."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
 
 
 class PublishTimeout(ClientError, TimeoutError):

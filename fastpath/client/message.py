@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,11 +16,16 @@ class Position(NamedTuple):
     seq: int
 
 
+AsOf = str | int | dict[str, str | int]
+"""As of when data is, by whoever published it (protocol.md 5.2)."""
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a subject.
 
     ``kind`` is ``update``, ``snapshot``, ``recovered`` or ``historical``; ``time`` is in ms since 1970;
-    ``seq`` is 0 for standard quality; absent texts are empty.
+    ``seq`` is 0 for standard quality; absent texts are empty. ``as_of`` is a text, a number, or a map of ``time``,
+    ``batch``, ``job`` and ``version`` (protocol.md 5.2).
     """
 
     subject: str
@@ -33,7 +38,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     retained: bool = True
     reply_to: str = ""
     closure: str = ""
-    as_of: Any = None
+    as_of: AsOf | None = None
 
     @property
     def qos(self) -> str:

@@ -21,7 +21,7 @@ from ..core.packets import (
 )
 from ..core.questions import LATE
 from ..core.rules import PUBLISH, SUBSCRIBE
-from ..core.subject import check_subject, is_system
+from ..core.subject import check_subject, is_reported, is_system
 from .drain import Drain
 from .figures import Statistics
 from .hub import Hub, now
@@ -264,7 +264,7 @@ class ControlConnection(asyncio.Protocol):
             raise InvalidMessage("invalid", "action is subscribe or publish")
         try:
             check_subject(arguments["subject"])
-            if action == PUBLISH and is_system(arguments["subject"]):
+            if action == PUBLISH and is_system(arguments["subject"]) and not is_reported(arguments["subject"]):
                 return {"allowed": False, "reason": "subjects below /__sys__ belong to the server"}
             return self._decide(
                 arguments["subject"],

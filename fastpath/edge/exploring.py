@@ -89,7 +89,8 @@ class Exploring:
             "stale": self._hub.stale,
         }
         if topic is not None and snapshot is not None:
-            answer["snapshot"] = shown(snapshot.as_message(topic.subject, topic.epoch, topic.seq))
+            whole = shown(snapshot.as_message(topic.subject, topic.epoch, topic.seq))
+            answer["snapshot"] = whole | {"as_of": snapshot.newest.as_of}
         return answer
 
     def _count(self, subject: str) -> Work:
@@ -143,7 +144,8 @@ def _subject(arguments: dict[str, Any]) -> str:
 
 def _whole(message: Message) -> Answer:
     more = {"retained": message.retained, "qos": message.qos, "bytes": message.size}
-    return shown(message) | more | {"reply_to": message.reply_to or "", "closure": message.closure or ""}
+    whose = {"reply_to": message.reply_to or "", "closure": message.closure or "", "as_of": message.as_of}
+    return shown(message) | more | whose
 
 
 def _by_pattern(group: Group, topic: Topic) -> int:

@@ -13,7 +13,9 @@ from ..core.messages import Message
 from ..core.packets import BATCH_MESSAGES_MAX, Batch
 from ..core.parking import Facts, is_askable, refused_by
 from ..core.questions import CONNECT, Key, Reply
-from ..core.rules import PUBLISH
+from ..core.rules import PUBLISH, SUBSCRIBE
+from ..core.staged import named
+from ..core.subject import JOBS
 from .hub import Hub
 
 
@@ -81,9 +83,11 @@ class PublisherParty:
         return self._facts | {"again": self.let_in}
 
     def uses(self, key: Key, *, strictly: bool = False) -> bool:
-        """Whether it still wants the right: to publish it asks when it does."""
+        """Whether it still wants the right: to publish it asks when it does, what it reads it goes on reading."""
         if key[0] == PUBLISH:
             return strictly and key[1] in self._subjects
+        if key[0] == SUBSCRIBE:
+            return not strictly
         return key[0] == CONNECT and self.let_in
 
     def fail(self) -> None:
@@ -100,7 +104,7 @@ class PublisherParty:
         if PUBLISH not in self.asked.asking.events or connection is None or connection.principal is None:
             return False
         principal = connection.principal
-        self._subjects = {subject for subject in subjects_of(command) if is_askable(subject)}
+        self._subjects = {subject for subject in subjects_of(command) if is_askable(subject)} | reported_by(command)
         reasons = [grants.check(principal, PUBLISH, subject, now) for subject in self._subjects]
         if any(reason is ASKED for reason in reasons):
             connection.hold(True, Hold.ASKED)
@@ -148,11 +152,21 @@ class PublisherParty:
             self._connection.close(code, reason)
 
 
+def reported_by(frame: list[Any] | Batch) -> set[str]:
+    """The subject of a job's report, which no other frame may publish to."""
+    match frame:
+        case ["report", int(), str(job), *_]:
+            return {JOBS + job}
+    return set()
+
+
 def subjects_of(frame: list[Any] | Batch) -> set[str]:
-    """The subjects of a batch; none of any other frame, nor of what is no publication."""
+    """The subjects of a batch, or of rows that are staged; none of any other frame, nor of what is no publication."""
     if isinstance(frame, Batch):
         return {message.subject for message in frame.messages}
     match frame:
+        case ["stage", int(), tuple(), int(rows), bytes(raw)]:
+            return named(rows, raw)
         case ["batch", int(), list(rows), *_] if len(rows) <= BATCH_MESSAGES_MAX:
             return {
                 row.subject if isinstance(row, Message) else row[0]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from time import perf_counter
 from typing import Any, cast
 
 from ..core import stats
@@ -30,6 +31,7 @@ from .ends import publisher_closed
 from .hub import Hub, now
 from .progress import Progress
 from .publisher_party import PublisherParty
+from .turns import TURN_SECONDS
 
 WINDOW = 16
 """Batches that a publisher may have without acknowledgement (protocol.md 6.4)."""
@@ -100,8 +102,7 @@ class PublisherConnection(asyncio.Protocol):
             self._handle_all(packets)
 
     def _handle_all(self, packets: list[list[Any] | Batch]) -> None:
-        self._answers = []
-        rest = iter(packets)
+        self._answers, rest, until = [], iter(packets), perf_counter() + TURN_SECONDS
         try:
             for packet in rest:
                 if self._party is not None and self._party.parks(packet, b"", now()):
@@ -110,6 +111,10 @@ class PublisherConnection(asyncio.Protocol):
                     break
                 elif self._pauses:
                     self._kept = list(rest)
+                elif type(packet) is list and perf_counter() > until and (kept := list(rest)):
+                    self._kept = kept
+                    self.hold(True, Hold.TURN)
+                    self._hub.turns.later(partial(self.hold, False, Hold.TURN))
             if self._unpacker.error is not None and self._kept is None:
                 self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
@@ -126,8 +131,11 @@ class PublisherConnection(asyncio.Protocol):
         if self._pauses and not before:
             self._transport.pause_reading()
         elif before and not self._pauses:
-            self.hold(self._hub.congested)
-            self._hub.loop.call_soon(self._go_on)
+            if why == Hold.TURN:
+                self._go_on()  # before more is read
+            if not self._pauses:
+                self.hold(self._hub.congested)
+                self._hub.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Handle what was read before the pause."""

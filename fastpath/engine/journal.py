@@ -12,15 +12,20 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
 
 from ..core.admission import Done, Outcome, with_refusals
 from ..core.broker import Broker
 from ..core.ledger import REMEMBERED_MS
 from ..core.messages import STANDARD, Message
+from ..core.packets import Refusal
+from ..core.runs import Run
 from .holds import HELD, Holds
 from .journal_base import BaseWriter
 from .journal_files import Folder, JournalError, RecordFile, boot_id
-from .journal_format import CLEAN, MESSAGES
+from .journal_format import CLEAN, MESSAGES, RUNS, Released
 from .journal_replay import Replay
 from .journal_sync import Syncs, Written
 from .journal_upkeep import Upkeep
@@ -38,7 +43,12 @@ UNSYNCED_BYTES_MAX = 256 << 20
 CALM_SECONDS = 5.0
 """So long after the last failure a write that works is told in the log: on a disk that is nearly full small ones do."""
 
+BEHIND = "the disk does not keep up: too much waits to be synced"
+"""Why nothing is taken above that."""
+
 log = logging.getLogger("fastpath.journal")
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class JournalEngine(MemoryEngine):
@@ -142,7 +152,7 @@ class JournalEngine(MemoryEngine):
     def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         """Number them and write them; a write that fails refuses them all, and nothing has changed."""
         if self._syncs.failed or self._syncs.bytes > UNSYNCED_BYTES_MAX:
-            why = self._syncs.failed or "the disk does not keep up: too much waits to be synced"
+            why = self._syncs.failed or BEHIND
             if any(message.qos != STANDARD for message in messages):
                 self._full = True
                 self._holds.away()
@@ -172,18 +182,41 @@ class JournalEngine(MemoryEngine):
         if not numbered:
             return outcomes
         try:
-            file = self._file
-            if file is None or file.size > self._segment_bytes or file.broken:
-                file = self._next_file()
-            before = file.size
-            file.write(MESSAGES, numbered)
+            self._write(MESSAGES, numbered)
         except OSError as error:
             return self._refuse(messages, numbered, outcomes, error)
-        self._syncs.note(numbered, file.size - before)
+        return outcomes
+
+    def stored(self, publisher: str) -> int:
+        """As in MemoryEngine. While nothing can be synced nothing counts as stored: it is refused with what is new."""
+        return 0 if self._syncs.failed else super().stored(publisher)
+
+    def append_runs(self, runs: Sequence[Run], publisher: str, last: int, now: int) -> list[int] | Refusal:
+        """As in MemoryEngine; written as one record before anything has changed."""
+        starts, ends = self._places(runs)
+        if ends:
+            if self._syncs.failed or self._syncs.bytes > UNSYNCED_BYTES_MAX:
+                return "unavailable", self._syncs.failed or BEHIND
+            kept = [(start, run) for start, run in zip(starts, runs, strict=True) if start]
+            try:
+                self._write(RUNS, _raw(Released(publisher, last, self.epoch, now, kept)))
+            except OSError as error:
+                self.writes_failed += 1
+                return "failed", self._tell_refusing(error)
+        self._number_runs(ends, publisher, last, now)
+        return starts
+
+    def _write(self, kind: int, body: Any) -> None:
+        """Write a record; raises OSError, and then it is not there."""
+        file = self._file
+        if file is None or file.size > self._segment_bytes or file.broken:
+            file = self._next_file()
+        before = file.size
+        file.write(kind, body)
+        self._syncs.note(kind, body, file.size - before)
         if self._refusing and time.monotonic() - self._refused_at >= CALM_SECONDS:
             self._refusing = False
             log.warning("the journal can be written again")
-        return outcomes
 
     def acknowledge(self, done: Done, outcomes: list[Outcome]) -> None:
         """Call ``done`` once all that was appended is on the disk (Broker.acknowledge)."""
@@ -276,8 +309,8 @@ class JournalEngine(MemoryEngine):
         assert file is not None
         following = self._new_file()
         try:
-            for messages in written:
-                following.write(MESSAGES, messages)
+            for kind, body in written:
+                following.write(kind, body)
         except OSError:
             following.remove()
             self._number = following.number
@@ -300,3 +333,12 @@ class JournalEngine(MemoryEngine):
         self._syncs.on_second()
         if not self._syncs.failed and self._file is not None:
             self._upkeep.on_second(self._file.size)
+
+
+def _raw(body: Released) -> msgspec.Raw:
+    """The body as bytes, which are kept until they are synced: as lists they would be a pause for everybody at each
+    look of the collector. Raises OSError, as what cannot be written."""
+    try:
+        return msgspec.Raw(_encode(body))
+    except (OverflowError, TypeError, ValueError) as error:  # half a character
+        raise OSError(errno.EINVAL, str(error)) from None

@@ -97,6 +97,6 @@ class BaseWriter:
 def _subject(topic: Topic) -> Subject:
     snapshot = topic.snapshot
     if snapshot is None:
-        return Subject(topic.subject, topic.epoch, topic.seq)
+        return Subject(topic.subject, topic.epoch, topic.seq, version=topic.version)
     newest: Any = snapshot.newest
-    return Subject(topic.subject, topic.epoch, topic.seq, newest, snapshot.fields)
+    return Subject(topic.subject, topic.epoch, topic.seq, newest, snapshot.fields, topic.version)

@@ -17,8 +17,10 @@ from zlib import crc32
 
 import msgspec
 
+from ..core.as_of import NO_VERSION
 from ..core.messages import Message
 from ..core.packets import Entry
+from ..core.runs import Run
 
 MAGIC = b"fastpath"
 MARK_BYTES = 8
@@ -28,6 +30,8 @@ HEADER = ord("H")
 """What a file begins with: a ``Header``."""
 MESSAGES = ord("M")
 """Messages that were numbered in one step."""
+RUNS = ord("R")
+"""Rows of a publisher that were numbered in one step: ``Released``."""
 CLEAN = ord("C")
 """The last record of a journal that was closed in order: all before it is on the disk."""
 SUBJECTS = ord("S")
@@ -37,8 +41,8 @@ PUBLISHERS = ord("P")
 END = ord("E")
 """The last record of a base: how many subjects it has."""
 
-VERSION = 1
-"""Of all this; a file of a later one is refused."""
+VERSION = 2
+"""Of all this; a file of a later one is refused. 2: RUNS, and versions of subjects."""
 
 LAYOUT = list(Message.__struct_fields__)
 """The attributes of a message in their order on disk; what another version wrote is read by these names."""
@@ -76,6 +80,17 @@ class Subject(msgspec.Struct, array_like=True, gc=False):
     seq: int
     newest: Entry | None = None
     fields: dict[str, Any] | None = None
+    version: int = NO_VERSION
+
+
+class Released(msgspec.Struct, array_like=True, gc=False):
+    """Runs, each with the position of its first row, of a publisher who has come to the number ``last`` with them."""
+
+    publisher: str
+    last: int
+    epoch: int
+    time: int
+    runs: list[tuple[int, Run]]
 
 
 class Record(NamedTuple):
@@ -234,6 +249,7 @@ _decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_messages = msgspec.msgpack.Decoder(list[Entry]).decode
 _decode_subjects = msgspec.msgpack.Decoder(list[Subject]).decode
 _decode_publishers = msgspec.msgpack.Decoder(list[tuple[str, int, int]]).decode
+_decode_released = msgspec.msgpack.Decoder(Released).decode
 _decode_any = msgspec.msgpack.Decoder().decode
 
 
@@ -254,7 +270,12 @@ def read_subjects(body: memoryview, layout: list[str]) -> list[Subject]:
     if layout == LAYOUT:
         return _decode_subjects(body)
     rows = _decode_any(body)
-    return [Subject(row[0], row[1], row[2], row[3] and _by_name(row[3], layout), row[4]) for row in rows]
+    return [Subject(row[0], row[1], row[2], row[3] and _by_name(row[3], layout), *row[4:6]) for row in rows]
+
+
+def read_released(body: memoryview) -> Released:
+    """The runs of a record. Raises msgspec.DecodeError."""
+    return _decode_released(body)
 
 
 def read_publishers(body: memoryview) -> list[tuple[str, int, int]]:
@@ -265,3 +286,14 @@ def read_publishers(body: memoryview) -> list[tuple[str, int, int]]:
 def _by_name(row: list[Any], layout: list[str]) -> Entry:
     """A message that another version wrote: what it did not know has its default, what we do not know is left out."""
     return Entry(**{name: value for name, value in zip(layout, row, strict=False) if name in LAYOUT})
+
+
+def read_at(data: bytes) -> Record | None:
+    """The record that these bytes are, as one in a file whose place and length are known; None: they are none."""
+    if len(data) < HEAD_BYTES:
+        return None
+    own, kind, length, inverted, crc = _HEAD.unpack_from(data)
+    body = memoryview(data)[HEAD_BYTES:]
+    if length ^ inverted != _INVERTED or len(body) != length or crc32(body, crc32(own) ^ kind) != crc:
+        return None
+    return Record(0, kind, body)

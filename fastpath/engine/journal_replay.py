@@ -15,10 +15,12 @@ from typing import Any
 
 import msgspec
 
+from ..core.as_of import version_of
 from ..core.broker import Broker
 from ..core.interest import Topic
 from ..core.ledger import Ledger
 from ..core.messages import GUARANTEED, Message
+from ..core.runs import expand
 from ..core.snapshot import Snapshot
 from .journal_files import Folder, JournalError
 from .journal_format import (
@@ -28,16 +30,19 @@ from .journal_format import (
     LAYOUT,
     MESSAGES,
     PUBLISHERS,
+    RUNS,
     SUBJECTS,
     VERSION,
     Damage,
     Header,
     Record,
+    Released,
     Subject,
     read_header,
     read_messages,
     read_publishers,
     read_records,
+    read_released,
     read_subjects,
 )
 
@@ -146,6 +151,8 @@ class Replay:
         try:
             if record.kind == MESSAGES:
                 self._replay(read_messages(record.body, self._layout))
+            elif record.kind == RUNS:
+                self._replay_runs(read_released(record.body))
             elif record.kind == HEADER:
                 self._log_epoch = self._begin(path, record)
             elif record.kind == CLEAN:
@@ -223,6 +230,8 @@ class Replay:
                 if message.epoch != topic.epoch or seq != topic.seq + 1 or self._suspects:
                     self._step(topic, message)
                 topic.seq = seq
+                if message.as_of is not None:
+                    topic.version = max(topic.version, version_of(message.as_of))
                 if message.retained and snapshots:
                     snapshot = topic.snapshot
                     if snapshot is None or snapshot.newest.time < message.time - snapshot_ms:
@@ -246,6 +255,12 @@ class Replay:
                 append(topic, message)
             else:
                 topic.floor = message.epoch
+
+    def _replay_runs(self, released: Released) -> None:
+        """Of a publisher who releases runs the last number alone is known, as it was before."""
+        for seq, run in released.runs:
+            self._replay(expand(run, epoch=released.epoch, seq=seq, time=released.time))
+        self._ledger.advance(released.publisher, released.last, released.time)
 
     def _step(self, topic: Topic, message: Message) -> None:
         """The subject goes on, but not within its epoch, or not from where it was, or after a hole."""
@@ -292,6 +307,7 @@ class Replay:
         for one in subjects:
             topic = make(one.subject, one.epoch)
             topic.seq = one.seq
+            topic.version = one.version
             newest = one.newest
             if newest is not None and snapshots:
                 newest.subject = topic.subject

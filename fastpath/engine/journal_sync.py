@@ -11,12 +11,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 from ..core.admission import Done, Outcome
-from ..core.messages import Message
 from .journal_files import Folder, RecordFile, sync_data
 
 RETRY_SECONDS_MAX = 60.0
@@ -24,7 +24,8 @@ RETRY_SECONDS_MAX = 60.0
 
 log = logging.getLogger("fastpath.journal")
 
-Written = list[Sequence[Message]]
+Written = list[tuple[int, Any]]
+"""Records: their kind and body."""
 
 
 class Syncs:
@@ -68,9 +69,9 @@ class Syncs:
         self._file = file
         self._names_changed = True
 
-    def note(self, messages: Sequence[Message], size: int) -> None:
-        """These have been written, in so many bytes."""
-        self._written.append(messages)
+    def note(self, kind: int, body: Any, size: int) -> None:
+        """This record has been written, in so many bytes."""
+        self._written.append((kind, body))
         self.bytes += size
 
     def acknowledge(self, done: Done, outcomes: list[Outcome]) -> None:

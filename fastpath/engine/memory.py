@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from ..core.admission import Outcome
 from ..core.ledger import Ledger
 from ..core.messages import STANDARD, Message
+from ..core.packets import Refusal
+from ..core.runs import Run
 
 
 class MemoryEngine:
@@ -45,6 +47,36 @@ class MemoryEngine:
             if outcomes is not None:
                 outcomes.append(message.seq)
         return outcomes
+
+    def stored(self, publisher: str) -> int:
+        """The publisher's last number: up to there its publications need not be stored again."""
+        return self.ledger.last(publisher)
+
+    def append_runs(self, runs: Sequence[Run], publisher: str, last: int, now: int) -> list[int] | Refusal:
+        """Number the rows of the runs, new publications of which the last one is the publisher's ``last``: all in one
+        step, or none. The position of each run's first row, 0 for a run of standard quality; or why not."""
+        starts, ends = self._places(runs)
+        self._number_runs(ends, publisher, last, now)
+        return starts
+
+    def _places(self, runs: Sequence[Run]) -> tuple[list[int], dict[str, int]]:
+        """Where each run would begin, and how far each subject's numbers would have come."""
+        sequences = self._sequences
+        starts: list[int] = []
+        ends: dict[str, int] = {}
+        for run in runs:
+            if run.meta and run.standard:
+                starts.append(0)
+                continue
+            subject = run.subject
+            before = ends.get(subject) or sequences.get(subject, 0)
+            starts.append(before + 1)
+            ends[subject] = before + len(run.contents)
+        return starts, ends
+
+    def _number_runs(self, ends: dict[str, int], publisher: str, last: int, now: int) -> None:
+        self._sequences.update(ends)
+        self.ledger.advance(publisher, last, now)
 
     @property
     def trouble(self) -> str:
