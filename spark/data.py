@@ -49,6 +49,10 @@ class Closes:
     dates: list[date]
     prices: dict[str, list[float]]
 
+    def since(self, day: int) -> Closes:
+        """Without the days before number `day`."""
+        return Closes(self.dates[day:], {symbol: closes[day:] for symbol, closes in self.prices.items()})
+
 
 def find_file() -> Path:
     """Where skfolio keeps the closes. It is only located, never imported: its dependencies need not be installed."""
@@ -93,7 +97,6 @@ def histories(session: SparkSession, data: Closes | None = None) -> DataFrame:
     found by its number, without a shuffle.
     """
     data = data or read()
-    dates = [day.isoformat() for day in data.dates]
     names = [INSTRUMENTS.get(symbol, (symbol, "")) for symbol in data.prices]
     return session.createDataFrame(
         pa.table(
@@ -103,7 +106,7 @@ def histories(session: SparkSession, data: Closes | None = None) -> DataFrame:
                 "symbol": pa.array(list(data.prices)),
                 "name": pa.array([name for name, _ in names]),
                 "exchange": pa.array([exchange for _, exchange in names]),
-                "dates": pa.array([dates] * len(names), pa.list_(pa.string())),
+                "dates": pa.array([data.dates] * len(names), pa.list_(pa.date32())),
                 "closes": pa.array(list(data.prices.values()), pa.list_(pa.float64())),
             }
         )

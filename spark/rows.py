@@ -1,48 +1,63 @@
-"""Turns Arrow record batches into the rows of the publisher port (protocol.md 6.2)."""
+"""Makes of the columns of a DataFrame what its rows say as messages: subject, content, fields and meta."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import date, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 
+from fastpath.core.limits import FIELDS_MAX
 from spark.options import SinkOptions, template_columns
+from spark.values import SCALARS, Fields, InvalidColumns, Value, check_scalar, map_values, struct_values, values
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Row = tuple[str, Value, Fields | None, dict[str, Any] | None]
 
-Value = str | bytes
-Convert = Callable[[Any], Value]
-Row = tuple[str, Value, dict[str, Value] | None, dict[str, Any] | None]
-
-SCALARS = (
-    t.StringType,
-    t.BinaryType,
-    t.BooleanType,
-    t.IntegralType,
-    t.FractionalType,
-    t.DateType,
-    t.TimestampType,
-    t.TimestampNTZType,
-    t.NullType,
-)
 META = {"retained": t.BooleanType, "qos": t.StringType, "closure": t.StringType}
 QUALITIES = ("guaranteed", "standard")
+INVALID = "invalid"
+"""The code of rows that are refused here already; those of the sidecar are in protocol.md 4.4."""
 
 
-class InvalidColumns(ValueError):
-    """The columns of a DataFrame do not make messages; the text says which and what to do."""
+class RowRefused(RuntimeError):
+    """A row was refused; the text names the row, its subject, the code (protocol.md 4.4) and the reason."""
 
 
-class InvalidRow(ValueError):
-    """A row does not make a message; the text names the row and what is wrong with it."""
+@dataclass(slots=True)
+class Table:
+    """The rows of a record batch, column by column; those in ``refused`` (place: reason) have the subject None.
+
+    Of the fields there is either ``columns``, name → values, or ``maps``, those of each row.
+    """
+
+    subjects: list[str | None]
+    contents: list[Value]
+    columns: dict[str, list[Value | None]]
+    maps: list[Fields] | None
+    meta: list[dict[str, Any] | None] | None
+    refused: dict[int, str]
+
+    def fields(self, place: int) -> Fields | None:
+        """The fields of one row."""
+        if self.maps is not None:
+            return self.maps[place] or None
+        found = {name: column[place] for name, column in self.columns.items()}
+        return {name: value for name, value in found.items() if value is not None} or None
+
+    def rows(self) -> list[tuple[int, Row]]:
+        """The rows that are not refused, with their places, as protocol.md 6.2 has them."""
+        meta = self.meta or [None] * len(self.subjects)
+        return [
+            (place, (subject, self.contents[place], self.fields(place), meta[place]))
+            for place, subject in enumerate(self.subjects)
+            if subject is not None
+        ]
 
 
 class RowBuilder:
-    """Made from the columns of a DataFrame; `rows(batch)` gives one row a message.
+    """Made from the columns of a DataFrame; ``table(batch)`` gives what its rows say.
 
     Raises InvalidColumns (or spark.options.InvalidOption) when made: before anything is sent.
     """
@@ -50,155 +65,207 @@ class RowBuilder:
     def __init__(self, schema: t.StructType, options: SinkOptions) -> None:
         self._names = schema.fieldNames()
         self._types = {field.name: field.dataType for field in schema.fields}
-        self._template = options.subject
-        self._parts = template_columns(options.subject)
-        self._content = options.content
-        self._check_subject()
-        self._require(
-            self._content,
-            f"the content is taken from a column `{self._content}`; name another with the option 'content'",
-        )
-        self._meta = [name for name in META if name in self._types and name != self._content]
-        for name in self._meta:
-            if not isinstance(self._types[name], META[name]):
-                raise InvalidColumns(
-                    f"column `{name}` must be a {META[name].typeName()}, not {self._types[name].simpleString()}"
-                )
-        taken = {"subject", self._content, *self._parts, *self._meta}
-        self._rest = [name for name in self._names if name not in taken]
-        self._fields = self._take_fields()
-        if self._fields is not None:
-            self._rest = []
-        self._convert = {
-            name: _converter(name, self._types[name])
-            for name in dict.fromkeys([self._content, *self._parts, *self._rest])
-        }
+        self._subject, self._parts = self._take_subject(options.subject)
+        self._content = self._take("content", options.content or "content")
+        check_scalar(self._content, self._types[self._content])
+        self._meta = self._take_meta(options)
+        self._as_of = self._take_as_of(options)
+        self._job = options.job
+        taken = {"subject", self._content, *self._parts, *self._meta.values(), *self._as_of.values()}
+        rest = [name for name in self._names if name not in taken]
+        self._fields = self._take_fields(options.fields, rest)
+        self._rest = [] if self._fields else rest
+        kind = self._types.get(self._fields)
+        count = len(kind.fields) if isinstance(kind, t.StructType) else len(self._rest)
+        if count > FIELDS_MAX:
+            raise InvalidColumns(f"{count} columns would be fields, a message has at most {FIELDS_MAX}")
+        for name in (*self._parts, *self._rest):
+            check_scalar(name, self._types[name])
 
-    def rows(self, batch: pa.RecordBatch, first: int = 1) -> list[Row]:
-        """The rows of a record batch; `first` is the number of its first row, for errors. Raises InvalidRow."""
-        columns = dict(zip(self._names, (column.to_pylist() for column in batch.columns), strict=True))
-        subjects = self._subjects(columns, batch.num_rows, first)
-        convert = self._convert[self._content]
-        contents = ["" if value is None else convert(value) for value in columns[self._content]]
-        return list(
-            zip(
-                subjects,
-                contents,
-                self._all_fields(columns, batch.num_rows),
-                self._all_meta(columns, batch.num_rows, first),
-                strict=True,
-            )
+    def table(self, batch: pa.RecordBatch, number: int | None = None) -> Table:
+        """The rows of a record batch; ``number`` is that of the batch of the query, for the subscribers."""
+        columns = dict(zip(self._names, batch.columns, strict=True))
+        refused: dict[int, str] = {}
+        subjects = self._subjects(columns, refused)
+        contents = self._values(columns, self._content)
+        fields = {name: self._values(columns, name) for name in self._rest}
+        maps = None
+        if self._fields:
+            kind = self._types[self._fields]
+            if isinstance(kind, t.StructType):
+                fields = struct_values(columns[self._fields], kind)
+            else:
+                maps = map_values(columns[self._fields], kind.valueType)
+        meta = self._all_meta(columns, number, refused)
+        for place, some in enumerate(maps or ()):
+            if len(some) > FIELDS_MAX:
+                refused.setdefault(place, f"it has {len(some)} fields, a message has at most {FIELDS_MAX}")
+        for place in refused:
+            subjects[place] = None
+        return Table(
+            subjects,
+            ["" if value is None else value for value in contents],
+            fields,
+            maps,
+            meta,
+            refused,
         )
 
-    def _check_subject(self) -> None:
-        if not self._template:
-            self._require(
-                "subject",
-                "a message needs one: add the column, or give the option 'subject' with a "
-                "template such as /stocks/us/{symbol}",
-            )
-            if not isinstance(self._types["subject"], t.StringType):
-                raise InvalidColumns(f"column `subject` must be a string, not {self._types['subject'].simpleString()}")
-        elif "subject" in self._types and "subject" not in self._parts:
-            raise InvalidColumns("there is a column `subject` as well as the option 'subject': drop one of them")
-        for name in self._parts:
-            self._require(name, f"the option 'subject' {self._template!r} names it")
+    def _values(self, columns: dict[str, pa.Array], name: str) -> list[Value | None]:
+        return values(columns[name], self._types[name])
+
+    def _take(self, option: str, name: str) -> str:
+        """A column that must be there."""
+        why = f"the {option} is taken from a column `{name}`; name another with the option {option!r}"
+        self._require(name, why)
+        return name
 
     def _require(self, name: str, why: str) -> None:
         if name not in self._types:
             raise InvalidColumns(f"no column `{name}`: {why}. There are: {', '.join(self._names)}")
 
-    def _take_fields(self) -> Convert | None:
-        """How to convert the values of the column `fields`; None where the remaining columns are the fields."""
-        if "fields" not in self._rest or isinstance(self._types["fields"], SCALARS):
-            return None
-        others = [name for name in self._rest if name != "fields"]
+    def _take_subject(self, template: str) -> tuple[str, list[str]]:
+        """The template and its columns; without one, or where it is one column and no more, that holds the subject."""
+        parts = template_columns(template)
+        if not template:
+            self._require(
+                "subject",
+                "a message needs one: add the column, or give the option 'subject' with a "
+                "template such as /stocks/us/{symbol}",
+            )
+            parts = ["subject"]
+        elif "subject" in self._types and "subject" not in parts:
+            raise InvalidColumns("there is a column `subject` as well as the option 'subject': drop one of them")
+        for name in parts:
+            self._require(name, f"the option 'subject' {template!r} names it")
+        if not template or template == f"{{{parts[0] if parts else ''}}}":
+            if not isinstance(self._types[parts[0]], t.StringType):
+                raise InvalidColumns(
+                    f"column `{parts[0]}` must be a string, not {self._types[parts[0]].simpleString()}"
+                )
+            return "", parts
+        return template, parts
+
+    def _take_meta(self, options: SinkOptions) -> dict[str, str]:
+        """The columns of the meta by its names; those that no option names may be missing."""
+        found = {}
+        for name, kind in META.items():
+            column = getattr(options, name)
+            if column:
+                self._take(name, column)
+            elif name in self._types and name not in (self._content, *self._parts):
+                column = name
+            if column:
+                self._check_kind(column, (kind,), kind.typeName())
+                found[name] = column
+        return found
+
+    def _take_as_of(self, options: SinkOptions) -> dict[str, str]:
+        found = {}
+        if options.as_of:
+            found["time"] = self._take("as_of", options.as_of)
+            self._check_kind(found["time"], (t.TimestampType, t.LongType, t.StringType), "timestamp, bigint or string")
+        if options.version:
+            found["version"] = self._take("version", options.version)
+            self._check_kind(found["version"], (t.IntegralType,), "whole number")
+        return found
+
+    def _check_kind(self, name: str, kinds: tuple[type[t.DataType], ...], wanted: str) -> None:
+        if not isinstance(self._types[name], kinds):
+            raise InvalidColumns(f"column `{name}` must be a {wanted}, not {self._types[name].simpleString()}")
+
+    def _take_fields(self, named: str, rest: list[str]) -> str:
+        """The column that holds the fields; empty where the remaining columns are the fields."""
+        name = self._take("fields", named) if named else "fields"
+        if name not in rest or (not named and isinstance(self._types[name], SCALARS)):
+            return ""
+        others = [other for other in rest if other != name]
         if others:
             raise InvalidColumns(
-                f"with a column `fields` the columns {', '.join(others)} would be lost: drop them or "
-                "put them into `fields`"
+                f"with a column `{name}` the columns {', '.join(others)} would be lost: drop them or "
+                f"put them into `{name}`"
             )
-        kind = self._types["fields"]
+        kind = self._types[name]
         if isinstance(kind, t.MapType) and isinstance(kind.keyType, t.StringType):
-            return _converter("fields", kind.valueType)
-        if isinstance(kind, t.StructType):
+            check_scalar(name, kind.valueType)
+        elif isinstance(kind, t.StructType):
             for field in kind.fields:
-                _converter(f"fields.{field.name}", field.dataType)
-            return _any_text
-        raise InvalidColumns(f"column `fields` must be a map with string keys or a struct, not {kind.simpleString()}")
-
-    def _subjects(self, columns: dict[str, list[Any]], count: int, first: int) -> list[str]:
-        if not self._template:
-            subjects = columns["subject"]
-            if None in subjects:
-                raise InvalidRow(f"row {first + subjects.index(None)}: its subject is null")
-            return subjects
-        values = [
-            [self._part(name, value, first + place) for place, value in enumerate(columns[name])]
-            for name in self._parts
-        ]
-        rows: Iterator[tuple[str, ...]] = zip(*values, strict=True) if values else iter([()] * count)
-        return [self._template.format_map(dict(zip(self._parts, row, strict=True))) for row in rows]
-
-    def _part(self, name: str, value: Any, number: int) -> str:
-        """One segment or a part of one: a slash in it would publish to quite another subject."""
-        text = None if value is None else self._convert[name](value)
-        if not isinstance(text, str) or not text or "/" in text:
-            raise InvalidRow(
-                f"row {number}: its column `{name}` is {value!r}, which cannot stand in the subject "
-                f"{self._template!r}: it must be text without a slash"
+                check_scalar(f"{name}.{field.name}", field.dataType)
+        else:
+            raise InvalidColumns(
+                f"column `{name}` must be a map with string keys or a struct, not {kind.simpleString()}"
             )
-        return text
+        return name
 
-    def _all_fields(self, columns: dict[str, list[Any]], count: int) -> list[dict[str, Value] | None]:
-        if self._fields is not None:
-            convert = self._fields
-            pairs = (value.items() if isinstance(value, dict) else value or () for value in columns["fields"])
-            return [{name: convert(value) for name, value in row if value is not None} or None for row in pairs]
-        result: list[dict[str, Value]] = [{} for _ in range(count)]
-        for name in self._rest:
-            convert = self._convert[name]
-            for fields, value in zip(result, columns[name], strict=True):
-                if value is not None:
-                    fields[name] = convert(value)
-        return [fields or None for fields in result]
+    def _subjects(self, columns: dict[str, pa.Array], refused: dict[int, str]) -> list[str | None]:
+        """The subject of each row; None, and the reason in ``refused``, where there is none."""
+        parts = [self._values(columns, name) for name in self._parts]
+        if not self._subject:
+            refused |= {place: "the subject is null" for place, value in enumerate(parts[0]) if value is None}
+            return parts[0]  # type: ignore[return-value]
+        if not parts:
+            return [self._subject.format()] * len(columns[self._content])
+        known: dict[tuple[Value | None, ...], str | None] = {}
+        subjects: list[str | None] = []
+        for place, found in enumerate(zip(*parts, strict=True)):
+            if found not in known:
+                known[found] = self._from_template(found)
+            subject = known[found]
+            if subject is None:
+                refused[place] = self._why_not(found)
+            subjects.append(subject)
+        return subjects
 
-    def _all_meta(self, columns: dict[str, list[Any]], count: int, first: int) -> list[dict[str, Any] | None]:
-        if not self._meta:
-            return [None] * count
+    def _from_template(self, found: tuple[Value | None, ...]) -> str | None:
+        if any(_no_segment(value) for value in found):
+            return None
+        return self._subject.format_map(dict(zip(self._parts, found, strict=True)))
+
+    def _why_not(self, found: tuple[Value | None, ...]) -> str:
+        name, value = next(pair for pair in zip(self._parts, found, strict=True) if _no_segment(pair[1]))
+        return (
+            f"its column `{name}` is {value!r}, which cannot stand in the subject {self._subject!r}: "
+            "it must be text without a slash"
+        )
+
+    def _all_meta(
+        self, columns: dict[str, pa.Array], number: int | None, refused: dict[int, str]
+    ) -> list[dict[str, Any] | None] | None:
+        """The meta of each row; None where no row can have any."""
+        if not self._meta and not self._as_of:
+            return None
+        found = {name: columns[column].to_pylist() for name, column in self._meta.items()}
+        if self._as_of:
+            found["as_of"] = self._all_as_of(columns, number)
         result: list[dict[str, Any] | None] = []
-        for place, values in enumerate(zip(*(columns[name] for name in self._meta), strict=True)):
-            meta = {name: value for name, value in zip(self._meta, values, strict=True) if value is not None}
+        for place, row in enumerate(zip(*found.values(), strict=True)):
+            meta = {name: value for name, value in zip(found, row, strict=True) if value is not None}
             if meta.get("qos", QUALITIES[0]) not in QUALITIES:
-                raise InvalidRow(f"row {first + place}: its qos is {meta['qos']!r}, not one of {', '.join(QUALITIES)}")
+                refused.setdefault(place, f"its qos is {meta['qos']!r}, not one of {', '.join(QUALITIES)}")
+            if meta.get("retained") is True:
+                del meta["retained"]
             result.append(meta or None)
         return result
 
-
-def _converter(name: str, kind: t.DataType) -> Convert:
-    """Content and fields are text or binary (protocol.md 3.4); other scalars are written as text."""
-    if not isinstance(kind, SCALARS):
-        raise InvalidColumns(
-            f"column `{name}` is {kind.simpleString()}, which is neither text nor binary: drop it or "
-            "make text of it, for example with to_json"
-        )
-    if isinstance(kind, (t.StringType, t.BinaryType)):
-        return _same
-    return _any_text
-
-
-def _same(value: Any) -> Value:
-    return value  # type: ignore[no-any-return]
+    def _all_as_of(self, columns: dict[str, pa.Array], number: int | None) -> list[dict[str, Any] | None]:
+        """The as_of of each row (protocol.md 6.2): its own columns, the number of the batch, the name of the job."""
+        same: dict[str, Any] = {} if number is None else {"batch": number}
+        if self._job:
+            same["job"] = self._job
+        own = {name: _as_of_values(columns[column]) for name, column in self._as_of.items()}
+        return [
+            {name: value for name, value in zip(own, row, strict=True) if value is not None} | same or None
+            for row in zip(*own.values(), strict=True)
+        ]
 
 
-def _any_text(value: Any) -> Value:
-    """As Spark's cast to string writes it, but times as ISO 8601 with their offset."""
-    if isinstance(value, (str, bytes)):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    return str(value)
+def _as_of_values(column: pa.Array) -> list[Any]:
+    """Times as ms since 1970, all else as it is."""
+    if pa.types.is_timestamp(column.type):
+        return pc.divide(column.cast(pa.int64()), 1000).to_pylist()  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _no_segment(value: Value | None) -> bool:
+    """A slash in what stands for one segment, or a part of one, would publish to quite another subject."""
+    return not isinstance(value, str) or not value or "/" in value

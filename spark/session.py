@@ -6,32 +6,28 @@ import logging
 import os
 import sys
 import tempfile
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from spark.datasource import RealtimeSource
 from spark.java import find_java_home
-from spark.sink import RealtimeSource
+from spark.shipping import ROOT, ship
 
-ROOT = Path(__file__).resolve().parents[1]
-SHIPPED_PACKAGES = ("fastpath", "spark")
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+MASTER_VARIABLE = "REALTIME_SPARK_MASTER"
 SETTINGS = {
-    "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
     # Between the JVM and its Python workers: a file that only this user can open, instead of a TCP port.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -39,20 +35,36 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stopTimeout": "4s",
 }
-JAVA_OPTIONS = "-Xss8m -XX:+UseSerialGC"
-"""`-Xss8m`: stopping a query that uses foreachBatch overflows the default stack in Spark 4.3."""
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Where master and executors are on this machine, nobody else reaches the driver."""
+LOCAL = LOOPBACK | {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+CLUSTER = {"spark.sql.shuffle.partitions": "8"}
+"""Spark's own 200 are 200 stores of state in each query, all opened and closed in each batch."""
+JAVA_OPTIONS = "-Xss64m -XX:+UseSerialGC"
+"""`-Xss64m`: what a function of foreachBatch raises, as each does that a stop interrupts, Spark 4.3 searches with a
+pattern that takes some 500 bytes of stack for each character, and such an error has tens of thousands. Only what a
+thread has used of its stack takes memory."""
+
+
+class ConnectRefused(ValueError):
+    """Spark Connect was asked for; the text says what to do instead."""
 
 
 def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
-    """A Spark session with the data source `realtime` registered: `build("bars", **{"spark.master": "local[4]"})`.
+    """A Spark session with the data source `realtime` registered: `build("bars", **{"spark.executor.cores": "2"})`.
 
-    Each keyword is a Spark setting and wins over ours. If this process has a session already, that one is returned,
-    with the data source registered. Raises fastpath.java.JavaNotFound.
+    Each keyword is a Spark setting and wins over ours, those of `spark-submit` win over both. The master is that of
+    `spark-submit`, of the keywords, of REALTIME_SPARK_MASTER, or `local[2]`. If this process has a session already,
+    that one is returned, with the data source registered. Raises fastpath.java.JavaNotFound, ConnectRefused.
     """
-    settings = SETTINGS | {"spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "realtime-warehouse")}
-    settings |= {name: str(value) for name, value in conf.items()}
-    local = settings["spark.master"].startswith("local")
-    if local and not settings["spark.master"].startswith("local-cluster"):
+    given = {name: str(value) for name, value in conf.items()}
+    _refuse_connect(given)
+    given |= _submitted()
+    master = given.setdefault("spark.master", os.environ.get(MASTER_VARIABLE) or "local[2]")
+    local = master.startswith("local") and not master.startswith("local-cluster")
+    settings = SETTINGS | (LOCAL if local else CLUSTER | (LOOPBACK if "://127.0.0.1:" in master else {}))
+    settings |= {"spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "realtime-warehouse")} | given
+    if local:
         # Only for local disks: the default manager starts a process (chmod) for each file it writes.
         settings.setdefault("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
     log = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
@@ -62,13 +74,53 @@ def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _environment(local):
+    with _environment("spark.driver.host" in settings):
         session = builder.getOrCreate()
-    if not local or settings["spark.master"].startswith("local-cluster"):
-        _ship(session)
+    if not local:
+        ship(session)
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call otherwise
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True  # pages of JSON about an error that is raised all the same
+    _without_ends(session.sparkContext)
     session.dataSource.register(RealtimeSource)
     return session
+
+
+def _without_ends(context: SparkContext) -> None:
+    """A stop that interrupts a task closes a connection to PySpark's server for accumulators, which it would tell with
+    a trace; a new one is made for the next task."""
+    server = context._accumulatorServer
+    handle_error = type(server).handle_error
+
+    def handle(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            handle_error(server, request, client_address)
+
+    server.handle_error = handle
+
+
+def _refuse_connect(given: Mapping[str, str]) -> None:
+    """A Connect session has no driver here: nothing could be sent to the executors, nor a job ended in order."""
+    master = given.get("spark.master", os.environ.get(MASTER_VARIABLE, ""))
+    if (
+        "spark.remote" in given
+        or master.startswith("sc://")
+        or given.get("spark.api.mode", "").lower() == "connect"
+        or os.environ.get("SPARK_REMOTE")
+        or os.environ.get("SPARK_CONNECT_MODE_ENABLED")
+    ):
+        raise ConnectRefused(
+            "these jobs run in a driver of their own, not over Spark Connect: unset SPARK_REMOTE and "
+            "SPARK_CONNECT_MODE_ENABLED, and name the cluster's master instead, such as spark://host:7077"
+        )
+
+
+def _submitted() -> dict[str, str]:
+    """What `spark-submit` was given, whose JVM runs already; nothing in a process that was started otherwise."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ or SparkContext._active_spark_context is not None:
+        return {}
+    SparkContext._ensure_initialized()
+    return {name: value for name, value in SparkConf().getAll() if name != "spark.app.name"}
 
 
 def _python_path() -> str:
@@ -78,14 +130,14 @@ def _python_path() -> str:
 
 
 @contextmanager
-def _environment(local: bool) -> Iterator[None]:
+def _environment(loopback: bool) -> Iterator[None]:
     """What the JVM and the Python workers that it starts must find in their environment; ours is put back after."""
     wanted = {"PYTHONPATH": _python_path()}
     # Without it the workers run the first `python3` on PATH, which may be one without pyspark.
     wanted |= {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # under spark-submit the JVM runs already
         wanted["JAVA_HOME"] = str(find_java_home())
-        if local:
+        if loopback:
             # Else Java asks for the address of this machine's name, which a machine without /etc/hosts does not know.
             wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     before = {name: os.environ.get(name) for name in wanted}
@@ -98,14 +150,3 @@ def _environment(local: bool) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _ship(session: SparkSession) -> None:
-    """Send our packages to executors on other machines; these still need pyarrow and msgspec installed."""
-    folder = Path(tempfile.mkdtemp(prefix="realtime-ship-"))
-    archive = folder / "realtime_packages.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for package in SHIPPED_PACKAGES:
-            for module in sorted((ROOT / package).rglob("*.py")):
-                file.write(module, module.relative_to(ROOT))
-    session.sparkContext.addPyFile(str(archive))

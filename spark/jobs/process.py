@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 STOP_SECONDS_MAX = 4.0
 """From the signal to the end; after it the JVM is killed."""
 JAVA_EXIT_SECONDS_MAX = 2.0
+NOISE = (b"Using incubator modules", b"Streaming TransformWithStateInPandas Python worker")
+"""What is in lines that say nothing to the user, though they are printed as if it were an error."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -51,7 +53,7 @@ class Stop:
             return
         self._event.set()
         self.ending.set()
-        logging.getLogger().setLevel(logging.CRITICAL)
+        logging.disable()  # of all loggers: what py4j loses now it would tell with a trace
         watchdog = threading.Timer(STOP_SECONDS_MAX, _end_at_once)
         watchdog.daemon = True
         watchdog.start()
@@ -90,15 +92,32 @@ def java_errors(stop: Stop) -> Iterator[None]:
 
 def _forward(read: int, own: int, stop: Stop) -> None:
     with open(read, "rb") as lines:
-        for line in lines:
-            if not stop.ending.is_set() and b"Using incubator modules" not in line:
+        for line in without_noise(lines):
+            if not stop.ending.is_set():
                 os.write(own, line)
+
+
+def without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines that say something: without NOISE, and without the trace of a Python worker whose JVM has let go of it,
+    as it does with every worker of a query that has ended."""
+    trace: list[bytes] = []
+    for line in lines:
+        if trace or line.startswith(b"Traceback"):
+            trace.append(line)
+            if line.startswith((b" ", b"Traceback")):
+                continue
+            if not (line.startswith(b"BrokenPipeError") and any(b"pyspark/daemon.py" in one for one in trace)):
+                yield from trace
+            trace = []
+        elif line.strip() and not any(noise in line for noise in NOISE):
+            yield line
+    yield from trace
 
 
 def end_java(session: SparkSession | None, stop: Stop) -> None:
     """Stop the session with its queries and wait until its JVM is gone; it ends when the pipe to it is closed."""
     stop.ending.set()
-    logging.getLogger().setLevel(logging.CRITICAL)
+    logging.disable()
     if session is not None:
         # The JVM may be gone already: a signal to the process group has ended it as well.
         with suppress(Py4JError, OSError):

@@ -1,16 +1,15 @@
 """Replays the real daily closes of 20 stocks as a live price stream: `python -m spark.jobs.ticks --help`.
 
 Each tick moves one stock on by one trading day. The prices are real (spark/data.py); volume, bid and ask are not, and
-every message says so in its field `simulated`.
+every message says so in its field `simulated`. With --simulated there are many ticks in a day, made up between the
+closes (spark/jobs/simulation.py), for as many instruments as wanted; then the prices are named there as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import bisect
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from datetime import date
 
@@ -18,27 +17,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from fastpath.java import JavaNotFound
 from spark import data
-from spark.jobs.process import Stop, describe, end_java, java_errors, run_in_thread
-from spark.session import build
+from spark.jobs import simulation
+from spark.jobs.running import JobError, positive, publish, run
 
 SUBJECT = "/stocks/us/"
 SIMULATED = "volume,bid,ask"
 STRIDES = (7, 11, 13, 17, 19, 23, 29, 31)
 """Steps from stock to stock within a round: primes that do not divide 20, so that a round meets every stock once."""
 PRICE = "decimal(12,2)"
-PROGRESS_SECONDS = 600
-SETTINGS = {
-    "spark.driver.memory": "512m",
-    # Batches of a few rows: compiling code for them costs more than it saves, at the start and in each batch.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    # A task that waits for an absent sidecar is not waited for at the end.
-    "spark.python.task.killTimeout": "500ms",
-}
 
 
 def transform(ticks: DataFrame, histories: DataFrame, first_day: int = 0, sent: Column | None = None) -> DataFrame:
@@ -59,24 +46,25 @@ def transform(ticks: DataFrame, histories: DataFrame, first_day: int = 0, sent: 
     updates = updates.select("symbol", "name", "exchange", "dates", "closes", day.cast("int").alias("day"))
     price = F.round(F.get("closes", F.col("day")), 2).cast(PRICE)
     previous = F.round(F.get("closes", F.greatest(F.col("day") - 1, F.lit(0))), 2).cast(PRICE)
-    chance = F.xxhash64("symbol", "day")
+    date = F.get("dates", F.col("day"))
+    chance = F.xxhash64("symbol", date)
     updates = updates.select(
         "symbol",
         "name",
         "exchange",
-        F.get("dates", F.col("day")).alias("date"),
+        date.cast("string").alias("date"),
         price.alias("price"),
         previous.alias("previous"),
         chance.alias("chance"),
     )
-    return _messages(updates, sent)
+    return messages(updates, sent)
 
 
-def _messages(updates: DataFrame, sent: Column | None) -> DataFrame:
-    """The board's message of each update; all values are text."""
+def messages(updates: DataFrame, sent: Column | None = None, simulated: str = SIMULATED) -> DataFrame:
+    """The board's message of each update; all values are text. `simulated` names the fields that are made up."""
     change = F.col("price") - F.col("previous")
     percent = F.coalesce(F.try_divide(change * 100, F.col("previous")), F.lit(0))
-    clock = F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis"))
+    clock = F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis")).cast("long")
     bid = F.greatest(F.col("price") - _cents(3), F.lit(0))
     fields = {
         "change": change,
@@ -87,14 +75,15 @@ def _messages(updates: DataFrame, sent: Column | None) -> DataFrame:
         "date": F.col("date"),
         "name": F.col("name"),
         "exchange": F.col("exchange"),
-        "simulated": F.lit(SIMULATED),
-        "sent": clock if sent is None else sent,
+        "simulated": F.lit(simulated),
+        "sent": F.col("sent"),
     }
     pairs = [part for name, value in fields.items() for part in (F.lit(name), value.cast("string"))]
-    return updates.select(
+    return updates.withColumn("sent", clock if sent is None else sent).select(
         F.concat(F.lit(SUBJECT), "symbol").alias("subject"),
         F.col("price").cast("string").alias("content"),
         F.create_map(*pairs).alias("fields"),
+        F.timestamp_millis("sent").alias("as_of"),
     )
 
 
@@ -103,57 +92,30 @@ def _cents(divisor: int) -> Column:
     return ((F.pmod(F.col("chance").bitwiseXOR(divisor), F.lit(3)) + 1) / 100).cast(PRICE)
 
 
-def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -> StreamingQuery:
-    """Start the query that publishes; it runs until it is stopped."""
+def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -> list[StreamingQuery]:
+    """Start the query that publishes; raises JobError."""
     closes = data.read()
     first_day = bisect.bisect_left(closes.dates, options.start_date)
     if first_day >= len(closes.dates):
-        raise ValueError(f"--start-date: the closes end on {closes.dates[-1]}")
-    rows = max(1, round(options.speed * len(closes.prices) * options.trigger_ms / 1000))
+        raise JobError(f"--start-date: the closes end on {closes.dates[-1]}")
+    instruments = options.symbols if options.simulated else len(closes.prices)
+    rows = max(1, round(options.speed * instruments * options.trigger_ms / 1000))
     ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 1).load()
-    messages = transform(ticks, data.histories(session, closes), first_day)
-    return (
-        messages.writeStream.format("realtime")
-        .queryName("ticks")
-        .outputMode("append")
-        .option("url", options.url)
-        .option("token", os.environ.get("REALTIME_PUBLISH_TOKEN", ""))
-        .option("publisher", "spark.jobs.ticks")
-        .option("retry_seconds", options.retry_seconds)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime=f"{options.trigger_ms} milliseconds")
-        .start()
-    )
+    if options.simulated:
+        histories = data.histories(session, closes)
+        made = simulation.updates(ticks, histories, instruments, options.ticks_per_day, options.seed, first_day)
+        rows_out = messages(made, simulated=f"price,{SIMULATED}")
+    else:
+        # Each batch sends the closes to its tasks anew: without the days before the first, half of what it costs.
+        unused = max(0, first_day - 1)
+        rows_out = transform(ticks, data.histories(session, closes.since(unused)), first_day - unused)
+    return [publish(rows_out, options, "ticks", checkpoint).start()]
 
 
-def watch(query: StreamingQuery, stop: Stop) -> None:
-    """Wait until a signal comes; raises what the query failed with. Says now and then how far it is."""
-    waited = 0
-    while not stop.wait(1):
-        waited += 1
-        if not query.isActive:
-            query.awaitTermination()  # raises the query's error
-            return
-        if waited % PROGRESS_SECONDS == 0 and query.lastProgress is not None:
-            progress = query.lastProgress
-            print(f"ticks: batch {progress.batchId}, {progress.processedRowsPerSecond:.0f} rows/s", flush=True)
-
-
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m spark.jobs.ticks",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        description="Publishes the real daily closes of 20 stocks of the S&P 500, replayed at speed, to the subjects "
-        f"{SUBJECT}SYMBOL of a running sidecar. Prices are real, {SIMULATED} are simulated.",
-        epilog="The token to publish with is read from the environment variable REALTIME_PUBLISH_TOKEN.",
-    )
-    parser.add_argument("--url", default="127.0.0.1:8801", help="the sidecar's publisher port, several with commas")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The job's own arguments."""
     parser.add_argument(
-        "--speed", type=_positive(float), default=2.5, metavar="N", help="updates per second of each stock"
-    )
-    parser.add_argument(
-        "--trigger-ms", type=_positive(int), default=300, metavar="MS", help="time from one micro-batch to the next"
+        "--speed", type=positive(float), default=2.5, metavar="N", help="updates per second of each stock"
     )
     parser.add_argument(
         "--start-date",
@@ -162,31 +124,12 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="DATE",
         help="first day to replay, from 1990-01-02 on; after the last day the replay begins here again",
     )
+    parser.add_argument("--simulated", action="store_true", help="make up the prices between the closes of two days")
+    parser.add_argument("--symbols", type=positive(int), default=20, metavar="N", help="instruments with --simulated")
     parser.add_argument(
-        "--retry-seconds",
-        type=_positive(float),
-        default=60.0,
-        metavar="S",
-        help="how long to go on while no sidecar answers",
+        "--ticks-per-day", type=positive(int), default=390, metavar="N", help="ticks of a day with --simulated"
     )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        help="folder that keeps the position, so that a restart goes on where it was; by default each "
-        "start begins at the first day",
-    )
-    return parser.parse_args(words)
-
-
-def _positive(kind: type[int] | type[float]):  # type: ignore[no-untyped-def]
-    def number(text: str) -> float:
-        value = kind(text)
-        if not value > 0:
-            raise argparse.ArgumentTypeError(f"{text} is not above 0")
-        return value
-
-    number.__name__ = "number"
-    return number
+    parser.add_argument("--seed", type=int, default=7, metavar="N", help="another one makes up other prices")
 
 
 def _date(text: str) -> date:
@@ -198,30 +141,14 @@ def _date(text: str) -> date:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run until a signal; 0 then, 1 when the query failed."""
-    options = arguments(words)
-    stop = Stop()
-    return run_in_thread(lambda: _work(options, stop))
-
-
-def _work(options: argparse.Namespace, stop: Stop) -> int:
-    session = None
-    with tempfile.TemporaryDirectory(prefix="ticks-", ignore_cleanup_errors=True) as scratch:
-        try:
-            with java_errors(stop):
-                session = build("ticks", **SETTINGS)
-            query = start(session, options, options.checkpoint or scratch)
-            stop.started(session)
-            print(f"ticks: publishing to {options.url}, {options.speed:g} updates/s of each stock", flush=True)
-            watch(query, stop)
-        except Exception as error:
-            if stop.ending.is_set():
-                return 0  # the JVM was ended under our hands, as the signal demands
-            known = isinstance(error, (JavaNotFound, data.DataNotFound, ValueError))
-            print(f"ticks: {error if known else f'the query failed: {describe(error)}'}", file=sys.stderr, flush=True)
-            return 1
-        finally:
-            end_java(session, stop)
-    return 0
+    return run(
+        "ticks",
+        "Publishes the real daily closes of 20 stocks of the S&P 500, replayed at speed, to the subjects "
+        f"{SUBJECT}SYMBOL of a running sidecar. Prices are real, {SIMULATED} are simulated.",
+        arguments,
+        start,
+        words,
+    )
 
 
 if __name__ == "__main__":

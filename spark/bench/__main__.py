@@ -1,0 +1,54 @@
+"""`python -m spark.bench [PART…]`: measures Spark's sink, source and jobs, and prints a table."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from spark.bench.serving import BenchError
+from spark.bench.tables import Figure, table, write
+from spark.session import build
+
+PARTS = {
+    "writing": "the sink: exactly once, row by row, into a receiver that discards",
+    "committing": "a commit of a million rows, and what a client beside it waits",
+    "reading": "the source: batch and streaming",
+    "latency": "row accepted, through Spark, row accepted again",
+    "bars": "the job bars over 200 symbols",
+    "horizons": "12 horizons over 15 months of minutes",
+}
+SETTINGS = {"spark.driver.memory": "3g"}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure what is named, or everything."""
+    parser = argparse.ArgumentParser(prog="python -m spark.bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="; ".join(f"{k}: {v}" for k, v in PARTS.items()))
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="measurements of each (default 3)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the figures as JSON")
+    options = parser.parse_args(words)
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    session = build("bench", **SETTINGS)
+    figures: list[Figure] = []
+    try:
+        for part in options.parts or PARTS:
+            found = importlib.import_module(f"spark.bench.{part}").measure(session, max(1, options.repeat))
+            print(f"\n{part}: {PARTS[part]}\n\n{table(found)}", flush=True)
+            figures += found
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        session.stop()
+    if options.output:
+        write(figures, options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

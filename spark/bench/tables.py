@@ -1,0 +1,58 @@
+"""The result of a measurement: a table of Markdown, with the targets it is held against."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Figure:
+    """One measured thing; `values` are those of the repetitions, of which the median counts."""
+
+    name: str
+    unit: str
+    values: list[float]
+    target: float | None = None
+    """At least this, or at most where `least` is False."""
+    least: bool = True
+    note: str = ""
+    more: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """The median of the repetitions."""
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None: there is none."""
+        if self.target is None:
+            return None
+        return self.median >= self.target if self.least else self.median <= self.target
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """A row each: median, the least and the greatest, target."""
+    lines = ["| what | median | least to greatest | target | met | |", "|---|---:|---:|---:|---|---|"]
+    for one in figures:
+        target = "" if one.target is None else f"{'≥' if one.least else '≤'} {shown(one.target)}"
+        met = "" if one.met is None else ("yes" if one.met else "**no**")
+        spread = f"{shown(min(one.values))} – {shown(max(one.values))}" if len(one.values) > 1 else ""
+        lines.append(f"| {one.name} | {shown(one.median)} {one.unit} | {spread} | {target} | {met} | {one.note} |")
+    return "\n".join(lines)
+
+
+def shown(value: float) -> str:
+    """Three digits that count, with commas above a thousand."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def write(figures: Sequence[Figure], path: Path) -> None:
+    """As JSON."""
+    path.write_text(json.dumps([asdict(one) | {"median": one.median, "met": one.met} for one in figures], indent=1))

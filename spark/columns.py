@@ -1,0 +1,216 @@
+"""Arrow columns of messages that were read: those that every message has, and fields as a map or as typed columns."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from fastpath.client.reading import Range, Run
+from fastpath.core.messages import Value
+from spark.options import InvalidOption
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = {
+    "subject": StringType(),
+    "content": BinaryType(),
+    "fields": MapType(StringType(), BinaryType()),
+    "epoch": LongType(),
+    "seq": LongType(),
+    "time": TimestampType(),
+    "closure": StringType(),
+    "as_of": StringType(),
+}
+"""What can be read of every message; any other column is the field of its name."""
+
+
+def ddl(fields: str) -> str:
+    """The schema of a read; with columns for some ``fields`` (DDL) these stand in place of the map."""
+    columns = {name: kind.simpleString() for name, kind in COLUMNS.items()}
+    return ", ".join(fields if fields and name == "fields" else f"{name} {kind}" for name, kind in columns.items())
+
+
+class ColumnBuilder:
+    """Makes the record batches of one schema; it travels to the executors."""
+
+    def __init__(self, schema: StructType) -> None:
+        """Raises InvalidOption for columns that cannot be read."""
+        names = [column.name for column in schema]
+        for column in schema:
+            wanted = COLUMNS.get(column.name)
+            if names.count(column.name) > 1:
+                raise InvalidOption(f"two columns are named {column.name!r}: of a field so named read the map `fields`")
+            if wanted is not None and column.dataType.simpleString() != wanted.simpleString():
+                raise InvalidOption(f"column {column.name!r} is {wanted.simpleString()}")
+            if wanted is None and isinstance(column.dataType, ArrayType | MapType | StructType):
+                raise InvalidOption(f"field {column.name!r} cannot be {column.dataType.simpleString()}: read its text")
+        self.schema = schema
+
+    def batch(self, ranges: Sequence[Range], runs: Sequence[Run]) -> pa.RecordBatch:
+        """The messages of some runs, in their order."""
+        import pyarrow as pa  # noqa: PLC0415 - it takes a third of a second: not where only options are checked
+
+        arrow = to_arrow_schema(self.schema, timezone="UTC")
+        columns = [_column(field.name, field.type, ranges, runs) for field in arrow]
+        return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _column(name: str, kind: pa.DataType, ranges: Sequence[Range], runs: Sequence[Run]) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    match name:
+        case "subject":
+            return _texts([(ranges[run.at].subject, len(run.times)) for run in runs])
+        case "content":
+            return pa.array(_joined(runs, lambda run: run.contents), kind)
+        case "fields":
+            return _maps(kind, runs)
+        case "epoch":
+            return _longs(_joined(runs, lambda run: _each(run.epochs, len(run.times))))
+        case "seq":
+            return _longs(_joined(runs, lambda run: range(run.seq, run.seq + len(run.times))))
+        case "time":
+            return _longs(_joined(runs, lambda run: run.times)).cast(pa.timestamp("ms", "UTC")).cast(kind)
+        case "closure" | "as_of":
+            if not any(run.metas for run in runs):
+                return pa.nulls(_count(runs), kind)
+            return pa.array(_joined(runs, lambda run: _meta(run, name)), kind)
+        case _:
+            if not any(run.fields and name in run.fields for run in runs):
+                return pa.nulls(_count(runs), kind)
+            return typed(_joined(runs, lambda run: (run.fields or {}).get(name) or [None] * len(run.times)), kind)
+
+
+def _count(runs: Sequence[Run]) -> int:
+    return sum(len(run.times) for run in runs)
+
+
+def _joined(runs: Sequence[Run], of: Callable[[Run], Sequence[Any]]) -> Sequence[Any]:
+    return of(runs[0]) if len(runs) == 1 else [value for run in runs for value in of(run)]
+
+
+def _texts(counted: Sequence[tuple[str, int]]) -> pa.Array:
+    """Each text so many times."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if len(counted) == 1:
+        return pa.repeat(pa.scalar(counted[0][0], pa.string()), counted[0][1])
+    return pa.array([one for text, count in counted for one in [text] * count], pa.string())
+
+
+def _each(epochs: int | list[int], count: int) -> Sequence[int]:
+    return epochs if isinstance(epochs, list) else array("q", (epochs,)) * count
+
+
+def _longs(values: Sequence[int]) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    buffer = values if isinstance(values, array) else array("q", values)
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(buffer)])
+
+
+def _meta(run: Run, name: str) -> list[str | None]:
+    values: list[str | None] = [None] * len(run.times)
+    for at, meta in (run.metas or {}).items():
+        value = meta.get(name)
+        if value is not None:
+            values[at] = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return values
+
+
+def _maps(kind: pa.MapType, runs: Sequence[Run]) -> pa.Array:
+    """The fields of each message in the order of their names; null for a message without any."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if not any(run.fields for run in runs):
+        return pa.nulls(_count(runs), kind)
+    keys: list[str] = []
+    values: list[Value] = []
+    counts: list[int] = []
+    for run in runs:
+        if not run.fields:
+            counts += [0] * len(run.times)
+            continue
+        names = list(run.fields)
+        table = list(zip(*run.fields.values(), strict=True))
+        flat = [value for row in table for value in row]
+        if None not in flat:
+            keys += names * len(table)
+            values += flat
+            counts += [len(names)] * len(table)
+            continue
+        for row in table:
+            there = [(name, value) for name, value in zip(names, row, strict=True) if value is not None]
+            keys += [name for name, _ in there]
+            values += [value for _, value in there]
+            counts.append(len(there))
+    offsets: list[int | None] = list(accumulate(counts, initial=0))
+    for at, count in enumerate(counts):
+        if not count:
+            offsets[at] = None  # no map at all
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.binary())
+    ).cast(kind)
+
+
+def typed(values: Sequence[Value | None], kind: pa.DataType) -> pa.Array:
+    """The values of one field in the column's type; null where there is none, or where the text is no such value."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if pa.types.is_binary(kind):
+        return pa.array(values, kind)
+    texts = [_text(value) if isinstance(value, bytes) else value for value in values]
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return pa.array([_moment(text, pa.types.is_date(kind)) for text in texts], kind)
+    column = pa.array(texts, pa.string())
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.concat_arrays([_one(text, kind) for text in texts])
+
+
+def _one(text: str | None, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    try:
+        return pa.array([text], pa.string()).cast(kind)
+    except pa.ArrowInvalid:
+        return pa.nulls(1, kind)
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _moment(text: str | None, day: bool) -> datetime | date | None:
+    """A time in ISO 8601, UTC where no zone is named, or in ms since 1970."""
+    if text is None:
+        return None
+    try:
+        if text.lstrip("-").isdecimal():
+            moment = datetime.fromtimestamp(int(text) / 1000, UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.date() if day else moment

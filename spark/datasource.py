@@ -1,0 +1,52 @@
+"""The PySpark data source `realtime`: what `format("realtime")` reads and writes."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from spark.columns import ddl
+from spark.options import InvalidOption, SinkOptions
+from spark.sink import BatchWriter, StreamWriter
+from spark.source import BatchReader, StreamReader
+from spark.source_options import SourceOptions
+
+
+class RealtimeSource(DataSource):
+    """`format("realtime")`; the options of a write are those of spark.options.OPTIONS, of a read those of
+    spark.source_options.SOURCE_OPTIONS."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to `format`."""
+        return "realtime"
+
+    def schema(self) -> str:
+        """The columns of a read, unless some are asked for with `.schema(…)`."""
+        return ddl(SourceOptions.parse(self.options, streaming=True).fields)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `session.read`; raises InvalidOption."""
+        return BatchReader(schema, SourceOptions.parse(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `session.readStream`; raises InvalidOption."""
+        return StreamReader(schema, SourceOptions.parse(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`; raises InvalidOption or spark.rows.InvalidColumns."""
+        if overwrite:
+            raise InvalidOption(
+                'format "realtime" only appends, what is published cannot be taken back: .mode("append")'
+            )
+        return BatchWriter(schema, SinkOptions.parse(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`; in output mode complete each trigger publishes the whole result again."""
+        return StreamWriter(schema, SinkOptions.parse(self.options))

@@ -1,0 +1,138 @@
+"""Publishes what comes in on Kafka topics through the sidecar: `python -m spark.jobs.kafka --help`.
+
+An example to start from. Kafka's connector is no part of PySpark: Spark gets it, with its own dependencies, when the
+job is run by spark-submit with --packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from py4j.protocol import Py4JError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from fastpath.core.errors import InvalidSubject
+from fastpath.core.subject import check_subject
+from spark.jobs.running import JobError, positive, publish, run
+from spark.options import InvalidOption, template_columns
+
+CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+PLACES = ("topic", "key", "partition")
+"""What a template of the subject can name."""
+
+FORMATS = ("json", "text", "binary")
+
+
+def transform(records: DataFrame, subject: str, form: str = "json", content: str = "value") -> DataFrame:
+    """Kafka's records (`key`, `value`, `topic`, `partition`, `offset`, …) to messages: `subject`, `content`,
+    `fields`, `retained`.
+
+    `subject` is a template of PLACES. Of `json`, values are objects: each entry is a field, as text, and the one named
+    `content` the content; what is no object becomes content as it is. Of `text` and `binary` the value is the content.
+    The record's own place goes along in the fields `kafka_partition` and `kafka_offset`. A record without a value,
+    which Kafka means as a deletion, becomes an empty message that is not kept as the snapshot.
+    """
+    text = F.col("value").cast("string")
+    entries = F.from_json(text, "map<string,string>") if form == "json" else F.lit(None).cast("map<string,string>")
+    named = F.get(F.map_values(F.map_filter(entries, lambda name, _: name == content)), F.lit(0))
+    whole = F.coalesce("value", F.lit("").cast("binary")) if form == "binary" else F.coalesce(text, F.lit(""))
+    if form == "json":
+        whole = F.when(entries.isNull(), whole).otherwise(F.coalesce(named, F.lit("")))
+    own = F.create_map(
+        F.lit("kafka_partition"),
+        F.col("partition").cast("string"),
+        F.lit("kafka_offset"),
+        F.col("offset").cast("string"),
+    )
+    return records.select(
+        _subject(subject).alias("subject"),
+        whole.alias("content"),
+        F.when(entries.isNull(), own).otherwise(F.map_concat(_fields(entries, content), own)).alias("fields"),
+        F.col("value").isNotNull().alias("retained"),
+    )
+
+
+def _fields(entries: Column, content: str) -> Column:
+    """Each name once: Spark would end the query over an object that has one twice, as JSON allows."""
+    wanted = F.map_filter(
+        entries, lambda name, value: value.isNotNull() & ~name.isin("", content, "kafka_partition", "kafka_offset")
+    )
+    names = F.array_distinct(F.map_keys(wanted))
+    return F.map_from_arrays(names, F.transform(names, lambda name: F.element_at(wanted, name)))
+
+
+def _subject(template: str) -> Column:
+    """A key may hold anything: what stands between slashes must not have one, nor be empty."""
+    parts: list[Column] = []
+    rest = template
+    for name in template_columns(template):
+        before, _, rest = rest.partition("{" + name + "}")
+        value = F.coalesce(F.col(name).cast("string"), F.lit(""))
+        parts += [F.lit(before), F.when(value == "", "-").otherwise(F.replace(value, F.lit("/"), F.lit("_")))]
+    return F.concat(*parts, F.lit(rest))
+
+
+def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -> list[StreamingQuery]:
+    """Start the query; raises JobError where the connector is missing."""
+    check_connector(session)
+    records = (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", options.servers)
+        .option("subscribe", options.topics)
+        .option("startingOffsets", options.start)
+        .option("maxOffsetsPerTrigger", options.max_rows)
+        .load()
+    )
+    messages = transform(records, options.subject, options.format, options.content)
+    return [publish(messages, options, "kafka", checkpoint).start()]
+
+
+def check_connector(session: SparkSession) -> None:
+    """Raises JobError, with what to do, where Spark has no Kafka connector."""
+    assert session.sparkContext._jvm is not None
+    try:
+        loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader.loadClass(CONNECTOR)
+    except Py4JError:
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+        raise JobError(
+            "Spark has no Kafka connector, which pip does not install. Run the job by "
+            f"spark-submit --packages {package} spark/jobs/kafka.py …"
+        ) from None
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Where from, and what becomes of it."""
+    parser.add_argument("--servers", required=True, metavar="HOST:PORT", help="Kafka's bootstrap servers, with commas")
+    parser.add_argument("--topics", required=True, help="topics, with commas")
+    parser.add_argument(
+        "--subject", type=_template, default="/kafka/{topic}/{key}", help=f"template; in braces: {', '.join(PLACES)}"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="json", help="what the records' values are")
+    parser.add_argument("--content", default="value", metavar="NAME", help="the entry of an object that is the content")
+    parser.add_argument("--start", choices=("earliest", "latest"), default="latest", help="where a first start begins")
+    parser.add_argument("--max-rows", type=positive(int), default=100_000, metavar="N", help="records of one batch")
+
+
+def _template(text: str) -> str:
+    try:
+        names = template_columns(text)
+        check_subject(text.format(**dict.fromkeys(PLACES, "x")))
+    except (InvalidOption, InvalidSubject, KeyError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}; in braces can stand {', '.join(PLACES)}") from None
+    if not {*names} <= {*PLACES}:
+        raise argparse.ArgumentTypeError(f"{text!r}: in braces can stand {', '.join(PLACES)}")
+    return text
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run until a signal."""
+    return run("kafka", str(__doc__).partition(":")[0] + ".", arguments, start, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
