@@ -43,9 +43,35 @@ FEED = "spark"
 """The user that publishes; it cannot sign in."""
 
 
+INTERVALS = ("1s", "1m", "1d")
+"""Of the bars."""
+
+MOVERS = {"gainers": "/movers/us/gainers", "losers": "/movers/us/losers"}
+"""Where the instruments that moved most are published."""
+
+ALERTS = "/alerts/us/*"
+"""Where the alerts of all instruments are."""
+
+PUBLISHED = ("/stocks/**", "/bars/**", "/movers/**", "/alerts/**", "/__sys__/jobs/**")
+"""What the Spark jobs publish; the last is how they are getting on."""
+
+READ = ("/stocks/**", "/bars/**")
+"""What the Spark jobs read back."""
+
+
 def subject(symbol: str) -> str:
     """Where an instrument's prices are published."""
     return f"/stocks/us/{symbol}"
+
+
+def bars(symbol: str, interval: str = "*") -> str:
+    """Where an instrument's bars are published; a pattern for those of all intervals."""
+    return f"/bars/us/{symbol}/{interval}"
+
+
+def alerts(symbol: str) -> str:
+    """Where an instrument's alerts are published."""
+    return ALERTS.replace("*", symbol)
 
 
 @transaction.atomic
@@ -63,7 +89,15 @@ def seed() -> list[str]:
     for symbol, _, exchange in INSTRUMENTS:
         group = groups[DESKS[exchange]][0]
         rules += _allow(Action.SUBSCRIBE, subject(symbol), f"{exchange} prices", group=group)
-    rules += _allow(Action.PUBLISH, "/stocks/**", "the Spark job", user=users[FEED][0])
+        rules += _allow(Action.SUBSCRIBE, bars(symbol), f"{exchange} bars", group=group)
+        rules += _allow(Action.SUBSCRIBE, alerts(symbol), f"{exchange} alerts", group=group)
+    for group, _ in groups.values():
+        for movers in MOVERS.values():
+            rules += _allow(Action.SUBSCRIBE, movers, "movers of both exchanges", group=group)
+    for pattern in PUBLISHED:
+        rules += _allow(Action.PUBLISH, pattern, "the Spark jobs", user=users[FEED][0])
+    for pattern in READ:
+        rules += _allow(Action.SUBSCRIBE, pattern, "the Spark jobs read it back", user=users[FEED][0])
     return [*made, *([f"{rules} rules"] if rules else [])]
 
 

@@ -19,7 +19,7 @@ from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from fastpath.client.nodes import Nodes
 from fastpath.core.rules import BOTH, PUBLISH, SUBSCRIBE, RuleSet
 from fastpath.core.rules import Rule as CoreRule
-from fastpath.core.subject import is_system, presence_of
+from fastpath.core.subject import is_reported, is_system, presence_of
 
 SIDECAR_SECONDS = 2.0
 """How long a page waits for the sidecar."""
@@ -113,7 +113,7 @@ class Decider:
         person = self.person
         if not person.active:
             return Verdict(False, None, f"{person} is not active: there is no token, live connections are closed")
-        if action == PUBLISH and is_system(subject):
+        if action == PUBLISH and is_system(subject) and not is_reported(subject):
             return Verdict(False, None, "subjects below /__sys__ belong to the server: nobody publishes to them")
         if person.superuser:
             return Verdict(True, None, "active superusers may do everything")

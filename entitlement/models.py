@@ -13,7 +13,7 @@ from django.db.models import F, Q
 from entitlement import patterns
 from entitlement.history import RuleQuerySet, differences
 from fastpath.core.limits import SUBJECT_BYTES_MAX
-from fastpath.core.subject import is_system
+from fastpath.core.subject import is_reported, is_system
 
 
 class Action(models.TextChoices):
@@ -106,7 +106,7 @@ class Rule(models.Model):
         """Why the pattern cannot be used (protocol.md 2), or an empty text."""
         if fault := patterns.fault(self.pattern):
             return fault
-        if is_system(self.pattern) and self.action != Action.SUBSCRIBE:
+        if is_system(self.pattern) and self.action != Action.SUBSCRIBE and not is_reported(self.pattern):
             return "Subjects under /__sys__/ are the server's: they can be read, never published to."
         if "/{username}" in self.pattern and self.anonymous:
             return "Who is not signed in has no user name: {username} would match nothing."

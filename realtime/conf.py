@@ -24,6 +24,7 @@ KEYS = {
     "CONTROL": "control socket of the sidecar, or a list of those of several nodes: paths and tls:// addresses",
     "CONTROL_SECONDS": "how long to wait for an answer there, in seconds",
     "LISTEN": "where the sidecar listens, as FASTPATH_LISTEN",
+    "PUBLISHERS": "publisher ports of all nodes for Spark jobs, HOST:PORT or tls://HOST:PORT with commas",
     "SERVERS": "WebSocket addresses for clients, each with its weight; {host} and {web} are filled in",
     "HOOK": "dotted path of the class that decides who may connect, read and publish (docs/hooks.md)",
     "LISTENERS": "dotted paths of the classes that are told what happens in the sidecar (docs/audit.md)",
@@ -95,6 +96,11 @@ class Conf:
     def publishers(self) -> str:
         """``HOST:PORT`` of the first plain publisher port, as this machine reaches it; empty if there is none."""
         return local_address(self.listen, "publishers")
+
+    @property
+    def publish_url(self) -> str:
+        """The publisher ports that jobs are told; without the setting this machine's. Empty: there is none."""
+        return str(_read("PUBLISHERS", "")) or self.publishers
 
     @property
     def relay_url(self) -> str:

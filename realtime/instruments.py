@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from entitlement.demo import INSTRUMENTS, subject
+from typing import Any
+
+from entitlement.demo import ALERTS, INSTRUMENTS, INTERVALS, MOVERS, bars, subject
 
 
 def instruments() -> list[dict[str, str]]:
@@ -11,3 +13,13 @@ def instruments() -> list[dict[str, str]]:
         {"subject": subject(symbol), "symbol": symbol, "name": name, "exchange": exchange}
         for symbol, name, exchange in INSTRUMENTS
     ]
+
+
+def market() -> dict[str, Any]:
+    """What the Spark jobs make of the prices: ``bars`` of the ``intervals`` for each symbol, ``movers``, ``alerts``."""
+    return {
+        "intervals": list(INTERVALS),
+        "bars": {symbol: {interval: bars(symbol, interval) for interval in INTERVALS} for symbol, _, _ in INSTRUMENTS},
+        "movers": MOVERS,
+        "alerts": ALERTS,
+    }

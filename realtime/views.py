@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from fastpath.client.errors import ClientError
 from realtime.api import server_list
 from realtime.control import control
-from realtime.instruments import instruments
+from realtime.instruments import instruments, market
 
 _FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b1f33"/>'
@@ -32,7 +32,9 @@ _FAVICON = (
 @login_required
 def board(request: HttpRequest) -> HttpResponse:
     """The live board; what each row shows is the sidecar's decision, not this page's."""
-    return render(request, "realtime/board.html", page_context(request))
+    context = page_context(request)
+    context["config"]["market"] = market()
+    return render(request, "realtime/board.html", context)
 
 
 @require_safe

@@ -1,4 +1,4 @@
-"""What the overview asks for every few seconds: the nodes, the busiest subjects, slow clients, publishers behind."""
+"""What the overview asks for every few seconds: nodes, busiest subjects, slow clients, publishers, Spark jobs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,18 @@ EXPLAINED = 5
 SUBJECTS_SHOWN = 4
 """How many of their subscriptions are named."""
 
+JOBS_SHOWN = 50
+
+SILENT_MS = 15_000
+"""A job reports each second. One that has not for so long, and has not said that it ended, is called silent."""
+
+ENDED = frozenset({"stopped", "done", "failed"})
+"""States after which nothing more comes."""
+
 
 @pages.data
 def attention(request: HttpRequest) -> JsonResponse:
-    """``sums``, ``top`` (?by=rate, bytes, subscribers, deliveries), ``slow`` and ``publishers`` of all ``nodes``.
+    """``sums``, ``top`` (?by=rate, bytes, subscribers, deliveries), ``slow``, ``publishers``, ``jobs`` of all nodes.
 
     ``errors`` says which node did not answer what; the others' answers are there all the same.
     """
@@ -42,6 +50,7 @@ def attention(request: HttpRequest) -> JsonResponse:
     top = ask_nodes("top", {"by": by, "limit": ROWS})
     slow = ask_nodes("clients", {"slow": True, "limit": ROWS})
     publishers = ask_nodes("publishers", {"limit": ROWS})
+    jobs = ask_nodes("jobs", {})
     states = [_now(state, answer) for state, answer in zip(nodes.states(), top, strict=True)]
     return JsonResponse(
         {
@@ -50,7 +59,8 @@ def attention(request: HttpRequest) -> JsonResponse:
             "top": _busiest(top, ORDERS[by]),
             "slow": _slow(slow),
             "publishers": _publishers(publishers),
-            "errors": _errors((*top, *slow, *publishers)),
+            "jobs": _jobs(jobs),
+            "errors": _errors((*top, *slow, *publishers, *jobs)),
         }
     )
 
@@ -108,6 +118,24 @@ def _publishers(answers: Iterable[Answer]) -> dict[str, Any]:
     rows = [{**row, "node_name": answer.name} for answer in answers for row in answer.value.get("publishers", ())]
     rows.sort(key=lambda row: (-(row.get("oldest_ms") or 0), -(row.get("messages_per_s") or 0)))
     return {"publishers": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
+
+
+def _jobs(answers: Iterable[Answer]) -> dict[str, Any]:
+    """What each job has said last, on whichever node; those that need a look first, then by name.
+
+    Ages are by the node's own clock: ``age_ms`` since the last report.
+    """
+    jobs: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        for job in answer.value.get("jobs", ()):
+            age = max(0, answer.value["now"] - job["time"])
+            if job["job"] not in jobs or age < jobs[job["job"]]["age_ms"]:
+                silent = age > SILENT_MS and job["fields"].get("state") not in ENDED
+                jobs[job["job"]] = {**job, "age_ms": age, "silent": silent}
+    rows = sorted(
+        jobs.values(), key=lambda job: (not job["silent"], job["fields"].get("state") != "failed", job["job"])
+    )
+    return {"jobs": rows[:JOBS_SHOWN], "total": len(rows)}
 
 
 def _client_url(node: int, connection: str) -> str:

@@ -9,10 +9,13 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
+
+TIME_MS_LEAST = 100_000_000_000
+"""1973: a smaller number that a publisher gives is its own count, not a time."""
 
 SHOWN_CHARS = 2000
 """Of a longer text the beginning is shown."""
@@ -36,6 +39,28 @@ def moment(ms: float | None) -> SafeString | str:
     local = timezone.localtime(exact)
     words = f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03}"
     return format_html('<time datetime="{}">{}</time>', exact.isoformat(timespec="milliseconds"), words)
+
+
+@register.filter
+def as_of(told: Any) -> SafeString | str:
+    """As of when a message's data is (protocol.md 5.2): a time, text or number, or ``{time, batch, job, version}``."""
+    if not isinstance(told, dict):
+        return _as_of_time(told)
+    made = f"batch {told['batch']}" if "batch" in told else ""
+    job = str(told.get("job", ""))
+    parts = [
+        _as_of_time(told.get("time")),
+        " of ".join(part for part in (made, job) if part),
+        f"version {told['version']}" if "version" in told else "",
+    ]
+    return format_html_join(", ", "{}", ((part,) for part in parts if part))
+
+
+def _as_of_time(told: Any) -> SafeString | str:
+    """A number in the range of times in ms is one; any other, and a text, are the publisher's own words."""
+    if isinstance(told, int) and told >= TIME_MS_LEAST:
+        return moment(told)
+    return "" if told is None else str(told)
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""Start and supervise the web server, the sidecar, its rights agent and, with --demo, the Spark job."""
+"""Start and supervise the web server, the sidecar, its rights agent and, with --demo, the Spark jobs."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--demo",
             action="store_true",
-            help="the demonstration as well: its users and rules, and the Spark job that publishes",
+            help="the demonstration as well: its users and rules, and the Spark jobs that publish",
         )
         parser.add_argument(
             "--recording",
             type=Path,
             metavar="FILE",
-            help="with --demo: replay this recording (docs/recording.md) again and again instead of the Spark job",
+            help="with --demo: replay this recording (docs/recording.md) again and again instead of the Spark jobs",
         )
         parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
         parser.add_argument("--port", type=int, default=8000, help="port of the web server")
@@ -288,8 +288,9 @@ def _web(host: str, port: int) -> Child:
 def _feed() -> Child:
     return Child(
         "spark",
-        [sys.executable, "-m", "spark.jobs.ticks", "--url", conf.publishers],
-        lambda: _environment(REALTIME_PUBLISH_TOKEN=_feed_token()),
+        [sys.executable, "-m", "spark.jobs.live", "--url", conf.publishers],
+        # Else each of some hundred threads of Java keeps an arena of the C library's to itself.
+        lambda: _environment(REALTIME_PUBLISH_TOKEN=_feed_token(), MALLOC_ARENA_MAX="2"),
         ready="publishing to",
     )
 

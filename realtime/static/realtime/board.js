@@ -1,5 +1,9 @@
-/** The live board: a row for each instrument, moved by what arrives; whether there is a right is the sidecar's decision. */
+/** The live board: a row for each instrument, candles, movers and alerts; whether there is a right is the sidecar's decision. */
 
+import { Alerts } from "./alerts.js";
+import { asOfDetails, asOfWords, newerAsOf } from "./asof.js";
+import { CandlePanel } from "./candlepanel.js";
+import { Movers } from "./movers.js";
 import { Corner, element, milliseconds, openClient, readConfig } from "./page.js";
 import { Row } from "./row.js";
 
@@ -14,16 +18,22 @@ const corner = new Corner(client);
 /** @type {Map<string, Row>} */
 const rows = new Map();
 for (const instrument of config.instruments) {
-  rows.set(instrument.subject, new Row(element(`row-${instrument.symbol}`)));
+  rows.set(instrument.subject, new Row(element(`row-${instrument.symbol}`), instrument.symbol, choose));
 }
 
 const openedAt = Date.now();
 let lastAt = 0; // when the last update came, by this machine's clock
 let clockOffsetMs = 0; // the server's clock minus ours
 let ageMs = /** @type {number | null} */ (null);
+let asOf = /** @type {unknown} */ (null); // the newest that a row's message said
 
 client.on("latency", (status) => { clockOffsetMs = status.clockOffsetMs ?? 0; });
-client.on("subscribed", ({ subject }) => rows.get(subject ?? "")?.grant());
+client.on("subscribed", ({ subject }) => {
+  const row = rows.get(subject ?? "");
+  row?.grant();
+  // Until the reader has chosen one, the first that is open to them.
+  if (row && !candles.symbol) choose(row.symbol);
+});
 client.on("denied", ({ subject, reason }) => rows.get(subject ?? "")?.deny(reason ?? ""));
 client.on("revoked", ({ subject, reason }) => rows.get(subject ?? "")?.deny(reason ?? ""));
 client.on("notReady", ({ subject }) => rows.get(subject ?? "")?.wait());
@@ -32,12 +42,26 @@ client.on("status", summarise);
 client.subscribe([...rows.keys()], (message) => {
   const isUpdate = message.kind === "update";
   rows.get(message.subject)?.update(message, isUpdate);
+  asOf = newerAsOf(asOf, message.asOf);
   // A snapshot is what was; that something arrives now is what tells that Spark is there.
   if (!isUpdate) return;
   lastAt = Date.now();
   const sent = Number(message.fields.sent);
   if (sent) ageMs = Math.max(0, lastAt + clockOffsetMs - sent);
 }, { history: HISTORY });
+const candles = new CandlePanel(client, config, mark);
+const movers = new Movers(client, config, choose);
+const alerts = new Alerts(client, config, choose);
+
+/** Show an instrument's candles. @param {string} symbol */
+function choose(symbol) {
+  candles.show(symbol);
+}
+
+/** @param {string} symbol whose candles are shown */
+function mark(symbol) {
+  for (const row of rows.values()) row.choose(row.symbol === symbol);
+}
 
 /** What the board says about itself, four times a second; only words that change are touched. */
 function tick() {
@@ -76,6 +100,10 @@ function tick() {
   }
   show(state, words);
   element("age").textContent = ageMs === null || state ? "–" : milliseconds(ageMs);
+  const asOfNow = asOfWords(asOf);
+  const data = element("as-of");
+  if (data.textContent !== (asOfNow && `Data as of ${asOfNow}`)) data.textContent = asOfNow && `Data as of ${asOfNow}`;
+  data.title = asOfDetails(asOf);
 }
 
 /** @param {string} state @param {string} words */
@@ -83,7 +111,7 @@ function show(state, words) {
   const banner = element("banner");
   if (banner.dataset.state !== state) {
     banner.dataset.state = state;
-    if (state === "signed-out") for (const row of rows.values()) row.deny("", "signed out");
+    if (state === "signed-out") signOut();
     banner.hidden = state === "" || state === "signed-out";
     element("signed-out").hidden = state !== "signed-out";
     document.documentElement.dataset.board = state || "live";
@@ -92,6 +120,13 @@ function show(state, words) {
   }
   const text = element("banner-text");
   if (text.textContent !== words) text.textContent = words;
+}
+
+/** What was shown is taken away. */
+function signOut() {
+  for (const row of rows.values()) row.deny("", "signed out");
+  asOf = null;
+  for (const panel of [candles, movers, alerts]) panel.signOut();
 }
 
 function summarise() {

@@ -6,6 +6,15 @@ export type Value = string | Uint8Array;
 /** The place of a message in its subject. */
 export type Position = readonly [epoch: number, seq: number];
 
+/** As of when data is, by whoever published it. */
+export interface AsOf {
+  /** Milliseconds since 1970-01-01 UTC, or the publisher's words. */
+  readonly time?: number | string;
+  readonly batch?: number;
+  readonly job?: string;
+  readonly version?: number;
+}
+
 export interface Message {
   readonly subject: string;
   readonly content: Value;
@@ -20,7 +29,8 @@ export interface Message {
   readonly qos: "guaranteed" | "standard";
   readonly replyTo: string;
   readonly closure: string;
-  readonly asOf: unknown;
+  /** null when the publisher does not say. */
+  readonly asOf: string | number | AsOf | null;
 }
 
 export type StatusName =

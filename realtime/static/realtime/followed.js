@@ -1,5 +1,6 @@
 /** The console's table of subscriptions: subjects and patterns, how each stands, and the newest message. */
 
+import { asOfDetails, asOfWords } from "./asof.js";
 import { isPattern } from "./wanted.js";
 
 const ROWS = 500;
@@ -81,7 +82,8 @@ export class Followed {
       if (!root) continue;
       number.textContent = String(count);
       newest.textContent = preview(message);
-      newest.title = `${message.kind}, ${message.qos}, ${message.epoch}/${message.seq}, ${new Date(message.time).toISOString()}`;
+      const asOf = asOfDetails(message.asOf);
+      newest.title = `${message.kind}, ${message.qos}, ${message.epoch}/${message.seq}, ${new Date(message.time).toISOString()}${asOf && `; data as of ${asOf}`}`;
     }
     this.#changed.clear();
   }
@@ -136,8 +138,10 @@ export class Followed {
 }
 
 /** @param {any} message */
-function preview({ content, fields }) {
+function preview({ content, fields, asOf }) {
   const text = (/** @type {any} */ value) => typeof value === "string" ? value : `${value.length} bytes`;
   const all = Object.entries(fields).map(([name, value]) => `${name}=${text(value)}`);
-  return [text(content), ...all].join("  ").slice(0, 300);
+  const asOfNow = asOfWords(asOf);
+  const when = asOfNow ? `data as of ${asOfNow}: ` : ""; // first, so that a long content does not cut it off
+  return (when + [text(content), ...all].join("  ")).slice(0, 300);
 }

@@ -1,6 +1,6 @@
-/** The lists of the overview that Django asks the nodes for: busiest subjects, slow clients, publishers. */
+/** The lists of the overview that Django asks the nodes for: busiest subjects, slow clients, publishers, Spark jobs. */
 
-import { ago, bytes, count, fetchJson, milliseconds, number, Rows, say } from "./monitoring-common.js";
+import { ago, bytes, count, duration, fetchJson, known, milliseconds, moment, number, Rows, say } from "./monitoring-common.js";
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id);
@@ -9,6 +9,7 @@ export class Attention {
   #top = new Rows(element("top").tBodies[0], "nothing is published just now");
   #slow = new Rows(element("slow").tBodies[0], "nobody is slow");
   #publishers = new Rows(element("publishers").tBodies[0], "no publisher is connected");
+  #jobs = new Rows(element("jobs").tBodies[0], "no job has reported");
 
   /** @param {any} config */
   constructor(config) {
@@ -23,6 +24,7 @@ export class Attention {
     if (by === element("by").value) this.#subjects(answer.top);
     this.#clients(answer.slow);
     this.#publishing(answer.publishers);
+    this.#working(answer.jobs);
     this.#say(answer.errors.join("; "));
     return answer;
   }
@@ -70,6 +72,30 @@ export class Attention {
       number(row.last_ms ? `${ago(row.last_ms)} ago` : "–"),
     ]));
   }
+
+  /** @param {{jobs: any[], total: number}} jobs */
+  #working({ jobs, total }) {
+    say(element("jobs-total"), total ? count(total) : "");
+    this.#jobs.show(jobs.map(({ job, user, age_ms, silent, restarts, fields }) => {
+      const of = (/** @type {string} */ name) => (fields[name] ? Number(fields[name]) : undefined);
+      const upTo = of("newest") ?? of("watermark");
+      const isBad = silent || fields.state === "failed";
+      return [
+        { text: job, title: ran(user, fields) },
+        { text: silent ? `silent, was ${fields.state || "unknown"}` : fields.state || "unknown", className: isBad ? "bad" : "" },
+        number(count(of("rows_in_per_s"))), number(count(of("rows_done_per_s"))),
+        number(fields.batch || "–"), number(milliseconds(of("batch_ms"))), number(milliseconds(of("lag_ms"))), number(count(of("behind"))),
+        number(known(upTo) ? moment(upTo) : "–"), number(count(of("state_rows"))),
+        number(count(restarts)), number(`${duration(age_ms / 1000)} ago`), fields.error || "",
+      ];
+    }));
+  }
+}
+
+/** Where a job runs, and as whom. @param {string} user @param {Record<string, string>} fields */
+function ran(user, { host, pid, run, query }) {
+  const place = [host && `on ${host}`, pid && `process ${pid}`, run && `run ${run}`, query && `query ${query}`].filter(Boolean);
+  return [`reports as ${user || "nobody"}`, ...place].join(", ");
 }
 
 /** @param {string[]} subjects @param {number} total */

@@ -1,5 +1,6 @@
 /** One instrument's row. */
 
+import { asOfDetails } from "./asof.js";
 import { Sparkline } from "./sparkline.js";
 
 const FLASH_MS = 600;
@@ -15,9 +16,11 @@ export class Row {
   #values = new Map();
   #flashes = new Map();
 
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /** @param {HTMLElement} root @param {string} symbol @param {(symbol: string) => void} choose asked for by a click or by the symbol's button */
+  constructor(root, symbol, choose) {
     this.root = root;
+    this.symbol = symbol;
+    root.addEventListener("click", () => choose(symbol)); // also of the button inside
     for (const cell of root.querySelectorAll("[data-field]")) {
       const field = /** @type {HTMLElement} */ (cell);
       this.#cells.set(field.dataset.field ?? "", field);
@@ -34,6 +37,7 @@ export class Row {
     const after = Number(values.price);
     for (const name of NUMERIC) if (name in values) this.#set(name, String(values[name]), flash);
     if (values.date) this.#text("date", String(values.date));
+    this.#title(asOfDetails(message.asOf));
     if (values.change !== undefined) {
       this.root.dataset.trend = Number(values.change) < 0 ? "down" : Number(values.change) > 0 ? "up" : "flat";
     }
@@ -41,6 +45,12 @@ export class Row {
     if (Number.isFinite(after)) this.spark.add(after);
     if (flash && Number.isFinite(before) && after !== before) this.#flash("price", after > before);
     this.#become("live", "");
+  }
+
+  /** @param {boolean} isChosen its candles are shown */
+  choose(isChosen) {
+    this.root.classList.toggle("chosen", isChosen);
+    this.root.querySelector("button.symbol")?.setAttribute("aria-pressed", String(isChosen));
   }
 
   grant() {
@@ -57,6 +67,7 @@ export class Row {
     this.spark.clear();
     for (const [name, cell] of this.#cells) if (name !== "note") cell.textContent = "–";
     delete this.root.dataset.trend;
+    this.#title("");
     this.#become("denied", note);
     this.#text("note", note);
     this.root.title = reason;
@@ -77,6 +88,12 @@ export class Row {
   #text(name, text) {
     const cell = this.#cells.get(name);
     if (cell && cell.textContent !== text) cell.textContent = text;
+  }
+
+  /** @param {string} asOf as of when the price is */
+  #title(asOf) {
+    const cell = this.#cells.get("price");
+    if (cell) cell.title = asOf && `Data as of ${asOf}`;
   }
 
   /** @param {string} name @param {boolean} isUp */
