@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.jobs import live
 from spark.session import build
 
 
@@ -18,3 +19,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     running = build("tests", **{"spark.driver.memory": "512m", "spark.sql.warehouse.dir": warehouse})
     yield running
     running.stop()
+
+
+@pytest.fixture
+def light(session: SparkSession) -> Iterator[SparkSession]:
+    """The session with the settings that the jobs give theirs for small batches (spark.jobs.running.LIGHT)."""
+    wanted = {name: value for name, value in live.SETTINGS.items() if session.conf.isModifiable(name)}
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    yield session
+    for name, value in before.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
 from fastpath.client.blocking import connect
 from fastpath.client.control import Control
+from spark.datasource import RealtimeSource
 from spark.options import InvalidOption, SinkOptions
-from spark.sink import RealtimeSource, Written, _publish
+from spark.publishing import RowPublisher
+from spark.rows import RowBuilder, RowRefused
+from spark.sink import Place, Task, Written, rotated
+from tests.batch.writing import BATCH_ROWS, contents, failure, forget_last_commit, numbers, start, stored
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
-BATCH_ROWS = 5
 
 
 @pytest.fixture(autouse=True)
@@ -32,28 +34,10 @@ def _no_query_stays(session: SparkSession) -> Iterator[None]:
         query.stop()
 
 
-def stored(sidecar: Sidecar, subject: str) -> dict[str, Any] | None:
+def staged_rows(sidecar: Sidecar) -> int:
     with Control(sidecar.control) as control:
-        answer: dict[str, Any] | None = control.snapshot(subject).get("message")
-    return answer
-
-
-def numbers(session: SparkSession, subject: str) -> DataFrame:
-    """Five rows in each batch, numbered on and on."""
-    source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH_ROWS)
-    rows = source.option("numPartitions", 1).load()
-    return rows.select(F.lit(subject).alias("subject"), F.col("value").cast("string").alias("content"))
-
-
-def start(frame: DataFrame, sidecar: Sidecar, checkpoint: Path, **options: Any) -> StreamingQuery:
-    writer = frame.writeStream.format("realtime").option("url", sidecar.publisher_url).options(**options)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime="400 milliseconds").start()
-
-
-def failure(query: StreamingQuery) -> str:
-    with pytest.raises(PySparkException) as caught:
-        query.awaitTermination(60)
-    return str(caught.value)
+        rows: int = control.stats()["staged_rows"]
+    return rows
 
 
 def test_a_frame_is_published_when_write_returns(session: SparkSession, sidecar: Sidecar) -> None:
@@ -93,6 +77,8 @@ def test_a_refused_row_is_named(session: SparkSession, sidecar: Sidecar) -> None
     with pytest.raises(PySparkException) as caught:
         frame.write.format("realtime").mode("append").options(url=sidecar.publisher_url, batch_rows=7).save()
     assert "row 18 of partition 0, subject /__sys__/mine, was refused by the sidecar, " in str(caught.value)
+    assert stored(sidecar, "/t/fine") is None
+    assert staged_rows(sidecar) == 0
     # The same worker process writes again: nothing of the failed write is left in its connection.
     frame.limit(3).write.format("realtime").mode("append").options(url=sidecar.publisher_url, batch_rows=7).save()
     assert stored(sidecar, "/t/fine")["content"] == "2"
@@ -136,6 +122,48 @@ def test_no_sidecar_fails_after_the_time_to_retry(session: SparkSession) -> None
         frame.write.format("realtime").mode("append").options(url="127.0.0.1:1", retry_seconds=0.5).save()
 
 
+def test_what_tasks_have_staged_is_dropped_when_their_write_is_given_up(
+    session: SparkSession, sidecar: Sidecar, tmp_path: Path
+) -> None:
+    columns = StructType.fromDDL("subject string, content string")
+    batch = pa.RecordBatch.from_pydict({"subject": ["/t/x", "/t/x", None], "content": ["1", "2", "3"]})
+    source = RealtimeSource({"url": sidecar.publisher_url, "dead_letter": str(tmp_path)})
+    for abort in (
+        lambda message: source.writer(columns, overwrite=False).abort([message, None]),
+        lambda message: source.streamWriter(columns, overwrite=False).abort([None, message], 0),
+    ):
+        message = source.writer(columns, overwrite=False).write(iter([batch]))
+        assert (message.rows, message.letters, staged_rows(sidecar)) == (2, 1, 2)
+        assert len(list(tmp_path.glob("_staged/*"))) == 1
+        abort(message)
+        assert staged_rows(sidecar) == 0
+        assert not list(tmp_path.glob("_staged/*"))
+    sidecar.kill()
+    abort(message)  # it is no error that nothing can be dropped: the query has failed already, for a reason of its own
+
+
+def test_a_write_that_adds_nothing_says_so(sidecar: Sidecar, caplog: pytest.LogCaptureFixture) -> None:
+    columns = StructType.fromDDL("subject string, content string")
+    batch = pa.RecordBatch.from_pydict({"subject": ["/t/x"], "content": ["1"]})
+    given = {"url": sidecar.publisher_url, "transaction": "load"}
+    options = SinkOptions.parse(given)
+
+    def stage() -> Written:
+        return Task(options, RowBuilder(columns, options), Place("load", 0, 0, None)).stage(iter([batch]))
+
+    first = stage()
+    for message, told in ((first, 0), (first, 0), (stage(), 1)):  # the second time the answer may have been lost
+        RealtimeSource(given).writer(columns, overwrite=False).commit([message])
+        assert len(caplog.records) == told
+    assert "batch 0 of transaction load was committed by an earlier write, of this one nothing" in caplog.text
+    assert contents(sidecar, "/t/x") == ["1"]
+
+
+def test_each_partition_begins_with_another_node() -> None:
+    assert rotated("a:1,b:2,c:3", 0) == ["a:1", "b:2", "c:3"]
+    assert rotated("a:1,b:2,c:3", 4) == ["b:2", "c:3", "a:1"]
+
+
 def test_a_query_goes_on_where_it_stopped(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
     with connect(sidecar.client_url) as client, client.subscribe("/t/n") as stream:
         for first in (0, BATCH_ROWS * 2):
@@ -149,50 +177,36 @@ def test_a_query_goes_on_where_it_stopped(session: SparkSession, sidecar: Sideca
         assert int(got[0]) <= first + BATCH_ROWS
 
 
-def test_a_task_that_is_tried_again_stores_nothing_twice(sidecar: Sidecar) -> None:
-    options = SinkOptions.parse({"url": sidecar.publisher_url})
+def test_a_task_that_is_tried_again_publishes_nothing_twice(session: SparkSession, sidecar: Sidecar) -> None:
+    options = SinkOptions.parse({"url": sidecar.publisher_url, "delivery": "at_least_once"})
+    columns = StructType.fromDDL("subject string, content string")
+    task = RowPublisher(options, RowBuilder(columns, options), "task", 0)
     rows = [("/t/again", str(number), None, None) for number in range(10)]
     for _ in range(2):
-        _publish(options, "task:0", rows[:6], 0)  # the first attempt ended here
-    _publish(options, "task:6", rows[6:], 6)
+        task.group(rows[:6], 0)  # the first attempt ended here
+    task.group(rows[6:], 6)
     assert stored(sidecar, "/t/again")["seq"] == 10
+    batch = pa.RecordBatch.from_pydict({"subject": ["/t/again", None], "content": ["x", "y"]})
+    with pytest.raises(RowRefused, match="row 4 of partition 0 was refused, invalid: the subject is null"):
+        task.publish(iter([batch.slice(0, 1), batch.slice(0, 1), batch]), None)
     # Its rows came in another order, so that their numbers tell nothing: all of them once more, none left out.
-    _publish(options, "task:0", rows[5::-1], 0)
+    task.group(rows[5::-1], 0)
     assert (stored(sidecar, "/t/again")["seq"], stored(sidecar, "/t/again")["content"]) == (16, "0")
 
 
-def test_a_batch_that_is_replayed_is_stored_once(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
+def test_at_least_once_a_batch_that_is_replayed_with_the_same_rows_is_stored_once(
+    session: SparkSession, sidecar: Sidecar, tmp_path: Path
+) -> None:
     with connect(sidecar.client_url) as client, client.subscribe("/t/n") as stream:
-        query = start(numbers(session, "/t/n"), sidecar, tmp_path)
+        query = start(numbers(session, "/t/n"), sidecar, tmp_path, delivery="at_least_once")
         got = [stream.get(30).content for _ in range(BATCH_ROWS * 2)]
-        until(lambda: (tmp_path / "commits" / "1").exists(), 30)
+        until(lambda: (tmp_path / "commits" / "1").exists(), 60)
         query.stop()
-        commits = tmp_path / "commits"
-        last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
-        for file in (f"{last}", f".{last}.crc"):
-            (commits / file).unlink(missing_ok=True)
-        query = start(numbers(session, "/t/n"), sidecar, tmp_path)
+        last = forget_last_commit(tmp_path)
+        query = start(numbers(session, "/t/n"), sidecar, tmp_path, delivery="at_least_once")
         got += [stream.get(30).content for _ in range(BATCH_ROWS * (last + 3) - len(got))]
         query.stop()
         assert got == [str(number) for number in range(BATCH_ROWS * (last + 3))]
-
-
-def test_a_query_outlives_the_sidecar(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
-    query = start(numbers(session, "/t/n"), sidecar, tmp_path)
-    with connect(sidecar.client_url) as client, client.subscribe("/t/n") as stream:
-        last = int(stream.get(30).content)
-        while last % BATCH_ROWS != BATCH_ROWS - 1:
-            last = int(stream.get(30).content)
-        # Between two batches: all that was acknowledged has been seen here.
-        sidecar.kill()
-    committed = query.lastProgress.batchId if query.lastProgress else -1
-    until(lambda: query.status["isTriggerActive"])
-    sidecar.start()
-    with connect(sidecar.client_url) as client, client.subscribe("/t/n", history=1000) as stream:
-        got = [int(stream.get(30).content) for _ in range(BATCH_ROWS * 3)]
-    assert query.isActive
-    assert got == list(range(last + 1, last + 1 + BATCH_ROWS * 3))
-    until(lambda: query.lastProgress.batchId > committed + 1)
 
 
 def test_a_refused_row_fails_the_query(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:

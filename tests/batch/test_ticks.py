@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark import data
-from spark.jobs import ticks
+from spark.data import INSTRUMENTS
+from spark.jobs import running, simulation, ticks
 
 pytestmark = pytest.mark.spark
 DAYS = [date(2022, 12, 23), date(2022, 12, 27), date(2022, 12, 28)]
@@ -22,7 +24,7 @@ SMALL = data.Closes(DAYS, {"AAPL": [100.004, 101.5, 98.26], "XYZ": [0.004, 0.01,
 def messages(session: SparkSession, closes: data.Closes, count: int, first_day: int = 0) -> list[Any]:
     numbers = session.range(count, numPartitions=1).select(F.col("id").alias("value"))
     result = ticks.transform(numbers, data.histories(session, closes), first_day, sent=F.lit(1700000000000))
-    assert result.columns == ["subject", "content", "fields"]
+    assert result.columns == ["subject", "content", "fields", "as_of"]
     return result.collect()
 
 
@@ -99,9 +101,50 @@ def test_the_clock_is_read_when_the_row_is_emitted(session: SparkSession) -> Non
     assert 1_700_000_000_000 < first <= second
 
 
+def test_a_message_is_as_of_the_time_it_is_sent(session: SparkSession) -> None:
+    numbers = session.range(2).select(F.col("id").alias("value"))
+    rows = ticks.transform(numbers, data.histories(session, SMALL))
+    times = rows.select(F.col("fields")["sent"], F.unix_millis("as_of").cast("string")).collect()
+    assert [sent == as_of for sent, as_of in times] == [True, True]
+
+
+def test_simulated_ticks_are_the_same_however_they_are_cut(session: SparkSession) -> None:
+    histories = data.histories(session)
+
+    def made(numbers: DataFrame, seed: int = 7) -> list[Any]:
+        values = numbers.select(F.col("id").alias("value"))
+        return sorted(simulation.updates(values, histories, symbols=41, ticks_per_day=4, seed=seed).collect())
+
+    whole = made(session.range(820, numPartitions=3))
+    assert whole == sorted(made(session.range(300)) + made(session.range(300, 820)))
+    assert whole != made(session.range(820), seed=8)
+    assert Counter(row.symbol for row in whole) == dict.fromkeys(
+        [*INSTRUMENTS, *(f"{symbol}.1" for symbol in INSTRUMENTS), "AAPL.2"], 20
+    )
+
+
+def test_simulated_ticks_begin_each_day_at_the_real_close(session: SparkSession) -> None:
+    closes = data.read()
+    numbers = session.range(20 * 8 * 3).select(F.col("id").alias("value"))
+    rows = simulation.updates(numbers, data.histories(session), symbols=20, ticks_per_day=8, first_day=8000).collect()
+    for row in rows:
+        day = 8000 + row.step // 8
+        before, after = closes.prices[row.symbol][day], closes.prices[row.symbol][day + 1]
+        assert row.date == str(closes.dates[day])
+        assert float(row.previous) == pytest.approx(before, abs=0.006)
+        if row.step % 8 == 0:
+            assert row.price == row.previous
+        assert min(before, after) * 0.98 - 0.01 <= float(row.price) <= max(before, after) * 1.02 + 0.01
+    assert len({row.price for row in rows if row.symbol == "MSFT"}) > 20
+
+
+def parse(words: list[str]) -> Namespace:
+    return running.parse("ticks", "", running.streaming_arguments, ticks.arguments, words)
+
+
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ticks.arguments(["--speed", "4", "--start-date", "1990-01-02"]).start_date == date(1990, 1, 2)
+    assert parse(["--speed", "4", "--start-date", "1990-01-02"]).start_date == date(1990, 1, 2)
     for words in (["--speed", "0"], ["--start-date", "yesterday"], ["--trigger-ms", "x"]):
         with pytest.raises(SystemExit):
-            ticks.arguments(words)
+            parse(words)
         assert words[0] in capsys.readouterr().err

@@ -66,7 +66,7 @@ def figure(sidecar: Sidecar, name: str) -> float:
 
 
 def test_it_publishes_every_stock_and_ends_in_order(tmp_path: Path) -> None:
-    token = mint_jwt("spark", publish=["/stocks/**"], subscribe=["/stocks/**"])
+    token = mint_jwt("spark", publish=["/stocks/**", "/__sys__/jobs/**"], subscribe=["/stocks/**"])
     subjects = {f"/stocks/us/{symbol}" for symbol in INSTRUMENTS}
     with (
         Sidecar(mode="jwt", token_secret=SECRET) as sidecar,
@@ -96,7 +96,7 @@ def test_it_publishes_every_stock_and_ends_in_order(tmp_path: Path) -> None:
         assert process.wait(6) == 0
         until(lambda: not members(process.pid), 2)
     output = (tmp_path / "output").read_text()
-    assert output == f"ticks: publishing to {sidecar.publisher_url}, 2.5 updates/s of each stock\n"
+    assert output == f"ticks: publishing to {sidecar.publisher_url}, a batch every 300 ms\n"
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_a_refused_token_ends_it_with_one_line(tmp_path: Path) -> None:
     ):
         assert process.wait(START_SECONDS_MAX) == 1
     last = (tmp_path / "output").read_text().splitlines()[-1]
-    assert last.startswith("ticks: the query failed: the server refused the connection with 4501 bad_token")
+    assert last.startswith("ticks: the job failed: the server refused the connection with 4501 bad_token")
     assert "Traceback" not in (tmp_path / "output").read_text()
 
 

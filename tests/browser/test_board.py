@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -48,6 +49,11 @@ class Prices:
         self._publisher.send_batch([[f"/stocks/us/{symbol}", price, fields] for symbol in symbols or SYMBOLS])
         self._publisher.flush()
         return price
+
+    def publish(self, subject: str, content: str, **fields: str) -> None:
+        """What another job does."""
+        self._publisher.send_batch([[subject, content, fields, {"as_of": "Friday"}]])
+        self._publisher.flush()
 
     def close(self) -> None:
         """End the connection."""
@@ -122,6 +128,19 @@ def test_waits_for_the_first_tick_then_moves(visit: Any, prices: Prices) -> None
     expect(page.locator("#latency")).to_contain_text("ms")
     prices.tick()
     page.wait_for_selector('[data-subject="/stocks/us/BAC"] .price.up', timeout=2000)
+
+
+def test_candles_movers_and_alerts(visit: Any, prices: Prices) -> None:
+    """What other jobs publish shows beside the prices, with as of when it is (test_board_market.py has the rest)."""
+    prices.publish("/bars/us/AAPL/1s", "101.5", start="1000", open="101", high="102", low="100", final="1")
+    prices.publish("/movers/us/gainers", '[{"symbol": "GE", "price": 9.5, "change_pct": 3.25}]')
+    prices.publish("/alerts/us/GE", "GE rose", level="critical", symbol="GE")
+    page = visit("alice")
+    expect(page.locator("#candles-symbol")).to_have_text("AAPL")
+    expect(page.locator('#readout [data-bar="high"]')).to_have_text("102.00")
+    expect(page.locator("#candles-as-of")).to_have_text("Data as of Friday")
+    expect(page.locator("#gainers li")).to_have_text(re.compile("GE.*9.50.*3.25 %"))
+    expect(page.locator("#alert-list li")).to_contain_text("GE rose")
 
 
 def test_standing_still_is_said_and_unsaid(visit: Any, prices: Prices) -> None:
@@ -233,7 +252,9 @@ def test_django_restarts_under_both_kinds_of_page(outside: Browser, visit: Any, 
                 window.ends = 0;
                 window.recoveries = [];
                 realtime.client.on("disconnected", () => { window.ends += 1; });
-                realtime.client.on("subscribed", ({ recovery }) => window.recoveries.push(recovery));
+                realtime.client.on("subscribed", ({ subject, recovery }) => {
+                    if (!subject.includes("*")) window.recoveries.push(recovery);
+                });
             }"""
         )
     stack.program.process.send_signal(signal.SIGHUP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,6 +60,17 @@ def frames(page: Page, kind: str) -> Any:
 def newest(page: Page, name: str) -> Any:
     """The newest message of a subject."""
     return page.locator(f'#subscriptions [data-name="{name}"] .newest')
+
+
+def test_as_of_when_a_message_is(page: Page, stack: Stack) -> None:
+    """Ahead of its content, however long that is; all that it says where one points at it."""
+    submit(page, "subscribe", names="/stocks/us/KO")
+    with stack.feed() as feed:
+        feed.publish("/stocks/us/KO", "x" * 400, as_of=1_700_000_000_000)
+        expect(newest(page, "/stocks/us/KO")).to_contain_text(re.compile(r"^data as of 14 Nov 2023.*: x"))
+        expect(newest(page, "/stocks/us/KO")).to_have_attribute("title", re.compile("; data as of 14 Nov 2023"))
+        feed.publish("/stocks/us/KO", "61.50")
+        expect(newest(page, "/stocks/us/KO")).to_have_text("61.50")
 
 
 def test_subscribe_publish_and_see_the_frames(page: Page) -> None:

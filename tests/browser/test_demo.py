@@ -16,10 +16,12 @@ from tests.browser.stack import Stack, sign_in
 from tests.support.processes import descendants, running, send
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(450)]
 
-FIRST_PRICES_SECONDS_MAX = 90
-"""45 on an idle machine; tests share theirs."""
+FIRST_PRICES_SECONDS_MAX = 120
+"""15 on a machine with much else to do."""
+FIRST_BARS_SECONDS_MAX = 120
+"""After the first prices."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +52,8 @@ def price(page: Page, symbol: str) -> str:
     return page.locator(f'[data-subject="/stocks/us/{symbol}"] [data-field="price"]').inner_text()
 
 
-def moves(page: Page, symbol: str, seconds: float = 10) -> None:
-    """Wait until a price changes."""
+def moves(page: Page, symbol: str, seconds: float = 30) -> None:
+    """Wait until a price changes; four queries share a loaded machine."""
     before = price(page, symbol)
     until(lambda: price(page, symbol) not in (before, "–"), seconds)
 
@@ -64,12 +66,16 @@ def row_becomes(page: Page, symbol: str, state: str) -> None:
 
 
 def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_blocker: Any) -> None:
-    """Prices move; rights apply and change live; a killed sidecar and a stopped Spark are survived and said."""
+    """Prices, candles and movers move; rights apply and change live; a killed sidecar and a stopped Spark are survived
+    and said."""
     until(lambda: alice.evaluate("document.documentElement.dataset.board") == "live", FIRST_PRICES_SECONDS_MAX)
     for symbol in ("AAPL", "XOM"):
         moves(alice, symbol)
     until(lambda: alice.locator('tr[data-state="live"]').count() == 20)
     assert alice.locator("th .simulated:visible").count() == 3
+    expect(alice.locator("#candles")).to_have_attribute("data-state", "live", timeout=FIRST_BARS_SECONDS_MAX * 1000)
+    expect(alice.locator("#candles-as-of")).to_contain_text("Data as of")
+    until(lambda: alice.locator("#gainers li, #losers li").count() > 0, FIRST_BARS_SECONDS_MAX)
     moves(bob, "XOM")
     assert price(bob, "AAPL") == "–"
     assert bob.locator('tr[data-state="denied"]').count() == 5
@@ -85,8 +91,8 @@ def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_block
 
     os.kill(stack.sidecar_pid, signal.SIGKILL)
     for page in (alice, bob):
-        until(lambda page=page: page.evaluate("document.documentElement.dataset.connection") == "connected", 10)
-        moves(page, "XOM", 20)
+        until(lambda page=page: page.evaluate("document.documentElement.dataset.connection") == "connected", 30)
+        moves(page, "XOM", 60)
 
     spark = stack.pid("spark")
     family = [spark, *descendants(spark)]

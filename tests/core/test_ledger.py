@@ -20,19 +20,29 @@ def code(found: Any) -> Any:
     return found[0] if found and isinstance(found[0], str) else found
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 40), st.integers(0, 60_000)), max_size=60))
-def test_against_a_plain_model(steps: list[tuple[str, int, int]]) -> None:
+STEP = st.tuples(st.sampled_from("ab"), st.integers(1, 40), st.integers(0, 60_000), st.booleans())
+
+
+@given(st.lists(STEP, max_size=60))
+def test_against_a_plain_model(steps: list[tuple[str, int, int, bool]]) -> None:
     """Whatever comes in whatever order: new above the last, the first position while it is remembered, else why not."""
     ledger, now = Ledger(), START
     stored: dict[str, dict[int, tuple[int, int]]] = {"a": {}, "b": {}}
-    for at, (publisher, number, pause) in enumerate(steps, 1):
+    passed = {"a": 0, "b": 0}  # up to here stored at once: where is not known of what has no position
+    for at, (publisher, number, pause, at_once) in enumerate(steps, 1):
         now += pause
         known = stored[publisher]
         found = ledger.find(publisher, number)
-        if number > max(known, default=0):
+        if number > max(*known, passed[publisher], 0):
             assert found is None
-            ledger.note(publisher, number, 1, at, now)
-            known[number] = (at, now)
+            if at_once:
+                ledger.advance(publisher, number, now)
+                passed[publisher] = number
+            else:
+                ledger.note(publisher, number, 1, at, now)
+                known[number] = (at, now)
+        elif number not in known and number <= passed[publisher]:
+            assert code(found) == "stale"
         elif number in known and known[number][1] > now - REMEMBERED_MS:
             assert found == (1, known[number][0])
         elif number in known:
@@ -41,7 +51,7 @@ def test_against_a_plain_model(steps: list[tuple[str, int, int]]) -> None:
             assert code(found) in ("out_of_order", "stale")
         ledger.expire(now)
     for publisher, last, _ in ledger.publishers():
-        assert last == max(stored[publisher])
+        assert last == ledger.last(publisher) == max(*stored[publisher], passed[publisher], 0)
 
 
 def test_what_is_forgotten_is_stale_and_what_was_left_out_is_out_of_order() -> None:
@@ -54,6 +64,29 @@ def test_what_is_forgotten_is_stale_and_what_was_left_out_is_out_of_order() -> N
     assert [code(ledger.find("a", number)) for number in (1, 3, 4, 5, 6)] == ["stale", "stale", "stale", (7, 5), None]
     ledger.expire(START + 2 * REMEMBERED_MS)
     assert code(ledger.find("a", 5)) == "stale"
+
+
+def test_what_is_undone_after_what_was_stored_at_once_leaves_that() -> None:
+    """The number before it is the one that was reached at once."""
+    ledger = Ledger()
+    ledger.note("a", 1, 7, 1, START)
+    ledger.advance("a", 5, START)
+    ledger.note("a", 6, 7, 6, START)
+    ledger.undo("a", 6)
+    assert (ledger.last("a"), code(ledger.find("a", 5)), ledger.find("a", 6)) == (5, "stale", None)
+    ledger.advance("a", 3, START)
+    assert ledger.last("a") == 5
+
+
+def test_who_is_known_by_the_last_number_alone_counts_among_the_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound those are forgotten who were quiet longest."""
+    monkeypatch.setattr(ledger_module, "PUBLISHERS_MAX", 2)
+    ledger = Ledger()
+    for at, publisher in enumerate("abac"):
+        ledger.advance(publisher, 7 + at, START + at)
+    assert [(key, last) for key, last, _ in ledger.publishers()] == [("a", 9), ("c", 10)]
+    ledger.expire(START + REMEMBERED_MS * 2)
+    assert ledger.last("a") == 9
 
 
 def test_what_is_undone_has_never_been() -> None:

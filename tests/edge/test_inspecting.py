@@ -278,6 +278,7 @@ def test_a_subject_and_what_is_cached_of_it(ward: Sidecar, control: Control) -> 
         "bytes": 8,
         "reply_to": "",
         "closure": "",
+        "as_of": None,
     }
     while page["more"]:
         page = control.history("/a/kept", before=seen[-1], limit=12)

@@ -100,7 +100,12 @@ ROWS: dict[str, tuple[Any, str, str]] = {
     "quality": (["/p/rows", "", None, {"qos": "best"}], "invalid", 'qos is "guaranteed" or "standard"'),
     "id is a text": (["/p/rows", "", None, {"id": "7"}], "invalid", "id is a whole number from 1 on that rises"),
     "closure is a number": (["/p/rows", "", None, {"closure": 5}], "invalid", "closure is a text"),
-    "as_of is a list": (["/p/rows", "", None, {"as_of": []}], "invalid", "as_of is a text or a whole number"),
+    "as_of is a list": (["/p/rows", "", None, {"as_of": []}], "invalid", "as_of is a text, a whole number or a map"),
+    "as_of of another key": (
+        ["/p/rows", "", None, {"as_of": {"when": 1}}],
+        "invalid",
+        "as_of is a map of time, batch, job, version",
+    ),
     "long as_of": (["/p/rows", "", None, {"as_of": "x" * 257}], "invalid", "as_of has at most 256 characters"),
     "no slash": (["p/rows", ""], "invalid", "subject 'p/rows': no leading slash"),
     "one segment": (["/p", ""], "invalid", "subject '/p': only one segment"),

@@ -42,6 +42,12 @@ def compressed(payload: bytes) -> bytes:
     return masked(TEXT | 0x40, (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[:-4])
 
 
+def staged(attempts: int) -> bytes:
+    """Frames that stage so many attempts at one partition, of a row each."""
+    runs = [["/staged/a", ["1"]]]
+    return b"".join(packed("stage", 1, ["t", 0, 0, attempt, 0], 1, runs) for attempt in range(attempts))
+
+
 def with_token(token: str) -> bytes:
     """An opening handshake that brings a token."""
     return request(f"/ws?token={token}")
@@ -151,6 +157,31 @@ ATTACKS: dict[str, Attack] = {
             head=b"", opening=packed("hello", {"version": 9}) + bytes(100), port="publisher_url", connections=20
         ),
         (0, "reset"),
+    ),
+    "stagers of bombs, who abort what is not there": Attack(
+        lambda: Flood(
+            head=b"",
+            opening=packed("hello", {"version": 1}) + staged(5000),
+            chunk=packed("stage", 2, ["t", 1, 0, 1, 0], 1, zlib.compress(bytes(16 << 20), 9)) * 20
+            + packed("abort", 2, "t", 0, 9_999, None) * 2000
+            + packed("commit", 3, "t", 2, [[number, 1, 1] for number in range(1000)]) * 20,
+            port="publisher_url",
+        ),
+        (0, "reset"),
+        must_end=False,
+    ),
+    "readers who follow much and never read": Attack(
+        lambda: Flood(
+            head=b"",
+            opening=packed("hello", {"version": 1}),
+            chunk=packed("positions", 1, ["/*/*", "/**", "/*"], {"news": True})
+            + packed("positions", 2, [f"/*/{number}/**" for number in range(100)], {"wait_ms": 100})
+            + packed("read", 3, [["/staged/a"]] * 500),
+            read=False,
+            port="publisher_url",
+        ),
+        (0, "reset"),
+        must_end=False,
     ),
     "binary on a text form": Attack(lambda: Flood(opening=masked(BINARY, b"\x00"), connections=20), (4500, "reset")),
 }

@@ -253,6 +253,7 @@ def test_the_statistics_are_collected_also_after_a_kill(everything: Everything, 
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_the_demonstration_publishes_through_spark_and_ends(tmp_path: Path) -> None:
     """From an empty database to prices that a user may read; then no JVM and no worker is left."""
     subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment(tmp_path), check=True)
@@ -265,7 +266,7 @@ def test_the_demonstration_publishes_through_spark_and_ends(tmp_path: Path) -> N
             capture_output=True,
             check=True,
         ).stdout.strip()
-        until(lambda: program.status(f"/snapshot?subject=/stocks/us/AAPL&token={token}") == 200, 60)
+        until(lambda: program.status(f"/snapshot?subject=/stocks/us/AAPL&token={token}") == 200, 180)
         pids = descendants(program.process.pid)
         assert len(pids) >= 4
         program.process.terminate()

@@ -70,6 +70,21 @@ def test_what_the_script_is_told(carrier: Sidecar) -> None:
     assert context["sidecar_error"] == ""
 
 
+@pytest.mark.django_db
+def test_the_board_is_told_what_the_jobs_make(carrier: Sidecar) -> None:
+    """The subjects of bars, movers and alerts; other pages need none of it."""
+    client = Client(headers={"host": "localhost:8000"})
+    client.force_login(User.objects.create_superuser("root"))
+    config = client.get("/").context["config"]
+    assert config["market"]["bars"]["AAPL"] == {
+        "1s": "/bars/us/AAPL/1s", "1m": "/bars/us/AAPL/1m", "1d": "/bars/us/AAPL/1d"
+    }  # fmt: skip
+    assert len(config["market"]["bars"]) == len(config["instruments"])
+    assert config["market"]["movers"] == {"gainers": "/movers/us/gainers", "losers": "/movers/us/losers"}
+    assert (config["market"]["alerts"], config["market"]["intervals"]) == ("/alerts/us/*", ["1s", "1m", "1d"])
+    assert "market" not in client.get("/console/").context["config"]
+
+
 def test_a_page_says_that_the_sidecar_is_away(settings: Any, tmp_path: Path) -> None:
     """It is shown all the same."""
     settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "none.sock")}

@@ -1,0 +1,141 @@
+"""What lies between two positions, against a plain model of the chain: exactly that, or it says what is missing."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpath.core.broker import Broker
+from fastpath.core.grants import Grants
+from fastpath.core.limits import Limits
+from fastpath.core.messages import Message
+from fastpath.core.spans import EVICTED, REPLACED, Lost, before, chain, is_ahead, part, span
+from fastpath.engine.memory import MemoryEngine
+
+SUBJECT = "/a/b"
+
+
+class Chain:
+    """A subject of a real broker, and every message that stood at each moment."""
+
+    def __init__(self, cached: int) -> None:
+        self.broker = Broker(
+            MemoryEngine(1), Grants(), Limits(cache_messages=cached), server="s", started=0, secret=b"s" * 16
+        )
+        self.topic = self.broker.topic(SUBJECT, 1)
+        self.whole: list[Message] = []
+        self.epoch = 1
+        self.marks: list[tuple[tuple[int, int], list[Message]]] = []
+
+    def add(self, count: int) -> None:
+        """Some messages more."""
+        for _ in range(count):
+            message = Message(SUBJECT, "x", epoch=self.epoch, seq=len(self.whole) + 1, time=len(self.whole))
+            message.weigh()
+            self.whole.append(message)
+            self.broker.deliver((message,))
+
+    def begin(self, back: int) -> None:
+        """An epoch that numbers the last ``back`` messages again."""
+        self.epoch += 1
+        del self.whole[max(len(self.whole) - back, 0) :]
+        self.add(1)
+
+    def mark(self) -> None:
+        """Somebody has read so far."""
+        self.marks.append(((self.topic.epoch, self.topic.seq), list(self.whole)))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 5)),
+        st.tuples(st.just("begin"), st.integers(0, 4)),
+        st.tuples(st.just("mark"), st.none()),
+    ),
+    min_size=2,
+    max_size=25,
+)
+
+
+def run(steps: Any, cached: int) -> Chain:
+    """A chain after these steps, marked at both ends."""
+    subject = Chain(cached)
+    subject.add(1)
+    subject.mark()
+    for step, count in steps:
+        getattr(subject, step)(*() if count is None else (count,))
+    subject.mark()
+    return subject
+
+
+@given(STEPS, st.integers(1, 12), st.data())
+def test_exactly_what_lies_between_or_what_is_missing(steps: Any, cached: int, data: st.DataObject) -> None:
+    subject = run(steps, cached)
+    first = data.draw(st.integers(0, len(subject.marks) - 1))
+    last = data.draw(st.integers(first, len(subject.marks) - 1))
+    (after, had), (upto, wanted) = subject.marks[first], subject.marks[last]
+    assert not is_ahead(subject.topic, upto)
+    found = span(subject.topic, after, upto)
+    told = part(chain(subject.topic), found.at, found.length)
+    owed = [message for message in wanted if not any(message is one for one in had)]
+    there = [message for message in owed if any(message is one for one in subject.topic.ring or ())]
+    assert [(one.epoch, one.seq) for one in told] == [(one.epoch, one.seq) for one in there]
+    if not found.lost:
+        assert len(told) == len(owed)
+        assert wanted[: len(had)] == had or any(message is not one for message, one in zip(wanted, had, strict=False))
+    for lost in found.lost:
+        assert 0 < lost.first <= lost.last
+    if len(there) < len(owed):
+        assert found.lost
+    if wanted[: len(had)] == had and len(there) == len(owed) and subject.epoch == 1:
+        assert not found.lost
+
+
+@given(STEPS, st.integers(1, 12))
+def test_all_that_is_cached(steps: Any, cached: int) -> None:
+    subject = run(steps, cached)
+    found = span(subject.topic, None, None)
+    assert part(chain(subject.topic), found.at, found.length) == list(subject.topic.ring or ())
+    assert not found.lost
+
+
+def test_what_is_evicted_is_named() -> None:
+    subject = Chain(3)
+    subject.add(2)
+    subject.mark()
+    subject.add(5)
+    assert span(subject.topic, subject.marks[0][0], None) == (0, 3, (Lost(3, 4, EVICTED),))
+    # Of the first three nothing is left, and nothing behind them was asked for.
+    assert span(subject.topic, (1, 0), (1, 3)) == (0, 0, (Lost(1, 3, EVICTED),))
+    assert is_ahead(subject.topic, (1, 8))
+
+
+def test_what_an_epoch_replaced_is_named() -> None:
+    subject = Chain(10)
+    subject.add(6)
+    subject.mark()
+    subject.begin(2)  # 5 is another one now, and 6 is not there
+    (after, _) = subject.marks[0]
+    assert span(subject.topic, (1, 4), after) == (4, 0, (Lost(5, 6, REPLACED),))
+    assert span(subject.topic, after, (2, 5)) == (4, 1, (Lost(5, 6, REPLACED),))
+    assert span(subject.topic, (1, 4), (2, 5)) == (4, 1, ())
+
+
+@given(st.integers(0, 6000), st.integers(0, 6000), st.integers(0, 50))
+def test_a_part_of_a_ring_is_what_a_slice_is(size: int, at: int, count: int) -> None:
+    ring: Any = deque(range(size))
+    assert part(ring, at, count) == list(range(size))[at : at + count]
+    assert ring == deque(range(size))
+    assert part(list(range(size)), at, count) == list(range(size))[at : at + count]
+
+
+@given(st.lists(st.integers(0, 20), max_size=20), st.integers(0, 21))
+def test_where_a_subject_stood_at_a_time(times: list[int], asked: int) -> None:
+    subject = Chain(100)
+    for seq, time in enumerate(sorted(times), 1):
+        subject.broker.deliver((Message(SUBJECT, "x", epoch=1, seq=seq, time=time),))
+    older = sum(time < asked for time in times)
+    assert before(subject.topic, asked) == ((1, older) if older else None)
