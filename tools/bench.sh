@@ -26,3 +26,4 @@ documentation=()
 [[ ${#scenarios[@]} -gt 0 ]] || documentation=(--docs docs/benchmarks.md)
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench guarantee --output var/guarantee.json "${documentation[@]}"
 "$python" -m fastpath.bench report "${files[@]}" --html var/bench.html "${documentation[@]}"
+[[ ${#scenarios[@]} -gt 0 ]] || "$python" -m spark.bench --output var/spark.json
