@@ -42,6 +42,7 @@ PARTS = (
     "reload",
     "roster",
     "server",
+    "staging",
     "workers",
 )
 """What has a level of its own; ``fastpath.NAME`` is the logger of each, but for ``asyncio``, which is Python's."""

@@ -194,7 +194,7 @@ def test_not_ready_while_the_journal_cannot_be_written() -> None:
     with sidecar, WirePublisher(sidecar) as publisher:
         publisher.publish(["/metrics/full", "x"])
         assert readiness(sidecar) == (200, {"status": "ok"})
-        most = max(file.stat().st_size for file in (sidecar.folder / "data").iterdir())
+        most = max(file.stat().st_size for file in (sidecar.folder / "data").iterdir() if file.is_file())
         _, hard = resource.prlimit(sidecar.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(sidecar.pid, resource.RLIMIT_FSIZE, (most, hard))
         assert publisher.publish(["/metrics/full", "x"])[0][0] == "failed"
