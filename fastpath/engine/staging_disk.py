@@ -13,6 +13,11 @@ from .journal_format import read_records
 log = logging.getLogger("fastpath.staging")
 
 
+def make_folder(folder: Path) -> None:
+    """It is there, for this user alone; raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def numbered(folder: Path, suffix: str) -> dict[int, Path]:
     """The files of one kind, by their numbers."""
     return {int(path.stem): path for path in folder.glob("*" + suffix) if path.stem.isdecimal()}

@@ -33,7 +33,7 @@ from .staging import (
     Record,
     StagingFailed,
 )
-from .staging_disk import good, numbered, remove, sync_names
+from .staging_disk import good, make_folder, numbered, remove, sync_names
 from .staging_log import TransactionLog
 from .staging_memory import LET_GO_AT_ONCE, MemoryStaging, weight
 
@@ -103,7 +103,6 @@ class FileStaging(MemoryStaging):
         self._number = 0  # of the last file of chunks
         self._pool = ThreadPoolExecutor(2, "staging")
         self._log = TransactionLog(folder, clock, self._pool)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._restore()
 
     # Staged rows
@@ -168,6 +167,7 @@ class FileStaging(MemoryStaging):
     def _next_file(self) -> RecordFile:
         before = self._file
         number = self._number = self._number + 1
+        make_folder(self._folder)
         path = self._folder / f"{number:012}{STAGED_FILE}"
         file = RecordFile(path, number, 0, "", self._clock())
         self._files[number] = _File(path, file.size)

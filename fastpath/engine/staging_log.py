@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
+from .journal import FULL
 from .journal_files import RecordFile, sync_data
 from .staging import UNAVAILABLE, Record, StagingFailed
-from .staging_disk import good, numbered, remove, sync_names
+from .staging_disk import good, make_folder, numbered, remove, sync_names
 
 TRANSACTIONS_FILE = ".transactions"
 
@@ -45,7 +46,7 @@ class TransactionLog:
         self._syncing = asyncio.Lock()
 
     def restore(self) -> dict[str, Record]:
-        """What it holds, the one written longest ago first; from now on it can be written."""
+        """What it holds, the one written longest ago first; from now on it can be written, where there is room."""
         olds = numbered(self._folder, TRANSACTIONS_FILE)
         for _, path in sorted(olds.items()):
             for record in good(path):
@@ -55,7 +56,13 @@ class TransactionLog:
                         self._written[key] = one
                 elif record.kind == FORGOTTEN:
                     self._written.pop(_decode_key(record.body), None)
-        self._begin(self._new(list(self._written.items()), max(olds, default=0) + 1), olds)
+        try:
+            self._begin(self._new(list(self._written.items()), max(olds, default=0) + 1), olds)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            # No reason not to start: the old files stay, and the next record is tried in a new one.
+            log.error("transactions cannot be written down: %s", error.strerror or error)
         return dict(self._written)
 
     async def write(self, key: str, record: Record) -> None:
@@ -118,6 +125,7 @@ class TransactionLog:
 
     def _new(self, items: list[tuple[str, Record]], number: int) -> RecordFile:
         """In a thread: a file of these records, on the disk; raises OSError."""
+        make_folder(self._folder)
         file = RecordFile(self._folder / f"{number:012}{TRANSACTIONS_FILE}", number, 0, "", self._clock())
         try:
             for some in (items[at : at + 200] for at in range(0, len(items), 200)):

@@ -113,3 +113,34 @@ def test_the_attempts_of_old_batches_are_bounded(stores: Stores, monkeypatch: py
             await again.close()
 
     run(story())
+
+
+def test_a_full_disk_is_no_reason_not_to_start(files: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was staged and done is known, nothing new is taken, and it goes on when there is room."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def story() -> None:
+        store = files.open()
+        await store.put(ONE, 0, A_CHUNK)
+        await store.begin(KEY, record(3, [(0, 77, 2)]))
+        await store.close()
+        with monkeypatch.context() as patch:
+            patch.setattr("os.write", full)
+            store = files.open()
+            assert [key for key, _ in await store.unfinished()] == [KEY]
+            assert await store.rows(ONE) == 2
+            with pytest.raises(StagingFailed, match="staging_full"):
+                await store.put(Attempt(KEY, 4, 0, 1), 0, A_CHUNK)
+            with pytest.raises(StagingFailed, match="unavailable"):
+                await store.finish(KEY, record(3, [(0, 77, 2)], DONE))
+        await store.finish(KEY, record(3, [(0, 77, 2)], DONE))
+        await store.close()
+        store = files.open()
+        found = await store.record(KEY)
+        assert found is not None
+        assert found.state == DONE
+        await store.close()
+
+    run(story())
