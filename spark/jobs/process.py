@@ -17,6 +17,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+WORKER = b"pyspark/daemon.py"
+"""What a Python worker of Spark runs."""
+
 STOP_SECONDS_MAX = 4.0
 """From the signal to the end; after it the JVM is killed."""
 JAVA_EXIT_SECONDS_MAX = 2.0
@@ -99,14 +102,14 @@ def _forward(read: int, own: int, stop: Stop) -> None:
 
 def without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The lines that say something: without NOISE, and without the trace of a Python worker whose JVM has let go of it,
-    as it does with every worker of a query that has ended."""
+    as it does with every worker of a query that has ended. Its first line may have got lost among those of another."""
     trace: list[bytes] = []
     for line in lines:
-        if trace or line.startswith(b"Traceback"):
+        if trace or line.startswith(b"Traceback") or (line.startswith(b"  File ") and WORKER in line):
             trace.append(line)
             if line.startswith((b" ", b"Traceback")):
                 continue
-            if not (line.startswith(b"BrokenPipeError") and any(b"pyspark/daemon.py" in one for one in trace)):
+            if not (line.startswith(b"BrokenPipeError") and any(WORKER in one for one in trace)):
                 yield from trace
             trace = []
         elif line.strip() and not any(noise in line for noise in NOISE):

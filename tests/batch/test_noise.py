@@ -32,13 +32,14 @@ OWN = [b"Traceback (most recent call last):\n", b'  File "/x/mine.py", line 1\n'
         ([b"a\n", *BROKEN, b"b\n"], [b"a\n", b"b\n"]),
         ([*BROKEN, *BROKEN], []),
         ([BROKEN[0], *BROKEN], []),
+        ([b"a\n", *BROKEN[1:], b"b\n"], [b"a\n", b"b\n"]),
         ([*OTHER, b"b\n"], [*OTHER, b"b\n"]),
         ([*OWN], [*OWN]),
         ([*OTHER[:2]], [*OTHER[:2]]),
         ([b"WARNING: Using incubator modules: x\n", b"\n", b"b\n"], [b"b\n"]),
         ([b"  indented\n"], [b"  indented\n"]),
     ],
-    ids=["of a worker", "two", "mixed", "another error", "of other code", "cut off", "others", "no trace"],
+    ids=["of a worker", "two", "mixed", "headless", "another error", "of other code", "cut off", "others", "no trace"],
 )
 def test_only_the_trace_of_a_worker_that_was_let_go_is_left_out(lines: list[bytes], left: list[bytes]) -> None:
     assert list(without_noise(lines)) == left
