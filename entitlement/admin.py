@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.sites import NotRegistered
 from django.contrib.auth import get_permission_codename, get_user_model
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.models import Group
@@ -264,22 +263,54 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
-class GroupAdmin(Recorded, DjangoGroupAdmin):
-    """Django's page of groups, with the member list and the group's rules."""
+class GroupRules(Recorded):
+    """What a project's own page of groups takes to have the groups' rules (docs/entitlement.md).
 
-    list_display = ("name", "member_count", "rule_count")
-    inlines = (RuleInline,)
+    ``rule_count`` and ``member_count`` are columns for its ``list_display``.
+    """
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
         """With the counts that the list shows."""
         rules = Rule.objects.filter(group=OuterRef("pk")).order_by().values("group").annotate(n=Count("pk"))
-        groups = super().get_queryset(request).annotate(rules_n=Subquery(rules.values("n")))
+        groups = super().get_queryset(request)  # type: ignore[misc]
+        groups = groups.annotate(rules_n=Subquery(rules.values("n")))
         memberships = membership_field()
         if memberships is None:
             return groups
         through, group = memberships.remote_field.through, memberships.m2m_reverse_field_name()
         members = through.objects.filter(**{group: OuterRef("pk")}).order_by().values(group).annotate(n=Count("pk"))
         return groups.annotate(members_n=Subquery(members.values("n")))
+
+    def get_inlines(self, request: HttpRequest, obj: Group | None) -> Any:
+        """A group has rules once it exists; very many are shown in their own list."""
+        others = super().get_inlines(request, obj)  # type: ignore[misc]
+        return others if obj is None or _many_rules(obj) else [*others, RuleInline]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """With the way to the group's rules."""
+        group = kwargs.get("obj")
+        if group is not None and _many_rules(group):
+            link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
+            text = "This group has more than {} rules. <a href='{}'>Look at them in their list.</a>"
+            messages.info(request, format_html(text, INLINE_RULES_MAX, link))
+        return super().render_change_form(request, context, *args, **kwargs)  # type: ignore[misc, no-any-return]
+
+    @admin.display(description="members")
+    def member_count(self, group: Group) -> int | str:
+        """How many users the group has."""
+        return (group.members_n or 0) if membership_field() is not None else "–"  # type: ignore[attr-defined]
+
+    @admin.display(description="rules")
+    def rule_count(self, group: Group) -> SafeString:
+        """How many rules are about the group, which leads to them."""
+        link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
+        return format_html('<a href="{}">{}</a>', link, group.rules_n or 0)  # type: ignore[attr-defined]
+
+
+class GroupAdmin(GroupRules, DjangoGroupAdmin):
+    """Django's page of groups, with the member list and the group's rules."""
+
+    list_display = ("name", "member_count", "rule_count")
 
     def get_form(self, request: HttpRequest, obj: Group | None = None, change: bool = False, **kwargs: Any) -> Any:
         """The form with members, for who may change them."""
@@ -295,35 +326,11 @@ class GroupAdmin(Recorded, DjangoGroupAdmin):
             ("Permissions in this admin", {"fields": ("permissions",)}),
         )
 
-    def get_inlines(self, request: HttpRequest, obj: Group | None) -> Any:
-        """A group has rules once it exists; very many are shown in their own list."""
-        return () if obj is None or _many_rules(obj) else self.inlines
-
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """With the way to the group's rules."""
-        group = kwargs.get("obj")
-        if group is not None and _many_rules(group):
-            link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
-            text = "This group has more than {} rules. <a href='{}'>Look at them in their list.</a>"
-            messages.info(request, format_html(text, INLINE_RULES_MAX, link))
-        return super().render_change_form(request, context, *args, **kwargs)
-
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save the members too."""
         super().save_related(request, form, formsets, change)
         if "members" in form.cleaned_data:
             members_of(form.instance).set(form.cleaned_data["members"])
-
-    @admin.display(description="members")
-    def member_count(self, group: Group) -> int | str:
-        """How many users the group has."""
-        return (group.members_n or 0) if membership_field() is not None else "–"  # type: ignore[attr-defined]
-
-    @admin.display(description="rules")
-    def rule_count(self, group: Group) -> SafeString:
-        """How many rules are about the group, which leads to them."""
-        link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
-        return format_html('<a href="{}">{}</a>', link, group.rules_n or 0)  # type: ignore[attr-defined]
 
 
 def _may_change_members(request: HttpRequest) -> bool:
@@ -338,11 +345,10 @@ def _many_rules(group: Group) -> bool:
 
 
 def _replace_group_admin() -> None:
-    try:
+    """Only Django's own page: one of the project's stays, and so does its wish to have none."""
+    if admin.site.is_registered(Group) and type(admin.site.get_model_admin(Group)) is DjangoGroupAdmin:
         admin.site.unregister(Group)
-    except NotRegistered:
-        pass
-    admin.site.register(Group, GroupAdmin)
+        admin.site.register(Group, GroupAdmin)
 
 
 _replace_group_admin()

@@ -10,12 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import Error as DatabaseFailure
 from django.db import ProgrammingError, connections, router
 
-from entitlement import compiler, triggers
+from entitlement import compiler
 from entitlement.models import Rule
+from entitlement.polling import LATE_SECONDS, Poll
 from fastpath.client.control import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from fastpath.client.nodes import label
@@ -27,7 +29,7 @@ BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 0.5
 
 UPKEEP_SECONDS = 60.0
-"""How often the triggers are looked for and the database connection is renewed (it may be another file now)."""
+"""How often the database connection is renewed (it may be another file now)."""
 
 RESTART_SECONDS = 1.0
 """The pause before an agent that failed in a way that it does not know is started again."""
@@ -43,10 +45,12 @@ _log = logging.getLogger(__name__)
 
 def follow(addresses: Sequence[str], stop_event: threading.Event) -> None:
     """Keep all nodes up to date until told to stop, each by an agent of its own: one that is away delays no other."""
+    poll = Poll(stop_event)
     threads = [
-        threading.Thread(target=_keep_following, args=(address, stop_event), name=f"agent {number}", daemon=True)
+        threading.Thread(target=_keep_following, args=(address, stop_event, poll), name=f"agent {number}", daemon=True)
         for number, address in enumerate(addresses)
     ]
+    threads.append(threading.Thread(target=poll.run, name="poll", daemon=True))
     for thread in threads:
         thread.start()
     stop_event.wait()
@@ -54,11 +58,12 @@ def follow(addresses: Sequence[str], stop_event: threading.Event) -> None:
         thread.join(JOIN_SECONDS)
 
 
-def _keep_following(address: str, stop_event: threading.Event) -> None:
+def _keep_following(address: str, stop_event: threading.Event, poll: Poll) -> None:
     """The agent gives up on nothing that it knows of; what it does not know must not leave the rights as they are."""
+    poll.began.wait(LATE_SECONDS)
     while not stop_event.is_set():
         try:
-            Agent(address, stop_event).run()
+            Agent(address, stop_event, poll).run()
         except Exception:
             _log.exception("the agent of %s failed; starting it again", label(address))
             stop_event.wait(RESTART_SECONDS)
@@ -67,10 +72,11 @@ def _keep_following(address: str, stop_event: threading.Event) -> None:
 class Agent:
     """Follows one database into one sidecar; ``run`` returns when the stop event is set."""
 
-    def __init__(self, control_path: str, stop_event: threading.Event) -> None:
+    def __init__(self, control_path: str, stop_event: threading.Event, poll: Poll) -> None:
         self._control = Control(control_path)
         self._label = label(control_path)
         self._stop = stop_event
+        self._poll = poll
         self._database = connections[router.db_for_write(Rule)].alias
         self._server = ""
         self._needed = False
@@ -78,6 +84,8 @@ class Agent:
         self._upkeep_at = 0.0
         self._forget_at = time.monotonic() + UPKEEP_SECONDS
         self._trouble = ""
+        self._done_at = time.monotonic()
+        self._deaf = ""
 
     def run(self) -> None:
         """Follow until told to stop."""
@@ -114,15 +122,20 @@ class Agent:
                 _log.exception("the agent failed")
         else:
             self._report("")
+            self._done_at = time.monotonic()
             return True
         return False
 
     def _round(self) -> None:
         """Greet the sidecar, then send what is new."""
-        self._greet()
+        hello = self._control.hello()
+        self._needed = hello["mode"] == "rules"
+        if self._needed:
+            self._tell(hello["server"])
+        self._greet(hello)
         now = time.monotonic()
         if now >= self._upkeep_at:
-            self._upkeep()
+            connections[self._database].close()
             self._upkeep_at = now + UPKEEP_SECONDS
         if now >= self._forget_at:
             compiler.forget()
@@ -130,11 +143,19 @@ class Agent:
         if self._needed:
             self._send()
 
-    def _greet(self) -> None:
+    def _tell(self, server: str) -> None:
+        """Say whether changes are followed: before the database is asked, which may not answer."""
+        if self._deaf == server:
+            return
+        late = time.monotonic() - self._done_at > LATE_SECONDS
+        try:
+            self._control.rights(self._poll.trouble() or (self._trouble if late else ""), self._poll.missing)
+        except ControlRefused:  # it is of a version that does not know the verb
+            self._deaf = server
+
+    def _greet(self, hello: dict[str, Any]) -> None:
         """Learn which process answers and what it holds; another one, or another's set, starts from nothing."""
-        hello = self._control.hello()
         server, held = hello["server"], hello.get("generation")
-        self._needed = hello["mode"] == "rules"
         if server == self._server and held == self._sent:
             return
         if server != self._server:
@@ -192,16 +213,11 @@ class Agent:
             self._label,
         )
 
-    def _upkeep(self) -> None:
-        connection = connections[self._database]
-        connection.close()
-        if compiler.position() is not None and (absent := triggers.missing(connection)):
-            _log.error("%d triggers are missing, so changes of rights are not seen: run migrate", len(absent))
-
     def _lost(self) -> None:
         """Nothing is known of the sidecar any more: greet it first."""
         self._sent = None
         self._server = ""
+        self._done_at = time.monotonic()
 
     def _report(self, trouble: str) -> bool:
         """Log what is in the way when it is new, and once that it is gone; whether it was new."""

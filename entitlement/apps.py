@@ -17,11 +17,11 @@ class EntitlementConfig(AppConfig):
 
     def ready(self) -> None:
         """Hook into migrate, the system checks and logout."""
-        from entitlement import checks, history, sessions, triggers
+        from entitlement import checks, history, migrating, sessions
         from entitlement.models import Rule
 
-        pre_migrate.connect(triggers.before_migrate, sender=self)
-        post_migrate.connect(triggers.after_migrate, sender=self)
+        pre_migrate.connect(migrating.before_migrate, sender=self)
+        post_migrate.connect(migrating.after_migrate, sender=self)
         pre_save.connect(history.before_save, sender=Rule)
         post_save.connect(history.after_save, sender=Rule)
         pre_delete.connect(history.before_delete, sender=Rule)

@@ -128,9 +128,9 @@ def check_triggers(databases: Any = None, **_: Any) -> list[CheckMessage]:
         return []
     return [
         CheckWarning(
-            f"{len(absent)} triggers are missing ({', '.join(absent)}): changes of rights would reach the "
-            "sidecar late.",
-            hint="Run migrate: it installs them.",
+            f"{len(absent)} triggers are missing, of {triggers.in_words(connection, absent)}: until they are there, "
+            "changes of rights are seen only by an agent that runs and compares the tables five times a second.",
+            hint="Run migrate, as the database user that owns the tables: it installs them.",
             id="entitlement.W001",
         )
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -29,6 +29,9 @@ QUERY_KEYS = 500
 
 MARGIN_SECONDS = 3600
 """How much longer than the longest token a change is remembered."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 _OF_USERS = (Change.Kind.USER, Change.Kind.PASSWORD)
 
@@ -124,14 +127,15 @@ def rule_record(rule: Rule) -> dict[str, Any]:
         who = f"group:{rule.group_id}"
     else:
         who = "everyone" if rule.everyone else "anonymous"
+    allow = rule.effect == "allow"
     return {
         "id": rule.pk,
         "who": who,
         "pattern": rule.pattern,
         "action": rule.action,
-        "allow": rule.effect == "allow",
-        "start": _milliseconds(rule.valid_from),
-        "end": _milliseconds(rule.valid_until),
+        "allow": allow,
+        "start": _milliseconds(rule.valid_from, up=allow),
+        "end": _milliseconds(rule.valid_until, up=not allow),
     }
 
 
@@ -224,5 +228,9 @@ def _until(seconds: int) -> int:
     return int((time.time() + seconds + MARGIN_SECONDS) * 1000)
 
 
-def _milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else int(moment.timestamp() * 1000)
+def _milliseconds(moment: datetime | None, *, up: bool) -> int | None:
+    """Unix milliseconds; of a moment between two, the one that gives the right for less long: no right begins early."""
+    if moment is None:
+        return None
+    whole, rest = divmod(moment.astimezone(UTC) - _EPOCH, _MILLISECOND)  # without USE_TZ it is of local time
+    return whole + (1 if up and rest else 0)

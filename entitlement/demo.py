@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from entitlement.models import Action, Effect, Rule
 
@@ -43,35 +44,29 @@ FEED = "spark"
 """The user that publishes; it cannot sign in."""
 
 
+PRICES, MOVES, ALERTS = "stocks", "movers", "alerts"
+"""Kinds of what is published of an instrument; bars have one for each interval."""
+
 INTERVALS = ("1s", "1m", "1d")
 """Of the bars."""
 
-MOVERS = {"gainers": "/movers/us/gainers", "losers": "/movers/us/losers"}
-"""Where the instruments that moved most are published."""
-
-ALERTS = "/alerts/us/*"
-"""Where the alerts of all instruments are."""
-
-PUBLISHED = ("/stocks/**", "/bars/**", "/movers/**", "/alerts/**", "/__sys__/jobs/**")
-"""What the Spark jobs publish; the last is how they are getting on."""
-
-READ = ("/stocks/**", "/bars/**")
-"""What the Spark jobs read back."""
+JOBS = "/__sys__/jobs/**"
+"""Where the Spark jobs say how they are getting on."""
 
 
-def subject(symbol: str) -> str:
-    """Where an instrument's prices are published."""
-    return f"/stocks/us/{symbol}"
+def subject(symbol: str, kind: str = PRICES) -> str:
+    """Where that kind of message about an instrument is published; a pattern where one of them is `*`."""
+    return f"/{kind}/us/{symbol}"
 
 
-def bars(symbol: str, interval: str = "*") -> str:
-    """Where an instrument's bars are published; a pattern for those of all intervals."""
-    return f"/bars/us/{symbol}/{interval}"
+def bars(interval: str) -> str:
+    """The kind of message that bars of an interval are."""
+    return f"bars-{interval}"
 
 
-def alerts(symbol: str) -> str:
-    """Where an instrument's alerts are published."""
-    return ALERTS.replace("*", symbol)
+def instrument(symbol: str) -> str:
+    """The pattern of all that is published of an instrument, whatever its kind: one rule gives it, one takes it."""
+    return subject(symbol, "*")
 
 
 @transaction.atomic
@@ -85,20 +80,38 @@ def seed() -> list[str]:
         user, created = users[name]
         # A membership that somebody took away since stays away.
         user.groups.add(*(groups[desk][0] for desk in desks if created or groups[desk][1]))
+    _superseded().delete()
     rules = 0
     for symbol, _, exchange in INSTRUMENTS:
         group = groups[DESKS[exchange]][0]
-        rules += _allow(Action.SUBSCRIBE, subject(symbol), f"{exchange} prices", group=group)
-        rules += _allow(Action.SUBSCRIBE, bars(symbol), f"{exchange} bars", group=group)
-        rules += _allow(Action.SUBSCRIBE, alerts(symbol), f"{exchange} alerts", group=group)
-    for group, _ in groups.values():
-        for movers in MOVERS.values():
-            rules += _allow(Action.SUBSCRIBE, movers, "movers of both exchanges", group=group)
-    for pattern in PUBLISHED:
-        rules += _allow(Action.PUBLISH, pattern, "the Spark jobs", user=users[FEED][0])
-    for pattern in READ:
-        rules += _allow(Action.SUBSCRIBE, pattern, "the Spark jobs read it back", user=users[FEED][0])
+        # Who took the price away in an earlier demonstration's way, by its subject alone, meant all of it.
+        price = Rule.objects.filter(group=group, pattern=subject(symbol))
+        if not price.filter(Q(effect=Effect.DENY) | Q(enabled=False)).exists():
+            rules += _allow(Action.SUBSCRIBE, instrument(symbol), f"{exchange}: all of {symbol}", group=group)
+    feed = users[FEED][0]
+    rules += _allow(Action.BOTH, instrument("*"), "the Spark jobs publish it, and read it back", user=feed)
+    rules += _allow(Action.PUBLISH, JOBS, "the Spark jobs", user=feed)
     return [*made, *([f"{rules} rules"] if rules else [])]
+
+
+def _superseded() -> QuerySet[Rule]:
+    """What earlier demonstrations allowed kind by kind, with lists of movers for all, as far as nobody changed it.
+
+    These rules are more specific than those of today: a denial of all of an instrument would not reach what they allow.
+    """
+    patterns = {"/movers/us/gainers", "/movers/us/losers", "/stocks/**", "/bars/**", "/movers/**", "/alerts/**"}
+    for symbol, _, _ in INSTRUMENTS:
+        patterns |= {f"/stocks/us/{symbol}", f"/bars/us/{symbol}/*", f"/alerts/us/{symbol}"}
+    notes = {f"{exchange} {what}" for exchange in DESKS for what in ("prices", "bars", "alerts")}
+    notes |= {"movers of both exchanges", "the Spark jobs", "the Spark jobs read it back"}
+    return Rule.objects.filter(
+        pattern__in=patterns,
+        note__in=notes,
+        effect=Effect.ALLOW,
+        enabled=True,
+        valid_from__isnull=True,
+        valid_until__isnull=True,
+    )
 
 
 def _user(name: str, made: list[str]) -> tuple[object, bool]:

@@ -78,12 +78,12 @@ def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: in
     }
     if key := lasting_key(session):
         claims["sid"] = session_id(key)
-    key = keys.signing_key()
-    if key is None:
-        token = jwt.encode(claims, conf.token_secret(), algorithm="HS256")
-    else:
-        token = jwt.encode(claims, key.private, algorithm=key.algorithm, headers={"kid": key.kid})
-    return token, claims["exp"] * 1000
+    return _signed(claims), claims["exp"] * 1000
+
+
+def expired() -> str:
+    """A token of nobody that ended long ago, signed like all: only who has the keys can tell that; raises KeysError."""
+    return _signed({"aud": AUDIENCE, "sub": "", "iat": 0, "exp": 1})
 
 
 def revoke(token: str, by: AbstractBaseUser | None = None, note: str = "") -> RevokedToken:
@@ -145,6 +145,13 @@ def bearer(token: str) -> AbstractBaseUser:
     if any(session_id(key) == claims.session for key in ended.iterator()):
         raise TokenRefused("signed out")
     return user
+
+
+def _signed(claims: dict[str, Any]) -> str:
+    key = keys.signing_key()
+    if key is None:
+        return jwt.encode(claims, conf.token_secret(), algorithm="HS256")
+    return jwt.encode(claims, key.private, algorithm=key.algorithm, headers={"kid": key.kid})
 
 
 def _lifetime(session: SessionBase | None, seconds: int | None) -> int:

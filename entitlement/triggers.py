@@ -2,20 +2,20 @@
 
 A trigger sees what Django's signals do not: ``QuerySet.update``, bulk writes and raw SQL. Each one runs inside the
 transaction that changes the row, so a rollback takes the generation back with it. ``migrate`` installs them
-(idempotently: the name holds a digest of the definition), and takes them away before it alters a watched table.
+(idempotently: the name holds a digest of the definition), and sets them aside around what alters their table
+(migrating.py); should some be missing all the same, the agent compares the tables itself (polling.py).
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
-from django.db import connections, models, transaction
+from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement import sessions
@@ -43,6 +43,7 @@ class Trigger:
 
     name: str
     table: str
+    event: str
     sql: str
 
 
@@ -81,21 +82,47 @@ def membership_field() -> models.ManyToManyField | None:
     return next((f for f in get_user_model()._meta.many_to_many if f.remote_field.model is Group), None)
 
 
+def watched(connection: BaseDatabaseWrapper) -> list[Watch]:
+    """Of all that changes a right, what this database has: in the middle of a migration tables or columns are missing.
+
+    Nothing before there is a generation to raise.
+    """
+    tables = set(connection.introspection.table_names())
+    if not own_tables() <= tables:
+        return []
+    every = [watch for watch in watches() if watch.table in tables]
+    with connection.cursor() as cursor:
+        describe = connection.introspection.get_table_description
+        there = {table: {column.name for column in describe(cursor, table)} for table in {w.table for w in every}}
+    found = []
+    for watch in every:
+        columns = tuple(name for name in watch.columns if name in there[watch.table])
+        if watch.key in there[watch.table] and (columns or not watch.columns):
+            found.append(replace(watch, columns=columns))
+    return found
+
+
+def own_tables() -> set[str]:
+    """The tables that every trigger writes."""
+    return {Generation._meta.db_table, Change._meta.db_table}
+
+
 def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
     """The triggers that belong into this database, by name."""
-    tables = set(connection.introspection.table_names())
+    found = watched(connection)
+    if connection.vendor == "postgresql":
+        found += [replace(watch, event="TRUNCATE") for watch in found if watch.event == "DELETE"]
     make = _sqlite if connection.vendor == "sqlite" else _postgresql
-    triggers = (make(connection, watch) for watch in watches() if watch.table in tables)
-    return {trigger.name: trigger for trigger in triggers}
+    return {trigger.name: trigger for trigger in (make(connection, watch) for watch in found)}
 
 
 def present(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    """The triggers of ours that the database has: name → table."""
+    """The triggers of ours that the database has: name → table. One that is disabled is none."""
     query = (
         "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
         if connection.vendor == "sqlite"
         else "SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-        "WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)"
+        "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND pg_table_is_visible(c.oid)"
     )
     with connection.cursor() as cursor:
         cursor.execute(query)
@@ -107,53 +134,66 @@ def missing(connection: BaseDatabaseWrapper) -> list[str]:
     return sorted(wanted(connection).keys() - present(connection).keys())
 
 
-def install(connection: BaseDatabaseWrapper) -> bool:
-    """Bring the database's triggers up to date; whether anything had to change."""
+def in_words(connection: BaseDatabaseWrapper, names: Collection[str]) -> str:
+    """The tables and events of these triggers, of those that are wanted: ``auth_user (DELETE, INSERT)``."""
+    events: dict[str, list[str]] = {}
+    for name, trigger in wanted(connection).items():
+        if name in names:
+            events.setdefault(trigger.table, []).append(trigger.event)
+    return ", ".join(f"{table} ({', '.join(sorted(set(of)))})" for table, of in sorted(events.items()))
+
+
+def install(connection: BaseDatabaseWrapper, *, add_only: bool = False, wait_ms: int = 0) -> bool:
+    """Bring the database's triggers up to date; whether anything had to change.
+
+    ``add_only`` leaves those that are not wanted: another version of the project, which runs beside this one, may want
+    them. ``wait_ms``: on PostgreSQL, how long to wait at most for a table that is in use (0: without end).
+    """
     if connection.vendor not in VENDORS:
         return False
     have, want = present(connection), wanted(connection)
-    if have.keys() == want.keys():
+    drop = {} if add_only else {name: table for name, table in have.items() if name not in want}
+    add = [trigger for name, trigger in want.items() if name not in have]
+    if not drop and not add:
         return False
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-        _drop(connection, cursor, {name: table for name, table in have.items() if name not in want})
         if connection.vendor == "postgresql":
-            cursor.execute(_postgresql_function(connection))
-        for name, trigger in want.items():
-            if name not in have:
-                cursor.execute(trigger.sql)
+            if wait_ms:
+                cursor.execute(f"SET LOCAL lock_timeout = {wait_ms:d}")
+            if add:
+                cursor.execute(_postgresql_function(connection))
+        # Also what is to be added: it may be there, and disabled.
+        _drop(connection, cursor, drop | {trigger.name: trigger.table for trigger in add})
+        for trigger in add:
+            cursor.execute(trigger.sql)
     return True
 
 
-def remove(connection: BaseDatabaseWrapper) -> None:
-    """Take all triggers of ours away."""
-    if connection.vendor in VENDORS and (have := present(connection)):
+def remove(connection: BaseDatabaseWrapper, tables: Collection[str] | None = None) -> None:
+    """Take the triggers of these tables away, or all."""
+    if connection.vendor not in VENDORS:
+        return
+    have = {name: table for name, table in present(connection).items() if tables is None or table in tables}
+    if have:
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
             _drop(connection, cursor, have)
 
 
-def before_migrate(using: str, plan: list[tuple[Any, bool]], **_: Any) -> None:
-    """Remove the triggers if a watched table is going to change.
+def fire(connection: BaseDatabaseWrapper) -> None:
+    """Have the triggers fire at once for the rest of the transaction, and for what it has done so far.
 
-    PostgreSQL refuses to alter a column that a trigger names, SQLite to rename a table that one mentions.
+    PostgreSQL alters no table for which triggers wait for the transaction's end.
     """
-    watched = {model._meta.app_label for model in (Rule, Group, get_user_model(), sessions.session_model()) if model}
-    if any(migration.app_label in watched for migration, _backwards in plan):
-        remove(connections[using])
-
-
-def after_migrate(using: str, **_: Any) -> None:
-    """Install the triggers, and create the generation row where it is missing (first migrate, flush)."""
-    connection = connections[using]
-    tables = connection.introspection.table_names()
-    if Generation._meta.db_table not in tables or Change._meta.db_table not in tables:
+    if connection.vendor != "postgresql" or not connection.in_atomic_block:
         return
-    changed = install(connection)
-    # The clock, so that an emptied database goes on above every generation that a token or sidecar holds.
-    now = int(time.time() * 1000)
-    _, created = Generation.objects.using(using).get_or_create(pk=1, defaults={"value": now, "forgotten": now})
-    if changed and not created:
-        # What was changed while the triggers were away is not in the log: only a full set tells it.
-        Generation.objects.using(using).update(value=models.F("value") + 1, forgotten=models.F("value") + 1)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+            "WHERE t.tgdeferrable AND NOT t.tgisinternal AND pg_table_is_visible(c.oid)"
+        )
+        names = [name for (name,) in cursor.fetchall() if name.startswith(PREFIX)]
+        if names:
+            cursor.execute(f"SET CONSTRAINTS {', '.join(map(connection.ops.quote_name, names))} IMMEDIATE")
 
 
 def _drop(connection: BaseDatabaseWrapper, cursor: Any, names: dict[str, str]) -> None:
@@ -172,7 +212,7 @@ def _named(watch: Watch, body: str, function: str = "") -> Trigger:
     digest = hashlib.sha256((body + function).encode()).hexdigest()[:10]
     # PostgreSQL cuts names at 63 bytes.
     name = f"{PREFIX}{watch.table[:24]}_{watch.event.lower()}_{digest}"
-    return Trigger(name, watch.table, body.replace("%NAME%", f'"{name}"'))
+    return Trigger(name, watch.table, watch.event, body.replace("%NAME%", f'"{name}"'))
 
 
 def _event(connection: BaseDatabaseWrapper, watch: Watch, differs: str) -> tuple[str, str]:
@@ -205,23 +245,28 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
 
 
 def _postgresql(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
-    # Deferred to the end of the transaction, so that the one row every change writes is locked briefly, and
-    # two long transactions do not wait for each other.
     quote = connection.ops.quote_name
     event, condition = _event(connection, watch, "IS DISTINCT FROM")
     arguments = f"'{watch.kind}', '{watch.key.replace(chr(39), chr(39) * 2)}'"
-    return _named(
-        watch,
-        f"""
+    # Deferred to the end of the transaction, so that the one row every change writes is locked briefly, and
+    # two long transactions do not wait for each other.
+    body = f"""
         CREATE CONSTRAINT TRIGGER %NAME% AFTER {event} ON {quote(watch.table)}
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW{condition}
-        EXECUTE FUNCTION {_FUNCTION}({arguments})""",
-        _postgresql_function(connection),
-    )
+        EXECUTE FUNCTION {_FUNCTION}({arguments})"""
+    if watch.event == "TRUNCATE":
+        # Before it, when the rows are still there: it ends each of them.
+        body = f"""
+        CREATE TRIGGER %NAME% BEFORE TRUNCATE ON {quote(watch.table)}
+        FOR EACH STATEMENT EXECUTE FUNCTION {_FUNCTION}({arguments})"""
+    return _named(watch, body, _postgresql_function(connection))
 
 
 def _postgresql_function(connection: BaseDatabaseWrapper) -> str:
-    """One generation for a whole transaction (kept in a setting local to it), one change for each row."""
+    """One generation for a whole transaction (kept in a setting local to it), one change for each row.
+
+    A TRUNCATE is the end of each row, as a DELETE of all is.
+    """
     quote = connection.ops.quote_name
     generation, change = quote(Generation._meta.db_table), quote(Change._meta.db_table)
     return f"""
@@ -237,6 +282,14 @@ def _postgresql_function(connection: BaseDatabaseWrapper) -> str:
                     RETURN NULL;
                 END IF;
                 PERFORM set_config('entitlement.generation', raised::text, true);
+            END IF;
+            IF TG_OP = 'TRUNCATE' THEN
+                EXECUTE format(
+                    'INSERT INTO {change} (generation, kind, key, time) '
+                    'SELECT DISTINCT $1, $2, %I::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint '
+                    'FROM %I.%I', TG_ARGV[1], TG_TABLE_SCHEMA, TG_TABLE_NAME
+                ) USING raised, TG_ARGV[0];
+                RETURN NULL;
             END IF;
             IF TG_OP <> 'INSERT' THEN
                 old_key := to_jsonb(OLD) ->> TG_ARGV[1];

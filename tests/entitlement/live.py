@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from entitlement.agent import Agent
+from entitlement.agent import follow
 
 SECONDS_MAX = 1.0
 """A change of rights must have reached the clients by then (FEATURES E3)."""
@@ -38,7 +38,7 @@ class RunningAgent:
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
-        Agent(self._path, self._stop).run()
+        follow([self._path], self._stop)
 
 
 class Viewer:

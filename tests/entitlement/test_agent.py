@@ -174,10 +174,10 @@ def test_validity_begins_and_ends_by_itself(carrier, bob):
     with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == "denied"
-        now = timezone.now()
-        begin, end = now + timedelta(seconds=0.5), now + timedelta(seconds=1.2)
+        now = timezone.now().replace(microsecond=0)
+        begin, end = now + timedelta(seconds=1.5), now + timedelta(seconds=2.2)
         Rule.objects.create(user=bob, pattern=SUBJECT, valid_from=begin, valid_until=end)
-        viewer.started(SUBJECT, 0.5 + SECONDS_MAX)
+        viewer.started(SUBJECT, 1.5 + SECONDS_MAX)
         assert timezone.now() >= begin
         viewer.revoked(SUBJECT, 0.7 + SECONDS_MAX)
         assert timezone.now() >= end

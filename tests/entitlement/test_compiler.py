@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -13,6 +13,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from entitlement import compiler
 from entitlement.models import Change, Generation, RevokedToken, Rule
 from entitlement.sessions import session_id
+from tests.support.databases import settle
 
 
 def _ago(seconds: float) -> int:
@@ -20,6 +21,7 @@ def _ago(seconds: float) -> int:
 
 
 def _here() -> int:
+    settle()
     at = compiler.position()
     assert at is not None
     return at.generation
@@ -27,6 +29,7 @@ def _here() -> int:
 
 def test_rules_in_wire_form(bob, desk):
     new_year = datetime(2026, 1, 1, tzinfo=UTC)
+    soon = new_year + timedelta(microseconds=1)
     table = [
         (Rule(id=1, user=bob, pattern="/stocks/**"), {"who": f"user:{bob.pk}"}),
         (
@@ -41,6 +44,14 @@ def test_rules_in_wire_form(bob, desk):
         (
             Rule(id=5, everyone=True, pattern="/stocks/**", valid_until=new_year),
             {"who": "everyone", "end": 1767225600000},
+        ),
+        (  # between two milliseconds a right is given for less long, and taken for longer
+            Rule(id=6, everyone=True, pattern="/stocks/**", valid_from=soon, valid_until=soon + timedelta(seconds=1)),
+            {"who": "everyone", "start": 1767225600001, "end": 1767225601000},
+        ),
+        (
+            Rule(id=7, everyone=True, pattern="/stocks/**", effect="deny", valid_from=soon, valid_until=soon),
+            {"who": "everyone", "allow": False, "start": 1767225600000, "end": 1767225600001},
         ),
     ]
     for rule, differs in table:
@@ -58,6 +69,7 @@ def test_rules_in_wire_form(bob, desk):
 
 
 def test_full_set(bob, desk):
+    settle()
     Change.objects.all().delete()
     kept = Rule.objects.create(group=desk, pattern="/a/b")
     Rule.objects.create(group=desk, pattern="/a/c", enabled=False)
@@ -145,8 +157,9 @@ def test_revoked_tokens_are_forgotten_when_they_would_have_ended(db):
 def test_large_sets_come_in_chunks(bob, django_assert_max_num_queries):
     Rule.objects.bulk_create(Rule(user=bob, pattern=f"/a/{n}") for n in range(2500))
     User.objects.bulk_create(User(username=f"u{n}") for n in range(1200))
+    here = _here()
     with django_assert_max_num_queries(20):
-        records = compiler.full_set(_here())
+        records = compiler.full_set(here)
     assert records.largest() == 2500
     chunks = list(records.chunks())
     assert [len(chunk["rules"]) for chunk in chunks] == [1000, 1000, 500]

@@ -7,6 +7,8 @@ from django.contrib.auth.models import Group, User
 
 from entitlement import demo
 from entitlement.models import Rule
+from fastpath.core.patterns import covers
+from realtime.instruments import instruments, market
 
 
 def test_seed_is_complete(db):
@@ -22,18 +24,13 @@ def test_seed_is_complete(db):
         name: set(Group.objects.filter(user__username=name).values_list("name", flat=True)) for name in demo.MEMBERS
     } == {"alice": {"NASDAQ desk", "NYSE desk"}, "bob": {"NYSE desk"}}
     assert len(demo.INSTRUMENTS) == 20
-    movers = {"/movers/us/gainers", "/movers/us/losers"}
-    assert patterns(group__name="NASDAQ desk", action="subscribe") == movers | {
-        pattern
-        for symbol in ("AAPL", "AMD", "MSFT", "PEP", "WMT")
-        for pattern in (f"/stocks/us/{symbol}", f"/bars/us/{symbol}/*", f"/alerts/us/{symbol}")
+    assert patterns(group__name="NASDAQ desk") == {
+        f"/*/us/{symbol}" for symbol in ("AAPL", "AMD", "MSFT", "PEP", "WMT")
     }
-    assert len(patterns(group__name="NYSE desk", action="subscribe") - movers) == 15 * 3
-    assert patterns(user__username="spark", action="subscribe") == {"/stocks/**", "/bars/**"}
-    assert patterns(user__username="spark", action="publish") == {
-        "/stocks/**", "/bars/**", "/movers/**", "/alerts/**", "/__sys__/jobs/**"
-    }  # fmt: skip
-    assert Rule.objects.count() == 20 * 3 + 2 * 2 + 7
+    assert len(patterns(group__name="NYSE desk")) == 15
+    assert patterns(user__username="spark", action="both") == {"/*/us/*"}
+    assert patterns(user__username="spark", action="publish") == {"/__sys__/jobs/**"}
+    assert Rule.objects.count() == 20 + 2
     for rule in Rule.objects.all():
         rule.full_clean()
 
@@ -43,16 +40,43 @@ def patterns(**of: str) -> set[str]:
     return set(Rule.objects.filter(**of).values_list("pattern", flat=True))
 
 
+def test_all_that_is_published_of_an_instrument_is_covered_by_its_rule(db):
+    """Also what the Spark jobs and the board call it."""
+    board = market()
+    for each in instruments():
+        symbol = each["symbol"]
+        own = {each["subject"], *board["bars"][symbol].values()}
+        own |= {board[kind].replace("*", symbol) for kind in ("movers", "alerts")}
+        assert len(own) == 6
+        for subject in own:
+            assert covers(demo.instrument(symbol), subject), subject
+            assert not covers(demo.instrument("OTHER"), subject)
+
+
 def test_an_older_demonstration_gets_what_is_new_and_keeps_what_was_changed(db):
-    """As `make run` finds it after an update: prices only, one rule turned into its opposite."""
+    """As `make run` finds it after an update: its rules for each kind are gone, but for those that somebody changed."""
     demo.seed()
-    Rule.objects.exclude(pattern__startswith="/stocks/").delete()
-    Rule.objects.filter(user__username="spark", action="subscribe").delete()
-    Rule.objects.filter(pattern="/stocks/us/AAPL").update(effect="deny", note="mine")
-    kept = set(Rule.objects.values_list("pk", flat=True))
-    assert demo.seed() == [f"{20 * 2 + 2 * 2 + 6} rules"]
-    assert kept <= set(Rule.objects.values_list("pk", flat=True))
-    assert Rule.objects.get(pattern="/stocks/us/AAPL").note == "mine"
+    Rule.objects.all().delete()
+    groups = {name: Group.objects.get(name=f"{name} desk") for name in ("NASDAQ", "NYSE")}
+    for symbol, _, exchange in demo.INSTRUMENTS:
+        for pattern, what in (
+            (f"/stocks/us/{symbol}", "prices"), (f"/bars/us/{symbol}/*", "bars"), (f"/alerts/us/{symbol}", "alerts")
+        ):  # fmt: skip
+            Rule.objects.create(group=groups[exchange], pattern=pattern, note=f"{exchange} {what}")
+    for group in groups.values():
+        for side in ("gainers", "losers"):
+            Rule.objects.create(group=group, pattern=f"/movers/us/{side}", note="movers of both exchanges")
+    spark = User.objects.get(username="spark")
+    for pattern in ("/stocks/**", "/bars/**", "/movers/**", "/alerts/**", "/__sys__/jobs/**"):
+        Rule.objects.create(user=spark, pattern=pattern, action="publish", note="the Spark jobs")
+    Rule.objects.filter(pattern="/stocks/us/AAPL").update(effect="deny")
+    Rule.objects.filter(pattern="/alerts/us/GE").update(note="mine")
+    Rule.objects.filter(pattern="/stocks/us/KO").update(enabled=False)
+    mine = Rule.objects.create(group=groups["NYSE"], pattern="/news/**")
+    assert demo.seed() == ["19 rules"]
+    kept = {"/stocks/us/AAPL", "/alerts/us/GE", "/stocks/us/KO", mine.pattern, "/__sys__/jobs/**"}
+    assert {pattern for pattern in patterns() if not pattern.startswith("/*/us/")} == kept
+    assert not {"/*/us/AAPL", "/*/us/KO"} & patterns(), "no right to its price: none to what tells of its price"
     assert demo.seed() == []
 
 
@@ -63,9 +87,9 @@ def test_a_second_seed_changes_nothing_that_was_changed(news):
     bob.groups.clear()
     bob.set_password("own")
     bob.save()
-    Rule.objects.filter(pattern="/stocks/us/AAPL").update(effect="deny")
+    Rule.objects.filter(pattern="/*/us/AAPL").update(effect="deny")
     news()
     assert demo.seed() == []
     assert news() == set()
-    Rule.objects.filter(pattern="/stocks/us/AAPL").delete()
+    Rule.objects.filter(pattern="/*/us/AAPL").delete()
     assert demo.seed() == ["1 rules"]

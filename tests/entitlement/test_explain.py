@@ -14,6 +14,7 @@ from entitlement.explain import Decider, explain, person, rules_about, text
 from entitlement.models import Rule
 from fastpath.client.control import Control
 from tests.entitlement.truth import create
+from tests.support.databases import settle
 from tests.support.sidecar import Sidecar
 
 PREVIEW, EXPLAIN = "/admin/entitlement/rule/preview/", "/admin/entitlement/rule/explain/"
@@ -163,6 +164,7 @@ def test_explain_page_and_what_it_says_of_the_sidecar(there: Sidecar, bob: User,
     assert "✕ Denied" in page
     assert "The running sidecar says: <strong>denied</strong>, no rule allows it." in page
     create("everyone allow subscribe /stocks/**")
+    settle()
     page = admin_client.get(EXPLAIN, query).content.decode()
     assert "✓ Allowed" in page
     assert "The newest changes have not arrived at the sidecar yet." in page

@@ -131,8 +131,14 @@ def test_without_its_note_nothing_is_changed(bob: Any) -> None:
     """They are one transaction, also for whoever does not open one."""
     rule = Rule.objects.create(user=bob, pattern="/a/b")
     with connection.cursor() as cursor:
-        table = RuleChange._meta.db_table
-        cursor.execute(f"CREATE TRIGGER full BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'full'); END")
+        body = "BEGIN SELECT RAISE(ABORT, 'full'); END"
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '23000'; END $$"
+            )
+            body = "FOR EACH ROW EXECUTE FUNCTION is_full()"
+        cursor.execute(f"CREATE TRIGGER is_full BEFORE INSERT ON {RuleChange._meta.db_table} {body}")
     rule.effect = "deny"
     for change in (rule.save, Rule.objects.all().delete, lambda: Rule.objects.update(effect="deny")):
         with pytest.raises(IntegrityError, match="full"):

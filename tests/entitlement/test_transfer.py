@@ -16,6 +16,7 @@ from entitlement import compiler
 from entitlement.models import Rule, RuleChange
 from entitlement.transfer import COLUMNS, TransferError, export, load
 from tests.entitlement.truth import create
+from tests.support.databases import settle
 
 PAGE = "/admin/entitlement/rule/import/"
 
@@ -164,6 +165,7 @@ def test_one_step_for_the_sidecar(db: None) -> None:
     at = compiler.position()
     assert at is not None
     load(json.dumps([{"who": "everyone", "pattern": f"/a/{number}"} for number in range(300)]), "json")
+    settle()
     now = compiler.position()
     assert now is not None
     assert len(compiler.difference(at.generation, now.generation).rules) == 300

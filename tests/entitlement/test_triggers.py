@@ -16,8 +16,9 @@ from django.db import connection, transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from entitlement import triggers
+from entitlement import migrating, triggers
 from entitlement.models import Change, Generation, RevokedToken, Rule
+from tests.support.databases import settle
 
 
 def _signed_in(user: User) -> HttpRequest:
@@ -173,6 +174,7 @@ def test_rollback_takes_the_generation_back(news):
     before = Generation.objects.get().value
     with transaction.atomic():
         Rule.objects.create(**RULE)
+        settle()
         assert Generation.objects.get().value > before
         transaction.set_rollback(True)
     assert news() == set()
@@ -186,32 +188,24 @@ def test_triggers_are_installed_once_and_again_when_missing(db):
     assert triggers.present(connection) == have
     some = next(name for name, table in have.items() if table == "auth_user")
     with connection.cursor() as cursor:
-        cursor.execute(f'DROP TRIGGER "{some}"')
+        on = " ON auth_user" if connection.vendor == "postgresql" else ""
+        cursor.execute(f'DROP TRIGGER "{some}"{on}')
     assert triggers.missing(connection) == [some]
     before = Generation.objects.get()
-    triggers.after_migrate(using="default")
+    migrating.after_migrate(using="default")
     after = Generation.objects.get()
     assert triggers.present(connection).keys() == have.keys()
     assert after.forgotten == after.value == before.value + 1, "what happened meanwhile is not in the log"
 
 
 def test_an_older_definition_is_replaced(db):
+    body = "BEGIN SELECT 1; END"
+    if connection.vendor == "postgresql":
+        body = "FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"
     with connection.cursor() as cursor:
-        cursor.execute(f"CREATE TRIGGER {triggers.PREFIX}old AFTER INSERT ON auth_group BEGIN SELECT 1; END")
+        cursor.execute(f"CREATE TRIGGER {triggers.PREFIX}old AFTER INSERT ON auth_group {body}")
     assert triggers.install(connection)
     assert f"{triggers.PREFIX}old" not in triggers.present(connection)
-
-
-def test_migrations_of_watched_tables_run_without_triggers(db):
-    class Step:
-        app_label = "auth"
-
-    triggers.before_migrate(using="default", plan=[])
-    assert triggers.present(connection)
-    triggers.before_migrate(using="default", plan=[(Step, False)])
-    assert not triggers.present(connection)
-    triggers.after_migrate(using="default")
-    assert not triggers.missing(connection)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -20,6 +20,7 @@ from fastpath.core.subject import presence_of
 from realtime.control import control as shared_control
 from tests.edge.wire import Ended, WireClient
 from tests.entitlement.truth import Row, create, people, rows
+from tests.support.databases import settle
 from tests.support.sidecar import Sidecar
 from tools.truth_table import PAGE, page
 
@@ -78,6 +79,7 @@ class World:
         self.token = tokens.mint(self.user)[0] if self.user else ""
         users["gone"].is_active = False
         users["gone"].save()
+        settle()
         at = compiler.position()
         assert at is not None
         records = compiler.full_set(at.generation)

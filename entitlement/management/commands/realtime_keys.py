@@ -21,7 +21,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--new ALGORITHM [--start SECONDS]] [--remove KID] [--public FILE]."""
+        """[--new ALGORITHM [--start SECONDS]] [--remove KID] [--public FILE] | --secret."""
         parser.add_argument("--new", choices=keys.ALGORITHMS, help="make a new key, which replaces the one that signs")
         parser.add_argument(
             "--start",
@@ -31,13 +31,22 @@ class Command(BaseCommand):
         )
         parser.add_argument("--remove", metavar="KID", help="take a key out at once: the tokens that it signed end")
         parser.add_argument("--public", metavar="FILE", help="write the public keys there (-: to the standard output)")
+        parser.add_argument(
+            "--secret",
+            action="store_true",
+            help="print the HS256 secret alone, for the FASTPATH_TOKEN_SECRET of a sidecar",
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Rotate, remove, publish, list: whatever was asked for."""
+        if options["secret"]:
+            self.stdout.write(_secret())
+            return
         path = conf.token_keys()
         if not path:
             raise CommandError(
-                'REALTIME["TOKEN_KEYS"] names no file: tokens are signed with the secret (HS256). Set it first.'
+                'REALTIME["TOKEN_KEYS"] names no file: tokens are signed with the secret (HS256). Set it first, or '
+                "have the secret with --secret."
             )
         try:
             if options["new"]:
@@ -54,6 +63,17 @@ class Command(BaseCommand):
             self.stdout.write(f"public keys: {keys.export(path)}")
         except keys.KeysError as error:
             raise CommandError(str(error)) from None
+
+
+def _secret() -> str:
+    """What a sidecar verifies with; CommandError where that is keys alone."""
+    secret = conf.sidecar_secret()
+    if not secret:
+        public = keys.public_path(conf.token_keys())
+        raise CommandError(
+            f"there is no secret: tokens are signed with keys. FASTPATH_TOKEN_KEYS of a sidecar is {public}"
+        )
+    return secret
 
 
 def _lines(jwks: list[dict[str, Any]]) -> list[str]:
