@@ -13,7 +13,7 @@ from .engines import check_engine
 from .listener import SettingsError
 from .modes import make_grants
 from .settings import Settings, describe, load
-from .settings_checks import PREFIX
+from .settings_checks import PREFIX, slow_interpreter
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
             check_engine(settings)
             make_grants(settings)
             print("the settings are good")
+            if warning := slow_interpreter():
+                print(f"fastpath: warning: {warning}", file=sys.stderr)
         else:
             workers.run(settings)
     except SettingsError as error:

@@ -28,8 +28,10 @@ from typing import Any
 import msgspec
 
 from . import requests
+from .core import recovering
 from .core.admission import Done, Outcome
 from .core.grants import Principal
+from .core.history import Ring
 from .core.messages import Message
 from .edge import hub as hub_module
 from .edge.hub import Hub
@@ -233,18 +235,17 @@ def _pair(messages: Sequence[Message]) -> tuple[Message, Message] | None:
     return None
 
 
-def _hide(hub: Hub, due: _Countdown) -> None:
+def _hide(_: Hub, due: _Countdown) -> None:
     """One of the messages that a client missed is left out, and the client is told that nothing is."""
-    history = hub.broker.history
-    since = history.since
+    part = recovering.part  # type: ignore[attr-defined]
 
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        missed = since(*arguments, **named)
-        if missed is not None and len(missed) >= HIDDEN_MESSAGES_MIN and due.reached():
-            missed = [*missed[:1], *missed[2:]]
+    def wrapped(ring: Ring, at: int, count: int) -> list[Message]:
+        missed = part(ring, at, count)
+        if len(missed) >= HIDDEN_MESSAGES_MIN and due.reached():
+            del missed[1]
         return missed
 
-    history.since = wrapped  # type: ignore[method-assign]
+    recovering.part = wrapped  # type: ignore[attr-defined]
 
 
 def _clock(path: str) -> None:

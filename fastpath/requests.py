@@ -59,4 +59,4 @@ def make_staging(hub: Hub, engine: MemoryEngine | RedisEngine) -> StagingStore:
         return MemoryStaging(now, bytes_max=settings.staged_bytes, keep_seconds=settings.staged_seconds)
     from .engine.staging_redis import RedisStaging  # noqa: PLC0415 - it takes a tenth of a second and 5 MB
 
-    return RedisStaging(engine, bytes_max=settings.staged_bytes, keep_seconds=settings.staged_seconds)
+    return RedisStaging(engine, now, bytes_max=settings.staged_bytes, keep_seconds=settings.staged_seconds)

@@ -46,6 +46,7 @@ from .edge.metrics import Health, MetricsConnection
 from .edge.moving import Moving
 from .edge.operating import Operating
 from .edge.pulse import Pulse
+from .edge.recovering import Recovering
 from .edge.reloading import Reload
 from .edge.samples import Samples
 from .edge.subjects import Subjects
@@ -143,7 +144,7 @@ def make_hub(settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine
     broker.writer = SocketWriter()
     hub = Hub(loop, settings, broker, Sessions(broker, settings.ping_seconds))
     hub.worker = worker
-    for look in (Finding, Inspecting, Operating, Exploring, Tracing):
+    for look in (Finding, Inspecting, Operating, Exploring, Tracing, Recovering):
         look(hub)
     if settings.token_keys and broker.grants.keys is not None:
         hub.key_file = KeyFile(hub, settings.token_keys)

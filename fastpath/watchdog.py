@@ -1,4 +1,4 @@
-"""Notices a worker that hangs, asks it where it stands, and kills it so that another takes its place."""
+"""Watches the workers that serve: names one that hangs or is starved, asks where it stands, and kills a hung one."""
 
 from __future__ import annotations
 
@@ -7,91 +7,128 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from .hangs import Judge, Silence, Verdict, Work
 from .logs import event
 
 BEAT = b"\0"
 """What a worker writes to its parent each second."""
 
-STACK_SECONDS = 1.0
-"""How long a worker that hangs has to tell where, before it is killed."""
-
 STACK_BYTES_MAX = 16 << 10
 
-ASLEEP_SECONDS = 3.0
-"""A parent that has not looked for so long was itself not running: the machine was suspended, or all were stopped."""
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 log = logging.getLogger("fastpath.workers")
 
 
 class Watchdog:
-    """Watches one worker that serves; ``hang_seconds`` of silence are too much, and 0 is never."""
+    """The parent's side. ``hang_seconds`` of its own time (hangs.py) are too much for a worker's silence; 0: never."""
 
-    def __init__(self, number: int, pid: int, hang_seconds: float) -> None:
-        self._number = number
-        self._pid = pid
-        self._hang_seconds = hang_seconds
-        self._heard = self._looked = time.monotonic()
-        self._asked = 0.0
-        self._killed = False
-        self._stack = b""
+    def __init__(self, hang_seconds: float) -> None:
+        self._judge = Judge(hang_seconds, time.monotonic())
+        self._pids: dict[int, int] = {}
+        self._stacks: dict[int, bytes] = {}
 
-    def hear(self, data: bytes) -> None:
+    @property
+    def watches(self) -> bool:
+        """Whether there is anybody to look at."""
+        return bool(self._pids)
+
+    def begin(self, number: int, pid: int) -> None:
+        """A worker serves."""
+        self._pids[number], self._stacks[number] = pid, b""
+        self._judge.begin(number)
+
+    def end(self, number: int) -> None:
+        """It has ended."""
+        if self._pids.pop(number, None) is not None:
+            del self._stacks[number]
+            self._judge.end(number)
+
+    def hear(self, number: int, data: bytes) -> None:
         """Beats, or the stack that was asked for."""
+        if number not in self._pids:
+            return
         if BEAT not in data:
-            self._stack = (self._stack + data)[:STACK_BYTES_MAX]
+            self._stacks[number] = (self._stacks[number] + data)[:STACK_BYTES_MAX]
             return
-        moment = time.monotonic()
-        if self._asked and not self._killed:
-            event(
-                log,
-                "worker goes on",
-                logging.WARNING,
-                child=self._number,
-                child_pid=self._pid,
-                silent_seconds=round(moment - self._heard, 1),
-            )
-            self._asked, self._stack = 0.0, b""
-        self._heard = moment
+        self._stacks[number] = b""
+        silence = self._judge.heard(number)
+        if silence is not None:
+            self._tell("worker goes on", logging.WARNING, number, **_seconds(silence))
 
-    def look(self) -> None:
-        """Called about once a second."""
-        moment = time.monotonic()
-        if moment - self._looked > ASLEEP_SECONDS:
-            self._heard, self._asked = moment, 0.0
-        self._looked = moment
-        silent = moment - self._heard
-        if self._killed or not self._hang_seconds or silent < self._hang_seconds:
+    def look(self, hear: Callable[[], object]) -> None:
+        """To be called every LOOK_SECONDS; ``hear`` hands over what the workers have said by now."""
+        # In this order: what a worker did before its last beat must not be held against it.
+        works = {number: work_of(self._pids[number]) for number in self._judge.silent}
+        hear()
+        for verdict, number, silence in self._judge.look(time.monotonic(), works):
+            self._act(verdict, number, silence)
+
+    def _act(self, verdict: Verdict, number: int, silence: Silence) -> None:
+        if verdict is Verdict.KILL:
+            stack = self._stacks[number].decode(errors="replace") or "(it did not say where it stands)"
+            self._tell("worker killed", logging.ERROR, number, traceback=stack)
+            self._send(number, signal.SIGKILL)
+            self.end(number)
             return
-        if not self._asked:
-            self._asked, self._stack = moment, b""
-            event(
-                log,
-                "worker hangs",
-                logging.ERROR,
-                child=self._number,
-                child_pid=self._pid,
-                silent_seconds=round(silent, 1),
-                state=_state(self._pid),
-            )
-            self._send(signal.SIGUSR1)
-        elif moment - self._asked >= STACK_SECONDS:
-            self._killed = True
-            event(
-                log,
-                "worker killed",
-                logging.ERROR,
-                child=self._number,
-                child_pid=self._pid,
-                traceback=self._stack.decode(errors="replace") or "(it did not say where it stands)",
-            )
-            self._send(signal.SIGKILL)
+        found = {**_seconds(silence), "state": _state(self._pids[number])}
+        if verdict is Verdict.STARVED:
+            self._tell("worker starved", logging.WARNING, number, **found)
+        elif verdict is Verdict.MACHINE:
+            self._tell("worker silent as others are", logging.ERROR, number, others=len(self._judge.crowd) - 1, **found)
+        else:
+            self._stacks[number] = b""
+            self._tell("worker hangs", logging.ERROR, number, **found)
+            self._send(number, signal.SIGUSR1)
 
-    def _send(self, number: signal.Signals) -> None:
+    def _tell(self, text: str, level: int, number: int, **values: Any) -> None:
+        event(log, text, level, child=number, child_pid=self._pids[number], **values)
+
+    def _send(self, number: int, what: signal.Signals) -> None:
         with suppress(ProcessLookupError):
-            os.kill(self._pid, number)
+            os.kill(self._pids[number], what)
+
+
+def _seconds(silence: Silence) -> dict[str, float]:
+    return {
+        "silent_seconds": round(silence.silent, 1),
+        "ran_seconds": round(silence.ran, 1),
+        "waited_seconds": round(silence.waited, 1),
+    }
+
+
+def work_of(pid: int) -> Work | None:
+    """What a process has done, by Linux' /proc; None elsewhere, and of one that is gone.
+
+    A kernel without ``schedstat`` tells no time that was waited: then only who is runnable at a look has waited.
+    """
+    ran = waited = 0
+    runnable, scheduled = False, True
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread may end at any moment
+                runnable |= _stat(f"/proc/{pid}/task/{task}/stat")[0] == "R"
+                try:
+                    of_task = Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()
+                    ran, waited = ran + int(of_task[0]), waited + int(of_task[1])
+                except FileNotFoundError:
+                    scheduled = False
+        if scheduled:
+            return Work(ran / 1e9, waited / 1e9, runnable)
+        user, system = _stat(f"/proc/{pid}/stat")[11:13]
+        return Work((int(user) + int(system)) / _TICKS, 0.0, runnable)
+    except OSError:
+        return None
+
+
+def _stat(path: str) -> list[str]:
+    """The fields of a ``stat`` from its third on, the state; the second, a name in brackets, may hold anything."""
+    return Path(path).read_text().rpartition(")")[2].split()
 
 
 def _state(pid: int) -> str:

@@ -27,6 +27,7 @@ from .edge.addresses import bind_unix, reserve
 from .edge.control_socket import check_control
 from .edge.drain import HEAR_SECONDS
 from .edge.tls_context import tls_context
+from .hangs import LOOK_SECONDS
 from .listener import Listener, SettingsError
 from .settings import Settings, load
 from .watchdog import BEAT, Watchdog
@@ -42,9 +43,6 @@ KILL_SECONDS = HEAR_SECONDS + 3
 """How long the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-
-LOOK_SECONDS = 1.0
-"""How often those that serve are looked at."""
 
 ORPHANS_SECONDS = 1.0
 """How long to wait for a port that is in use."""
@@ -90,8 +88,6 @@ class _Place:
         self.started = 0.0
         self.pause = 0.0
         self.start_at: float | None = 0.0
-        self.watchdog: Watchdog | None = None
-        """Of one that serves."""
 
 
 class _Parent:
@@ -110,6 +106,7 @@ class _Parent:
         self._stopping = False
         self._told_count = 0
         self._reload = False
+        self._watchdog = Watchdog(settings.hang_seconds)
 
     def run(self) -> None:
         logs.begin(self._settings, "parent", "parent")
@@ -216,7 +213,7 @@ class _Parent:
             self._become(place.number, survivors if place.number == 0 else 0, writing)
         os.close(writing)
         os.set_blocking(reading, False)
-        place.pid, place.report, place.line, place.serves, place.watchdog = pid, reading, b"", False, None
+        place.pid, place.report, place.line, place.serves = pid, reading, b"", False
         log.info("worker %d started, pid %d", place.number, pid)
 
     def _become(self, number: int, survivors: int, report: int) -> None:
@@ -266,7 +263,7 @@ class _Parent:
         """Seconds until a worker is to be started, or until the next look at those that serve; None: no one waits."""
         times = [place.start_at for place in self._places if place.start_at is not None]
         pause = max(0.0, min(times) - time.monotonic()) if times else None
-        if any(place.watchdog is not None for place in self._places):
+        if self._watchdog.watches:
             return LOOK_SECONDS if pause is None else min(pause, LOOK_SECONDS)
         return pause
 
@@ -293,8 +290,8 @@ class _Parent:
             os.close(place.report)
             place.report = -1
             return
-        if place.watchdog is not None:
-            place.watchdog.hear(data)
+        if place.serves:
+            self._watchdog.hear(place.number, data)
             return
         place.line += data
         if b"\n" not in place.line:
@@ -306,15 +303,13 @@ class _Parent:
             log.error("worker %d: %s", place.number, answer["error"])
             return
         place.serves = True
-        place.watchdog = Watchdog(place.number, place.pid, self._settings.hang_seconds)
+        self._watchdog.begin(place.number, place.pid)
         if place.number == 0:
             self._ready = answer
 
     def _watch(self) -> None:
         """A worker that serves and hangs is killed; the rest of its place's life goes on as after any other end."""
-        for place in self._places:
-            if place.watchdog is not None:
-                place.watchdog.look()
+        self._watchdog.look(lambda: self._wait(0))
         if self._announced:
             systemd.tell("WATCHDOG=1")
 
@@ -343,7 +338,8 @@ class _Parent:
         if place.report >= 0:
             os.close(place.report)
             place.report = -1
-        pid, place.pid, place.serves, place.watchdog = place.pid, 0, False, None
+        pid, place.pid, place.serves = place.pid, 0, False
+        self._watchdog.end(place.number)
         lived = time.monotonic() - place.started
         pause = 0.0 if lived >= STEADY_SECONDS else place.pause
         place.pause = min(BACKOFF_SECONDS_MAX, pause * 2 or BACKOFF_SECONDS_MIN)

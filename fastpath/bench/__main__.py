@@ -11,6 +11,7 @@ from types import ModuleType
 from fastpath.core.errors import FastpathError
 
 from . import capacity, compare, figures, guarantee, patterns, publish, report, rules, run, subscribe, wire
+from .machine import revision
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         handler: Callable[[argparse.Namespace], int] = command.module.run
         sub.set_defaults(handler=handler)
     options = parser.parse_args(arguments)
+    revision()  # now: the checkout may change while it measures
     try:
         return int(options.handler(options))
     except FastpathError as error:

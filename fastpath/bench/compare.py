@@ -13,12 +13,13 @@ from fastpath.core.errors import FastpathError
 from . import compare_table as table
 from . import peers, servers
 from .dialects import Dialect, Fastpath, Peer
+from .machine import machine
 from .measure import Options, loaded, measure_floor
 from .measure import run as run_load
 from .peers_dialects import DIALECTS
 from .procfs import memory_bytes
 from .report_summary import OURS, Run
-from .result import beside, machine, write
+from .result import beside, write
 from .run import add_server_arguments, options_of
 from .scenarios import SCENARIOS as ALL_SCENARIOS
 from .scenarios import Scenario

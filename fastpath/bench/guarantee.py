@@ -13,10 +13,11 @@ from typing import Any
 
 from . import guarantee_acks, guarantee_cost, guarantee_recovery, guarantee_starts, guarantee_tables, report_docs
 from .guarantee_cost import Say
+from .machine import machine, revision
 from .measure import Options, cores
 from .procfs import filesystem
 from .report import load
-from .result import Result, machine, write
+from .result import Result, write
 from .sockets import BenchError
 from .spawn import open_files_most
 
@@ -111,7 +112,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         for name in names:
             say(f"{name}: {PARTS[name][1]}")
             found = PARTS[name][0](options, say, arguments.scale)
-            runs.append({"part": name, **found, "disk": disk, "command": command})
+            runs.append({"part": name, **found, "disk": disk, "command": command, "revision": revision()})
             if arguments.output:
                 write(arguments.output, runs)
     say("done")

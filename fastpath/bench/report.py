@@ -10,6 +10,7 @@ from typing import Any
 from fastpath.core.errors import FastpathError
 
 from . import report_docs
+from .machine import NOT_RECORDED
 from .report_page import page
 
 
@@ -46,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load(paths: list[Path], key: str = "scenario") -> dict[str, Any]:
-    """Several results files as one: the machine of the first, the runs of all, each with a text under ``key``.
+    """Several results files as one: the machine of the first, the runs of all, each with a text under ``key`` and the
+    revision it was made with.
 
     Raises ResultsError.
     """
@@ -65,5 +67,6 @@ def load(paths: list[Path], key: str = "scenario") -> dict[str, Any]:
         except (ValueError, KeyError, TypeError):
             raise ResultsError(f'{path}: not results; expected {{"machine": …, "runs": [{{"{key}": …}}]}}') from None
         merged["machine"] = merged["machine"] or machine
-        merged["runs"] += runs
+        made_with = machine.get("revision", NOT_RECORDED)
+        merged["runs"] += [{"revision": made_with} | run for run in runs]
     return merged

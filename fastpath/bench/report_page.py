@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 from . import report_charts as charts
+from .machine import NOT_RECORDED
 from .report_figures import Figure, Table, figures
 
 STYLE = f"""
@@ -63,8 +65,13 @@ def page(results: dict[str, Any]) -> str:
 
 
 def circumstances(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a reader needs to judge the numbers: the machine, the date, the commands."""
-    lines = [(_caption(name), _plain(value)) for name, value in results.get("machine", {}).items()]
+    """What a reader needs to judge the numbers: the machine, the revisions, the date, the commands."""
+    known = {name: value for name, value in results.get("machine", {}).items() if name != "revision"}
+    lines = [(_caption(name), _plain(value)) for name, value in known.items()]
+    revisions = dict.fromkeys(str(run.get("revision", NOT_RECORDED)) for run in results["runs"])
+    lines.append(("Revision", "; ".join(revisions)))
+    if single := _single(results["runs"]):
+        lines.append(("Single runs", single))
     commands = dict.fromkeys(str(run["command"]) for run in results["runs"] if run.get("command"))
     durations = sorted({round(float(run["duration_s"]), 1) for run in results["runs"] if run.get("duration_s")})
     if durations:
@@ -73,6 +80,13 @@ def circumstances(results: dict[str, Any]) -> list[tuple[str, str]]:
     if commands:
         lines.append(("Command", "; ".join(commands)))
     return lines
+
+
+def _single(runs: Sequence[dict[str, Any]]) -> str:
+    """What was measured once only, so that nothing is known of its spread."""
+    counts = Counter((str(run.get("scenario") or run.get("part")), run.get("peer")) for run in runs)
+    once = [name if peer is None else f"{name} beside others" for (name, peer), most in counts.items() if most == 1]
+    return "all" if len(once) == len(counts) else ", ".join(dict.fromkeys(once))
 
 
 def _circumstances(results: dict[str, Any]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .drive import Measured
+from .machine import machine, revision
 from .swarm import Swarm
 from .tracks import Tally
 
@@ -19,7 +17,7 @@ Result = dict[str, Any]
 KEYS = (
     "scenario", "deliveries_per_s", "server_cpu_s_per_million", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms",
     "lost", "doubled", "reordered", "sampled_connections", "connections", "deliveries", "published", "duration_s",
-    "server_pids", "server_memory_bytes", "settings", "command", "form",
+    "server_pids", "server_memory_bytes", "settings", "command", "form", "revision",
 )  # fmt: skip
 """What every result has; ``floor_cpu_s_per_million`` and ``ratio`` come with a floor."""
 
@@ -64,6 +62,7 @@ def summary(
         "server_pids": list(pids),
         "server_memory_bytes": measured.memory_bytes,
         "form": form,
+        "revision": revision(),
         **more,
     }
 
@@ -78,23 +77,6 @@ def beside(own: Result, floor: Result, program: str, coalesced: bool) -> Result:
         "floor_p99_ms": floor["p99_ms"],
         "floor_lost": floor["lost"],
         "floor": f"{Path(program).name}, {'coalescing per tick' if coalesced else 'one send per message'}",
-    }
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    cpu = ""
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    return {
-        "cpu": cpu or platform.processor() or "unknown",
-        "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 

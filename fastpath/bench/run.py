@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import conflating, connecting, crowd, memory, stalling
 from .floor.compiling import FloorError, compiled
+from .machine import revision
 from .measure import Options, cores, measure_beside
 from .result import Result, write
 from .scenarios import SCENARIOS, Scenario
@@ -109,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.duration:
             scenario = scenario.changed({"duration_s": arguments.duration})
         for _ in range(arguments.repeat):
-            one = MEASURES.get(name, measure_beside)(scenario, options)
+            one = MEASURES.get(name, measure_beside)(scenario, options) | {"revision": revision()}
             results.append(one)
             print(json.dumps(one) if arguments.json else text(one), flush=True)
             if arguments.output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from urllib.parse import parse_qs, urlsplit
 
 TLS_SCHEME = "tls://"
@@ -26,10 +27,12 @@ def connect_control(address: str, timeout_seconds: float) -> socket.socket:
             raise
         return connection
     host, port, files = parse_tls(address)
+    end = time.monotonic() + timeout_seconds
     context = ssl.create_default_context(cafile=files["ca"])
     context.load_cert_chain(files["cert"], files["key"])
     plain = socket.create_connection((host, port), timeout=timeout_seconds)
     try:
+        plain.settimeout(max(0.001, end - time.monotonic()))
         return context.wrap_socket(plain, server_hostname=host)
     except BaseException:
         plain.close()

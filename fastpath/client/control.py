@@ -14,7 +14,7 @@ from fastpath.core.errors import BadFrame
 from fastpath.core.packets import Unpacker, pack
 
 from .address import connect_control
-from .errors import ControlRefused, SidecarUnavailable
+from .errors import ControlRefused, SidecarBusy, SidecarSilent, SidecarUnavailable
 
 VERSION = 1
 FRAME_BYTES_MAX = 16 << 20
@@ -27,8 +27,9 @@ class Control:
 
     ``path`` is that of the unix socket, or a ``tls://`` address of a sidecar on another host (address.py).
 
-    Every verb raises SidecarUnavailable when no answer comes within ``timeout_seconds``, and ControlRefused
-    when the sidecar says no. A verb is never sent twice: after SidecarUnavailable its effect is not known.
+    Every verb raises SidecarUnavailable when no answer comes within ``timeout_seconds`` of the call, also when calls of
+    other threads take that time, and ControlRefused when the sidecar says no. A verb is never sent twice: after
+    SidecarUnavailable its effect is not known. Verbs with a ``deadline`` (of time.monotonic) wait no longer than that.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout_seconds: float = 5, client: str = "py/1") -> None:
@@ -51,35 +52,45 @@ class Control:
         with self._lock:
             self._drop()
 
-    def hello(self) -> Answer:
-        """``version, server, pid, mode, epoch, generation``; generation is None until rights have arrived."""
-        return self.call("hello", {"version": VERSION, "client": self._client})
+    def abandon(self) -> None:
+        """Let go of the connection in a process that was forked, where a thread may have held the lock."""
+        self._lock = threading.Lock()
+        self._drop()
 
-    def publish(self, messages: Sequence[Sequence[Any]], publisher: str | None = None) -> Answer:
+    def hello(self, deadline: float | None = None) -> Answer:
+        """``version, server, pid, mode, epoch, generation`` (None until rights have arrived), ``message_bytes_max``."""
+        return self.call("hello", {"version": VERSION, "client": self._client}, deadline)
+
+    def publish(
+        self, messages: Sequence[Sequence[Any]], publisher: str | None = None, deadline: float | None = None
+    ) -> Answer:
         """Publish rows ``[subject, content, fields, meta]``; answers ``epoch`` and ``results``.
 
         One result a row: its sequence number, 0 for standard quality, ``[epoch, sequence number]`` when it was stored
         under another epoch, or ``[code, reason]`` (protocol.md 6.2, 6.3). With ``publisher`` a row whose meta has an
         ``id`` is stored once, however often it is sent; ids of a publisher rise.
         """
-        return self.call("publish", _without_none(messages=messages, publisher=publisher))
+        return self.call("publish", _without_none(messages=messages, publisher=publisher), deadline)
 
-    def snapshot(self, subject: str, token: str | None = None) -> Answer:
+    def snapshot(self, subject: str, token: str | None = None, deadline: float | None = None) -> Answer:
         """``status``, and ``reason`` or ``message``; without a token as anonymous."""
-        return self.call("snapshot", _without_none(subject=subject, token=token))
+        return self.call("snapshot", _without_none(subject=subject, token=token), deadline)
 
-    def check(self, subject: str, action: str, token: str | None = None) -> Answer:
+    def check(self, subject: str, action: str, token: str | None = None, deadline: float | None = None) -> Answer:
         """``allowed`` and ``reason`` for ``action`` ``subscribe`` or ``publish``."""
-        return self.call("check", _without_none(subject=subject, action=action, token=token))
+        return self.call("check", _without_none(subject=subject, action=action, token=token), deadline)
 
-    def subjects(self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100) -> Answer:
+    def subjects(
+        self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100, deadline: float | None = None
+    ) -> Answer:
         """A page of the subjects in use, in order: ``subjects`` as ``[subject, seq, snapshot, subscribed]``.
 
         ``total`` is how many the pattern or prefix covers, ``snapshots`` how many of these have a snapshot, ``more``
         whether there are others behind this page;
         ``after`` is the last subject of the page before. At most 1000 a page.
         """
-        return self.call("subjects", {"pattern": pattern, "prefix": prefix, "after": after, "limit": limit})
+        arguments = {"pattern": pattern, "prefix": prefix, "after": after, "limit": limit}
+        return self.call("subjects", arguments, deadline)
 
     def stats(self) -> Answer:
         """The sidecar's figures by name, and ``by_worker`` each worker's (docs/figures.md)."""
@@ -106,6 +117,9 @@ class Control:
 
         Each has ``connection, publisher, user, address, since, messages, messages_per_s, unacknowledged`` (messages),
         ``batches`` (of them), ``oldest_ms`` (for how long the oldest waits) and ``last_ms`` (when it published last).
+        ``senders`` are those who sent within the last hour, connected or not (protocol.md 8.11): ``user, kind, name,
+        messages, messages_per_s, last_ms, unacknowledged, oldest_ms``, and of rows that are staged and not committed
+        ``uncommitted`` (rows), ``uncommitted_bytes`` and ``uncommitted_ms`` (the age of the oldest).
         """
         return self.call("publishers", {"limit": limit})
 
@@ -247,25 +261,41 @@ class Control:
             },
         )
 
-    def call(self, verb: str, arguments: Answer | None = None) -> Answer:
+    def rights(self, trouble: str = "", triggers_missing: int = 0) -> Answer:
+        """Say, several times a second, whether changes of rights are followed, and why not (protocol.md 8.17)."""
+        return self.call("rights", {"trouble": trouble, "triggers_missing": triggers_missing})
+
+    def call(self, verb: str, arguments: Answer | None = None, deadline: float | None = None) -> Answer:
         """Ask for a verb and wait for its answer."""
-        with self._lock:
-            self._number += 1
-            request = pack([self._number, verb, arguments or {}])
-            if len(request) - 4 > FRAME_BYTES_MAX:
-                raise ControlRefused("too_large", f"{len(request)} bytes pass the bound of {FRAME_BYTES_MAX}")
-            try:
-                answer = self._exchange(request)
-            except TimeoutError:
-                self._drop()
-                raise SidecarUnavailable(self.path, f"no answer within {self._timeout:g} s") from None
-            except (OSError, BadFrame) as error:
-                self._drop()
-                raise SidecarUnavailable(self.path, getattr(error, "strerror", None) or str(error)) from None
-            except BaseException:
-                # Interrupted half-way: what is still to come would be taken for the answer to the next request.
-                self._drop()
-                raise
+        now = time.monotonic()
+        end = now + self._timeout if deadline is None else min(deadline, now + self._timeout)
+        if not self._lock.acquire(timeout=max(0.0, end - now)):
+            raise SidecarBusy(self.path, f"calls before this one, which was not sent, took all of {self._timeout:g} s")
+        try:
+            return self._call(verb, arguments or {}, end)
+        finally:
+            self._lock.release()
+
+    def _call(self, verb: str, arguments: Answer, end: float) -> Answer:
+        self._number += 1
+        request = pack([self._number, verb, arguments])
+        if len(request) - 4 > FRAME_BYTES_MAX:
+            raise ControlRefused("too_large", f"{len(request)} bytes pass the bound of {FRAME_BYTES_MAX}")
+        asked_at = time.monotonic()
+        try:
+            answer = self._exchange(request, end)
+        except TimeoutError:
+            self._drop()
+            # Who had hardly any time is not blamed for it.
+            kind = SidecarSilent if time.monotonic() - asked_at >= self._timeout / 2 else SidecarBusy
+            raise kind(self.path, f"no answer within {self._timeout:g} s") from None
+        except (OSError, BadFrame) as error:
+            self._drop()
+            raise SidecarUnavailable(self.path, getattr(error, "strerror", None) or str(error)) from None
+        except BaseException:
+            # Interrupted half-way: what is still to come would be taken for the answer to the next request.
+            self._drop()
+            raise
         match answer:
             case [_, "ok", dict(values)]:
                 return values
@@ -273,14 +303,13 @@ class Control:
                 raise ControlRefused(code, reason)
         raise SidecarUnavailable(self.path, f"it gave no answer of the control protocol: {str(answer)[:80]}")
 
-    def _exchange(self, request: bytes) -> list[Any]:
-        deadline = time.monotonic() + self._timeout
-        connection = self._connection()
-        connection.settimeout(self._timeout)
+    def _exchange(self, request: bytes, end: float) -> list[Any]:
+        connection = self._connection(end)
+        connection.settimeout(_left(end))
         connection.sendall(request)
         unpacker = Unpacker(FRAME_BYTES_MAX)
         while True:
-            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            connection.settimeout(_left(end))
             data = connection.recv(1 << 18)
             if not data:
                 raise ConnectionResetError("the sidecar closed the connection")
@@ -291,12 +320,12 @@ class Control:
             if unpacker.error is not None:
                 raise unpacker.error
 
-    def _connection(self) -> socket.socket:
+    def _connection(self, end: float) -> socket.socket:
         """The open connection, unless it is another process's (after a fork) or the sidecar has closed it."""
         if self._socket is not None and (self._owner != os.getpid() or _readable(self._socket)):
             self._drop()
         if self._socket is None:
-            self._socket = connect_control(self.path, self._timeout)
+            self._socket = connect_control(self.path, _left(end))
             self._owner = os.getpid()
         return self._socket
 
@@ -304,6 +333,11 @@ class Control:
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
+
+
+def _left(end: float) -> float:
+    """The seconds until then, as a socket's timeout: 0 would mean not to wait at all."""
+    return max(0.001, end - time.monotonic())
 
 
 def _readable(connection: socket.socket) -> bool:

@@ -11,6 +11,8 @@ ClientError
  ├─ StagingFailed        rows could not be staged or committed, and trying again would not help
  ├─ PublishTimeout       a batch stayed without acknowledgement for the whole retry time
  ├─ SidecarUnavailable   nothing answers at the control socket
+ │   ├─ SidecarSilent    it was asked and did not answer in time
+ │   └─ SidecarBusy      calls before this one took the time that it had
  └─ ControlRefused       the sidecar refused what was asked over the control socket
 
 Every error can be pickled, so that it travels from a Spark executor to its driver.
@@ -154,6 +156,14 @@ class SidecarUnavailable(ClientError, ConnectionError):
             f"the sidecar does not answer at its control socket {self.path} ({self.why}); "
             "start it with `python manage.py runrealtime`"
         )
+
+
+class SidecarSilent(SidecarUnavailable):
+    """It was asked and did not answer in time, as one that hangs: the effect of what was asked is not known."""
+
+
+class SidecarBusy(SidecarUnavailable):
+    """Other threads' calls took the time that this one had to wait; when it was not sent, ``why`` says so."""
 
 
 class ControlRefused(ClientError):

@@ -16,7 +16,7 @@ from fastpath.core.subject import is_wildcard
 from .errors import refusal
 from .events import Answered, Arrived, Event, Refused
 from .message import Position, Status, message_of
-from .wanted import SUBJECTS_PER_COMMAND, Pattern, Request, Subscription, Wanted, requests
+from .wanted import NOTHING, SUBJECTS_PER_COMMAND, Pattern, Request, Subscription, Wanted, requests
 
 RETRY_MS = 1000
 """Pause before a subject is asked for again whose answer ``not_ready`` named none."""
@@ -116,46 +116,62 @@ class Following:
         wanted = self._sids.get(data.sid)
         if wanted is None:
             return []
-        kind, seq, private = data.meta.kind, data.seq, False
+        kind, seq, by = data.meta.kind, data.seq, (True, True)
         if kind in _STORED:
-            if not wanted.live or (kind == "recovered" and self._seen(wanted, seq)):
+            if not wanted.live:
                 return []
-            private = wanted.private
-            self._stored_came(wanted, kind, seq)
+            if kind == "recovered" and not wanted.private and self._beyond(wanted, seq):
+                return self._gap(wanted, seq)
+            by = self._stored_came(wanted, kind, seq)
+            self._pay(wanted)
         elif seq:
             if not wanted.live:
                 return []
             if wanted.stored:
                 wanted.stored_over()
-            if self._seen(wanted, seq):
-                return []
-            whole = not wanted.interval and not wanted.lagging
-            if whole and wanted.position is not None and seq > wanted.position.seq + 1:
+                self._pay(wanted)
+            if self._beyond(wanted, seq):
                 return self._gap(wanted, seq)
-            wanted.position = Position(wanted.epoch, seq)
+            by = wanted.read(seq)
+        hearers = self.wanted.hearers(wanted, *by) if any(by) else ()
+        if not hearers:
+            return []
         message = message_of(data, wanted.subject, wanted.epoch, base)
-        return [Arrived(owner, message) for owner in self.wanted.hearers(wanted, private)]
+        return [Arrived(owner, message) for owner in hearers]
 
     @staticmethod
-    def _seen(wanted: Subscription, seq: int) -> bool:
-        return wanted.position is not None and (wanted.epoch, seq) <= wanted.position
+    def _beyond(wanted: Subscription, seq: int) -> bool:
+        """Whether messages are missing before this one, and may not."""
+        last, whole = wanted.last, not wanted.interval and not wanted.lagging
+        return whole and last is not None and seq > last.seq + 1 and wanted.epoch >= last.epoch
 
     @staticmethod
-    def _stored_came(wanted: Subscription, kind: str, seq: int) -> None:
+    def _stored_came(wanted: Subscription, kind: str, seq: int) -> tuple[bool, bool]:
+        """Whether the owner and the others get it."""
+        by = True, not wanted.private
         if kind != "snapshot" and seq:
-            wanted.position = Position(wanted.epoch, seq)
-        wanted.stored -= 1
-        if wanted.stored <= 0:
-            wanted.stored_over()
+            by = wanted.read(seq, anew=kind == "historical")
+        if any(by):
+            wanted.stored -= 1
+            if wanted.stored <= 0:
+                wanted.stored_over()
+        return by
 
     def _gap(self, wanted: Subscription, seq: int) -> list[Event]:
         """Messages are missing: ask again from the last that was read (protocol.md 5.3)."""
-        last = wanted.position.seq if wanted.position else 0
+        last = wanted.last.seq if wanted.last else 0
+        wanted.interrupt()
         wanted.live = False
         # What a pattern found is asked for by its own name: to ask for the pattern again would begin all of it anew.
         wanted.held = wanted.held or wanted.owner is None
         self._ask([wanted])
         return [Status(name="gap", subject=wanted.subject, reason=f"{last} was followed by {seq}")]
+
+    def _pay(self, wanted: Subscription) -> None:
+        """Ask for what an owner is owed, when nothing is still to come for the others."""
+        if wanted.owed and not wanted.stored:
+            wanted.owed = False
+            self._ask([wanted])
 
     def _unname(self, wanted: Subscription) -> None:
         """Its id is no longer its own. After a reconnection the same number may be another subject's already."""
@@ -186,8 +202,12 @@ class Following:
         self._unname(wanted)
         self._sids[result.sid] = wanted
         granted = wanted.waits and not number
-        self.wanted.begin(wanted, result, own=bool(number) or not result.pattern)
-        name = result.recovery or "subscribed"
+        # To a client that has read none of it, only what goes back to the first message is recovered.
+        anew = wanted.position is None and result.pattern and not result.conflation and result.seq != result.messages
+        recovery = "resynchronised" if anew and result.recovery else result.recovery
+        self.wanted.begin(wanted, result, own=bool(number) or not result.pattern, asked=bool(number))
+        self._pay(wanted)
+        name = recovery or "subscribed"
         told: list[Event] = [Status(name=name, subject=wanted.subject, pattern=result.pattern)]
         by = self.wanted.patterns.get(result.pattern)
         if by is not None and not by.live:
@@ -236,16 +256,15 @@ class Following:
         if wanted is None:
             return []
         wanted.epoch = frame.epoch
-        void = False
-        for name in ("position", "target"):
+        void = any(old is not None and old.seq > frame.seq for old in (wanted.position, wanted.own))
+        for name in ("position", "own", "target"):
             old = getattr(wanted, name)
-            if old is not None:
+            if old is not None and old != NOTHING:
                 # The number goes on over epochs; what was read above it is void (protocol.md 4.8).
-                void = void or old.seq > frame.seq
                 setattr(wanted, name, Position(frame.epoch, min(old.seq, frame.seq)))
         reason = "what was read last is void"
         told: list[Event] = [Status(name="resynchronised", subject=wanted.subject, reason=reason)] if void else []
-        last = wanted.target or wanted.position
+        last = wanted.target or wanted.last
         return told + self._gap(wanted, frame.seq + 1) if last is not None and last.seq < frame.seq else told
 
     def lagging(self, frame: wire.Lagging | wire.CaughtUp) -> list[Event]:

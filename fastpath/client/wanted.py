@@ -21,6 +21,9 @@ SUBJECTS_PER_COMMAND = 500
 POSITIONS_PER_PATTERN = 2000
 """With the longest of subjects half of a frame of the server's."""
 
+NOTHING = Position(0, 0)
+"""Where somebody is who has read nothing of what he was promised."""
+
 
 @dataclass(slots=True, eq=False)
 class Subscription:
@@ -32,7 +35,10 @@ class Subscription:
 
     ``position`` is the last that was read. While ``stored`` messages are still to come it lags behind
     ``target``, where live messages begin, so that a connection lost between them misses nothing. They are ``private``
-    where others follow the subject already, by patterns: the new owner alone gets them, from ``since`` on.
+    where others follow the subject already, by patterns: the new owner alone gets them, from ``since`` on. ``own`` is
+    the last that the owner read, while it is another than the others': a connection that is lost then is followed by
+    one that goes on from the lower of the two, and each hears what it has not read. An owner who had read nothing is
+    ``owed`` the beginning: it is asked for when the others have gone on.
     """
 
     subject: str
@@ -45,6 +51,8 @@ class Subscription:
     held: bool = False
     begun: bool = False
     private: bool = False
+    own: Position | None = None
+    owed: bool = False
     asked: int = 0
     live: bool = False
     waits: bool = False
@@ -66,32 +74,88 @@ class Subscription:
     @property
     def after(self) -> Position | None:
         """Where to go on from; None: from the beginning, as it was asked for."""
-        return self.since if self.live else self.position
+        return self.since if self.live else self.last
 
-    def begin(self, result: Result, own: bool) -> None:
-        """The server has begun it; ``own``: as it was asked for by its name."""
-        if own and self.live:
-            self.private, self.position = True, self.since
+    @property
+    def last(self) -> Position | None:
+        """What everybody who follows it has read."""
+        return self.position if self.own is None or self.position is None else min(self.own, self.position)
+
+    def begin(self, result: Result, own: bool, asked: bool) -> None:
+        """The server has begun it; ``own``: as it was asked for by its name; ``asked``: it was asked for just now."""
+        goes_on = self._goes_on(result)
+        if asked or not own:
+            self.private = asked and self.live
+        self.owed = self.owed and (not own or result.recovery == "recovered")
+        if asked and self.live:
+            self.own = self.since or (self.position if result.recovery == "recovered" else None) or NOTHING
+        elif not (goes_on or self.private):
+            self.own = None
+        found = result.recovery == "recovered" and self.position is None and not (self.private or result.conflation)
+        if found and result.epoch is not UNSET and result.seq is not UNSET:
+            # A pattern that came back has found it: all of it follows.
+            self.position = Position(result.epoch, result.seq - result.messages)
+        last = (self.position if self.private else self.last) if goes_on else None
         self.sid = -1 if result.sid is UNSET else result.sid
-        self.begun = self.begun or own
+        self.begun = self.begun or (own and not self.owed)
         self.live, self.waits, self.lagging, self.tries = True, False, False, 0
         self.epoch = 0 if result.epoch is UNSET else result.epoch
         self.interval = result.conflation
         self.conflation = self.interval if self.conflation else 0
         self.target = None if result.seq is UNSET else Position(self.epoch, result.seq)
+        if last is not None and self.target is not None:
+            follow = result.messages if result.recovery == "recovered" and not self.private else 0
+            self.target = Position(self.epoch, min(self.target.seq, last.seq + follow))
         self.stored = result.messages
         if not self.stored:
             self.stored_over()
 
+    def _goes_on(self, result: Result) -> bool:
+        """Whether somebody follows on from what was read, who is told of what is missing: the answer may stand behind
+        messages that a right took away with its end (protocol.md 4.7)."""
+        if result.recovery or not self.live:
+            return result.recovery == "recovered"
+        return not result.messages or not (self.interval or self.lagging)
+
+    def read(self, seq: int, anew: bool = False) -> tuple[bool, bool]:
+        """A message with a number is read: by the owner, by the others? ``anew``: whatever they have read before."""
+        at, own, others = Position(self.epoch, seq), self.own or self.position, self.position
+        by_owner = anew or own is None or own < at
+        by_others = not self.private and (anew or others is None or others < at)
+        self.position = at if by_others else others
+        own = at if by_owner else own
+        self.own = None if own == self.position else own
+        return by_owner, by_others
+
     def stored_over(self) -> None:
         """All stored messages have come: live ones begin."""
         self.stored, self.private = 0, False
-        if self.target is not None:
-            self.position, self.target = self.target, None
+        target, self.target = self.target, None
+        if target is None:
+            return
+        own, others = max(self.own or target, target), max(self.position or target, target)
+        self.position = others if self.own else target
+        self.own = own if self.own and own != others else None
+
+    def interrupt(self) -> None:
+        """What is still to come of stored messages will not."""
+        if self.own == NOTHING:
+            self.own, self.owed = None, self.position is not None
+            self.begun = not self.owed
+        elif self.position is None:
+            self.position, self.own = self.own, None
+        self.private = False
+
+    def join(self) -> None:
+        """A new owner whom the server has not answered goes on from ``since``, with the others or apart from them."""
+        if self.owner is not None and not self.begun and self.since is not None:
+            others = self.position or self.since
+            self.position, self.own = others, None if others == self.since else self.since
 
     def end(self) -> None:
         """The right is gone: it waits. If it comes back with another connection, nothing is missed."""
-        self.live, self.waits, self.lagging, self.private = False, True, False, False
+        self.interrupt()
+        self.live, self.waits, self.lagging = False, True, False
         self.target, self.stored = None, 0
 
 
@@ -190,8 +254,9 @@ class Wanted:
         # Those who follow it by a pattern go on doing so until the server has answered the new owner.
         wanted.owner, wanted.history, wanted.conflation, wanted.slow = owner, history, conflation, slow
         wanted.since, wanted.begun, wanted.held = since, False, False
+        wanted.own, wanted.owed = None, False
         if not wanted.live:
-            wanted.position = since or wanted.position
+            wanted.join()
         return wanted
 
     def put_pattern(self, pattern: Pattern, since: Mapping[str, Position]) -> None:
@@ -239,7 +304,8 @@ class Wanted:
                 del self._shapes[shape]
             left = [one for one in self.subjects.values() if one.owner is None and covers(wanted.subject, one.subject)]
         else:
-            wanted.owner, left = None, [wanted]
+            wanted.owner, wanted.own, wanted.owed = None, None, False
+            left = [wanted]
         gone = [one for one in left if not (one.live or one.position) or not self.over(one.subject)]
         for one in gone:
             del self.subjects[one.subject]
@@ -251,26 +317,30 @@ class Wanted:
             pattern.live = pattern.waits = False
             pattern.tries = 0
         for wanted in list(self.subjects.values()):
-            wanted.live = wanted.waits = wanted.lagging = wanted.held = wanted.private = False
+            wanted.interrupt()
+            wanted.hearers_at = -1
+            wanted.live = wanted.waits = wanted.lagging = wanted.held = False
             wanted.tries = 0
+            wanted.join()
             if wanted.owner is None and wanted.position is None:
                 del self.subjects[wanted.subject]
 
-    def hearers(self, wanted: Subscription, private: bool) -> tuple[Any, ...]:
-        """Who gets a message of the subject."""
-        if private:
-            return () if wanted.owner is None else (wanted.owner,)
+    def hearers(self, wanted: Subscription, by_owner: bool, by_others: bool) -> tuple[Any, ...]:
+        """Who gets a message of the subject, which the owner or the others or all have not read."""
+        if not by_others:
+            return (wanted.owner,) if by_owner and wanted.owner is not None else ()
+        if not by_owner:
+            return tuple(owner for owner in self.hearers(wanted, True, True) if owner is not wanted.owner)
         if wanted.hearers_at != self._changes:
             owners = [wanted.owner] if wanted.owner is not None and wanted.begun else []
             owners += (pattern.owner for pattern in self.over(wanted.subject))
             wanted.hearers, wanted.hearers_at = tuple(dict.fromkeys(owners)), self._changes
         return wanted.hearers
 
-    def begin(self, wanted: Subscription, result: Result, own: bool) -> None:
+    def begin(self, wanted: Subscription, result: Result, own: bool, asked: bool) -> None:
         """The server has begun it."""
-        if own and not wanted.begun:
-            wanted.hearers_at = -1
-        wanted.begin(result, own)
+        wanted.begin(result, own, asked)
+        wanted.hearers_at = -1
 
     def resumptions(self, patterns: Iterable[Pattern]) -> Iterator[tuple[Request, list[Subscription]]]:
         """How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are

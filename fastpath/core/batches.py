@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .interest import Group
+    from .groups import Group
     from .wire import Wire
 
 
@@ -26,7 +27,8 @@ class Held:
 class Batches:
     """The groups that hold something; those of one wire stand in the order in which they are due."""
 
-    def __init__(self) -> None:
+    def __init__(self, sliced: Callable[[Group], bool]) -> None:
+        self._sliced = sliced
         self._waiting: dict[Wire, dict[Group, Held]] = {}
         self.begun: Callable[[], int] | None = None
         """Called when a group begins to hold something; marks that with a number, for ``released``."""
@@ -72,8 +74,14 @@ class Batches:
         if held is not None:
             group.pending[:0] = held.frames
             del self._waiting[group.wire][group]
-            if self.released is not None:
+            if self._sliced(group):
+                group.uneven().next = held.mark  # told of as it is written
+            elif self.released is not None:
                 self.released(held.mark, len(held.frames) * len(group))
+
+    def waiting(self) -> Iterator[Group]:
+        """The groups that hold something."""
+        return chain.from_iterable(self._waiting.values())
 
     def wait_ms(self, now: int) -> int | None:
         """How long until the first group is due; None when nobody holds anything."""

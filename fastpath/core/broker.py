@@ -3,10 +3,12 @@
 The laws, which every change here must keep:
 
 1. One place, one tick. ``publish`` checks, numbers, merges, caches and offers a message without waiting for anything.
-2. Order. A subject's messages are offered in the order of their numbers. What a group has pending is settled (written)
-   before any of its members changes, so a member gets exactly what came while it was one.
-3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before every
-   settlement that writes.
+2. Order. A subject's messages are offered in the order of their numbers, and a group's frames are written to each of
+   its members in the order in which they were offered, in one turn of the loop or over several. A member is owed
+   exactly what was offered while it was one: it is written that alone (``level``) before it leaves, and before
+   anything of its own that must come after it; who joins is not owed what is pending already (core/writing.py).
+3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before
+   whatever is written of a group.
 4. Encoded once. The bytes of a message are made once per encoding (form and compression) and shared by every group,
    client and queue.
 5. No I/O. ``Writer`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
@@ -19,13 +21,13 @@ from collections.abc import Callable, Sequence
 from . import epochs, lagging
 from .admission import Admission, Done, Outcome, with_refusals
 from .as_of import version_of
-from .batches import Batches
 from .client import Client
 from .codec import Form, encode, encode_message
 from .grants import Grants, Principal
 from .grid import Grid
+from .groups import Group
 from .history import CLOCK_STEP_MS, History
-from .interest import Feed, Group, Interest, Topic
+from .interest import Feed, Interest, Topic
 from .interfaces import Engine, Writer
 from .limits import Limits
 from .messages import AnyAnswer, Base, Message
@@ -33,6 +35,7 @@ from .observer import Observer, Trail, Trails
 from .snapshot import Snapshot
 from .stats import Counters
 from .wire import Encoding, framed
+from .writing import Writing
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 
@@ -66,15 +69,15 @@ class Broker:
         self.guaranteed = guaranteed
         self.snapshots = snapshots
         self.moment = started
-        """The time, as of the last tick of the grid."""
+        """As of the last tick of the grid."""
         self.interest = Interest(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.counters = Counters()
         self.admission = Admission(self.interest, grants, limits, self.counters)
         self.writer: Writer = Writer()
         self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
-        """Where publications are numbered, when not here. It calls every ``done`` once, in the order it was given them,
-        and sets the position of the messages that were stored before that."""
+        """Where publications are numbered, when not here. It calls every ``done`` once, in the order it was given
+        them, and sets the position of the messages that were stored before that."""
         self.log: Callable[[Sequence[Message]], None] | None = None
         """Told of all that is delivered, before it is: those who follow this broker."""
         self.acknowledge: Callable[[Done, list[Outcome]], None] | None = None
@@ -91,16 +94,16 @@ class Broker:
         self.trail: Trail | None = None
         """Told of publications; see ``follow``."""
         self._trails: list[Trail] = []
-        self.accepting: Callable[[], None] | None = None
-        """Told that publications are about to be numbered here."""
+        self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
         """When so many messages have come in, ``sample`` is told of those that came last."""
         self.sample: Callable[[Sequence[Message]], None] = lambda messages: None
-        self.batches = Batches()
         self.before_answers: Callable[[], None] | None = None
         """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
         self.dirty: list[Group] = []
-        self._touched: list[Client] = []
+        self.touched: list[Client] = []  # for whom answers wait
+        self.writing = Writing(self)
+        self.batches = self.writing.batches
         self._base_frames: dict[Form, bytes] = {}
         self.grid = Grid(self, started)
 
@@ -281,31 +284,38 @@ class Broker:
             return
         if client.out is None:
             client.out = []
-            self._touched.append(client)
+            self.touched.append(client)
         client.out += [
             answer if isinstance(answer, bytes) else framed(encode(answer, client.form), client.form)
             for answer in answers
         ]
 
     def flush(self, now: int | None = None) -> None:
-        """The end of a tick: every answer, then every group's pending bytes in one write a client.
+        """The end of a tick: every answer, then every group's pending bytes in one write a client, as far as one turn
+        goes; ``writing.behind`` says that there is more.
 
         With ``now`` the groups of listeners that collect keep what is not due yet.
         """
-        if self._touched:
+        if self.touched:
             self.flush_answers()
         dirty, self.dirty = self.dirty, []
         if now is not None:
             dirty = self.batches.collect(dirty, now)
         dirty += self.batches.due(now)
-        if dirty:
-            self._write(dirty)
+        if dirty or self.writing.behind:
+            self.writing.write(dirty)
+
+    def finish(self) -> None:
+        """Write everything now, however long that takes."""
+        self.flush()
+        while self.writing.behind:
+            self.flush()
 
     def flush_answers(self) -> None:
         """Write the answers that wait."""
         if self.before_answers is not None:
             self.before_answers()
-        touched, self._touched = self._touched, []
+        touched, self.touched = self.touched, []
         for client in touched:
             frames, client.out = client.out, None
             if frames and not client.closed:
@@ -313,66 +323,38 @@ class Broker:
                 self.counters.bytes_out += len(data)
                 client.link.write(data)
 
-    def settle(self, group: Group | None) -> None:
-        """Write what the group has pending, because its members are about to change (law 2)."""
-        if group is not None:
-            if group.held is not None:
-                self.batches.release(group)
-            if group.pending:
-                if self._touched:
-                    self.flush_answers()
-                self._write([group])
+    def settle(self, group: Group) -> None:
+        """Write all members of the group what they are owed, however many they are."""
+        self.writing.settle(group)
 
-    def _write(self, groups: list[Group]) -> None:
-        """Write what the groups have pending. Those of one client go together: there a group costs what a client
-        costs, where no two clients want the same."""
-        base = self.base
-        messages = size = 0
-        ones: list[Group] = []
-        fds, frames = list[int](), list[bytes]()
-        for group in groups:
-            pending = group.pending
-            if not pending:
-                continue  # settled since
-            if group.base != base:
-                pending.insert(0, self._base_frame(group.encoding.form))
-                group.base = base
-            data = pending[0] if len(pending) == 1 else b"".join(pending)
-            if len(group.fds) == 1 and not group.singles:
-                messages += len(pending)
-                size += len(data)
-                ones.append(group)
-                fds.append(group.fds[0])
-                frames.append(data)
-            else:
-                members = len(group)
-                messages += len(pending) * members
-                size += len(data) * members
-                self.writer.write_group(group, data)
-            pending.clear()
-        if fds:
-            self.writer.write_ones(ones, fds, frames)
-        self.counters.messages_out += messages
-        self.counters.bytes_out += size
+    def level(self, client: Client) -> None:
+        """Write the client what its group owes it, before anything that is to come after that (law 2)."""
+        self.writing.level(client)
 
     # The zero of message times
 
     def tell_base(self, client: Client) -> None:
         """Tell the client the present base, unless it knows it, before a message that counts from it (protocol 4.9)."""
         if client.base != self.base:
+            self.level(client)  # what its group has pending may count from the old one
             client.base = self.base
-            self.send(client, self._base_frame(client.form))
+            self.send(client, self.base_frame(client.form))
 
     def move_base(self, time: int) -> None:
-        """Let message times count from ``time``; what is pending counts from the old base and leaves first.
+        """Let message times count from ``time``; what is pending counts from the old base, the new one comes behind it.
 
-        Nobody is told now: every group and client is, ahead of its next message.
+        All others are told ahead of their next message.
         """
-        self.flush()
+        groups = self.writing.rebase()
         self.base = time
         self._base_frames.clear()
+        for group in groups:
+            group.base = time
+            row = group.pending if group.held is None or group.pending else group.held.frames
+            row.append(self.base_frame(group.encoding.form))
 
-    def _base_frame(self, form: Form) -> bytes:
+    def base_frame(self, form: Form) -> bytes:
+        """The base that is in force, as an event."""
         frame = self._base_frames.get(form)
         if frame is None:
             frame = self._base_frames[form] = framed(encode(Base(base=self.base), form), form)
@@ -384,8 +366,7 @@ class Broker:
         """Change the client's feeds; nothing pending is missed, doubled or misdirected by it."""
         if not add and not remove:
             return
-        self.settle(client.group)
-        self.settle(self.interest.groups.get(self.interest.destination(client, add, remove)))
+        self.level(client)
         self.interest.move(client, add, remove)
         group = client.group
         if group is not None:

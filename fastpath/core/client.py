@@ -12,10 +12,12 @@ from .grants import Principal
 from .wire import PLAIN, Wire, split_messages
 
 if TYPE_CHECKING:
-    from .interest import Feed, Group, Topic
+    from .groups import Group
+    from .interest import Feed, Topic
     from .lagging import Lag
     from .messages import Subscribe
     from .patterns import Wilds
+    from .recovering import Cursor
 
 
 class Hold:
@@ -145,7 +147,8 @@ class Client:
     """One connection on a client port.
 
     ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
-    ``lag`` is None without subscriptions that may be conflated (core/lagging.py). ``number`` tells it from all other
+    ``lag`` is None without subscriptions that may be conflated (core/lagging.py), ``recovering`` without any that come
+    from behind (core/recovering.py). ``number`` tells it from all other
     clients of this process; ``end`` is the code and the reason with which it was closed. ``since`` is when it opened,
     in ms and to a tenth of a second; ``program`` is what it says that it is.
     """
@@ -170,6 +173,7 @@ class Client:
         "program",
         "publisher",
         "queue",
+        "recovering",
         "since",
         "slot",
         "subscriptions",
@@ -193,6 +197,7 @@ class Client:
         self.group: Group | None = None
         self.slot = -1
         self.queue: Queue | None = None
+        self.recovering: dict[Topic, Cursor] | None = None
         self.out: list[bytes] | None = None
         self.subscriptions: dict[Topic, Feed] = {}
         self.waiting: dict[str, Waiting] | None = None

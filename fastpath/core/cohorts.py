@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .broker import Broker
-    from .interest import Cohort, Group, Topic
+    from .groups import Group
+    from .interest import Cohort, Topic
 
 LOOK_MAX, LOOK_EACH = 2000, 20
 """Subjects that are looked at in one go for those that may be read now, for each member of the group and in all; of

@@ -70,7 +70,7 @@ class Grid:
 
     def forget(self, feed: Feed) -> None:
         """A conflated feed without members leaves the clock."""
-        if feed.interval and not feed.groups and not feed.joining:
+        if feed.interval and not (feed.groups or feed.joining or feed.recovering):
             phases = self._slots.get(feed.interval, {})
             phases.get(feed.phase, {}).pop(feed, None)
             if not phases.get(feed.phase, True):

@@ -146,19 +146,25 @@ class History:
 
     def since(self, topic: Cached, epoch: int, seq: int) -> list[Message] | None:
         """The messages after (epoch, seq) up to the subject's position; None is a gap (FEATURES C3)."""
+        at = self.after(topic, epoch, seq)
+        return None if at is None else list(islice(topic.ring or (), at, None))
+
+    def after(self, topic: Cached, epoch: int, seq: int) -> int | None:
+        """Where in the ring the first of these messages stands, its length when there is none; None is a gap."""
+        ring = topic.ring
+        end = len(ring or ())
         if seq == topic.seq == 0:
-            return [] if epoch >= topic.epoch else None  # nothing has come since that epoch began
+            return end if epoch >= topic.epoch else None  # nothing has come since that epoch began
         if not 0 <= seq <= topic.seq or epoch > topic.epoch:
             return None
-        ring = topic.ring
         if not ring or ring[-1].seq != topic.seq:
-            return [] if seq == topic.seq and epoch == topic.epoch else None
+            return end if seq == topic.seq and epoch == topic.epoch else None
         at = seq - ring[0].seq  # of the message that was read last
         if at < -1:
             return None
         # Before the ring's oldest only the floor tells; without one, in the oldest's own epoch there is one chain.
         since = ring[at].epoch if at >= 0 else topic.floor or ring[0].epoch
-        return list(islice(ring, at + 1, None)) if since <= epoch else None
+        return at + 1 if since <= epoch else None
 
     def cut(self, topic: Cached, seq: int) -> None:
         """Forget the subject's messages numbered ``seq`` and above: a new epoch numbers these again."""

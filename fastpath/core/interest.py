@@ -13,8 +13,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
 
 from .as_of import NO_VERSION
-from .batches import Held
 from .conflation import Live
+from .groups import Group
 from .history import Ring
 from .patterns import Patterns
 from .snapshot import Snapshot
@@ -74,7 +74,7 @@ class Topic:
 class Feed:
     """One way to receive a topic; ``interval`` 0 is live."""
 
-    __slots__ = ("groups", "interval", "joining", "key", "phase", "sent", "topic")
+    __slots__ = ("groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
 
     def __init__(self, topic: Topic, interval: int, phase: int, key: int) -> None:
         self.topic = topic
@@ -82,6 +82,7 @@ class Feed:
         self.phase = phase
         self.key = key
         self.groups: dict[Group, None] = {}
+        self.recovering = 0  # clients that join when they have been sent what is cached for them (core/recovering.py)
         # Conflated feeds only: the number of the topic's live state that was sent last, and the clients that joined
         # since then, each with the number it joined at: until the interval ends they must not get older changes.
         self.sent = 0
@@ -103,82 +104,8 @@ class Cohort(Feed):
         self.principal = principal
 
 
-class Group:
-    """Clients of one wire with the same feeds; what it waits to send is written to all of them at once.
-
-    ``ready`` are the clients whose sockets take a plain write, ``fds`` their descriptors in the same order;
-    ``singles`` are all others (blocked, or behind a transport of their own), written one by one. With a ``cohort``
-    its members have one dict of subscriptions, ``topics``, and one of the patterns that these follow, ``owners``.
-    """
-
-    __slots__ = (
-        "base",
-        "cohort",
-        "encoding",
-        "fds",
-        "feeds",
-        "held",
-        "owners",
-        "pending",
-        "ready",
-        "signature",
-        "singles",
-        "topics",
-        "wire",
-    )
-
-    def __init__(self, wire: Wire, signature: int, feeds: set[Feed]) -> None:
-        self.cohort = next((feed for feed in feeds if type(feed) is Cohort), None)
-        self.topics: dict[Topic, Feed] | None = None
-        self.owners: dict[Topic, str] = {}
-        self.wire = wire
-        self.encoding = wire.encoding
-        self.held: Held | None = None
-        self.signature = signature
-        self.feeds = feeds
-        self.pending: list[bytes] = []
-        self.base = 0  # that its members were last told of: see Broker.tell_base
-        self.ready: list[Client] = []
-        self.fds: list[int] = []
-        self.singles: dict[Client, None] = {}
-
-    def __len__(self) -> int:
-        return len(self.ready) + len(self.singles)
-
-    def add(self, client: Client) -> None:
-        """Take the client in, among ``ready`` if its socket takes plain writes now."""
-        client.group = self
-        if client.direct and client.queue is None:
-            client.slot = len(self.ready)
-            self.ready.append(client)
-            self.fds.append(client.fd)
-        else:
-            client.slot = -1
-            self.singles[client] = None
-
-    def discard(self, client: Client) -> None:
-        """Let the client go, in constant time: the last one takes its place."""
-        slot = client.slot
-        if slot < 0:
-            del self.singles[client]
-        else:
-            last = self.ready.pop()
-            self.fds.pop()
-            if last is not client:
-                self.ready[slot] = last
-                self.fds[slot] = last.fd
-                last.slot = slot
-        client.group = None
-        client.slot = -1
-
-    def refile(self, client: Client) -> None:
-        """The client became blocked or level: move it between ``ready`` and ``singles``."""
-        self.discard(client)
-        self.add(client)
-
-
 class Interest:
-    """All topics, feeds and groups. It changes membership; the broker settles what is pending before."""
+    """All topics, feeds and groups. It changes membership; who leaves a group has got what it is owed before."""
 
     def __init__(self, secret: bytes) -> None:
         self.topics: dict[str, Topic] = {}
@@ -286,7 +213,7 @@ class Interest:
         if target is None:
             feeds = (old.feeds if old else set()).union(add).difference(remove)
             if feeds:
-                target = self.groups[key] = Group(key[0], key[1], feeds)
+                target = self.groups[key] = Group(key[0], key[1], feeds, _cohort(feeds))
             for feed in feeds:
                 feed.groups[cast(Group, target)] = None
         if old is not None:
@@ -308,7 +235,7 @@ class Interest:
 
     def release(self, feed: Feed) -> None:
         """Forget the feed if nobody is left, and its topic if that was its only use."""
-        if feed.groups or feed.joining:
+        if feed.groups or feed.joining or feed.recovering:
             return
         if type(feed) is Cohort:
             if self.cohorts.pop(feed.name, None) is not None:
@@ -348,13 +275,12 @@ class Interest:
             group.feeds.discard(feed)
             del feed.groups[group]
         group.signature = key[1]
-        kept = group.cohort if group.cohort in group.feeds else None
-        group.cohort = next((feed for feed in add if type(feed) is Cohort), kept)
+        group.cohort = _cohort(add) or (group.cohort if group.cohort in group.feeds else None)
         group.topics = None
         if group.feeds:
             self.groups[key] = group
         else:
-            group.discard((group.ready or list(group.singles))[0])
+            group.discard((group.ready or group.singles)[0])
         for feed in remove:
             self.release(feed)
 
@@ -362,3 +288,7 @@ class Interest:
         del self.groups[group.wire, group.signature]
         for feed in group.feeds:
             del feed.groups[group]
+
+
+def _cohort(feeds: Iterable[Feed]) -> Cohort | None:
+    return next((feed for feed in feeds if type(feed) is Cohort), None)

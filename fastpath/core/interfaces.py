@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from .admission import Outcome
-from .interest import Group
+from .client import Client
+from .groups import Group
 from .messages import Message
 
 
@@ -26,8 +27,23 @@ class Engine(Protocol):
 class Writer:
     """Hands bytes to sockets; the edge's replaces this one, which drops them."""
 
+    members_max = 1000
+    """To so many clients a group is written in one go; and so many writes to such groups make a turn, about 5 ms."""
+    step_members = 250
+    """Of a larger group so many are written to before ``over`` is asked."""
+
     def write_group(self, group: Group, data: bytes) -> None:
         """Send whole frames to every member."""
 
+    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+        """Send whole frames to some ready members of a group; ``fds`` stand in the order of ``clients``."""
+
     def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
         """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
+
+    def begin(self) -> None:
+        """A turn of writes to large groups begins."""
+
+    def over(self) -> bool:
+        """Whether it has taken as long as a turn may; asked after each step of it."""
+        return False

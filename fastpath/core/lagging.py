@@ -54,6 +54,8 @@ class Lag:
 
 def policy(client: Client, topic: Topic) -> str:
     """The ``slow`` of a running subscription."""
+    if client.recovering and topic in client.recovering:
+        return client.recovering[topic].slow
     lag = client.lag
     return CONFLATE if lag is not None and (topic in lag.able or topic in lag.behind) else CLOSE
 
@@ -153,7 +155,7 @@ def catch_up(broker: Broker, client: Client) -> bool:
         assert live is not None
         frame: list[bytes] = []
         if topic in lag.lost:
-            frame = _anew(broker, client, topic, feed, results)
+            frame = anew(broker, client, topic, feed, results)
             stored += frame
             number = live.number
         else:
@@ -260,8 +262,9 @@ def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[Feed, int
     return feed, live.lagging[client]
 
 
-def _anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: list[Result]) -> list[bytes]:
-    """Start the subscription anew: the frames that come first, its newest cached message where it has no snapshot."""
+def anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: list[Result]) -> list[bytes]:
+    """Start the subscription anew, because the client does not get all of it: the frames that come first, its newest
+    cached message where it has no snapshot."""
     snapshot = broker.snapshot(topic)
     messages, kind = broker.history.newest(topic.ring, 1), "historical"
     if snapshot is not None:

@@ -63,3 +63,9 @@ class Limits:
         """From how many queued bytes on a client lags: late enough for what a burst blocks, early enough that what
         may not be conflated keeps most of the queue (protocol.md 4.13)."""
         return self.outbox_bytes_max // 4
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much may wait for a group that is being written before those who publish are held: with what is being
+        written little of a client's queue, so that a client which reads is not taken for a slow one."""
+        return self.outbox_bytes_max // 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import lagging
+from . import lagging, recovering
 from .broker import Broker
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def drop(broker: Broker, client: Client) -> None:
     # Nothing is settled: the others' pending bytes stay pending, and the client takes none of them.
     group, subscriptions = client.group, client.subscriptions
     client.subscriptions = {}
+    recovering.drop(client)
     if group is not None:
         broker.interest.leave(client)
     if group is None or group.topics is None or not len(group):

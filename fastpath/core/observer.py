@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from .admission import Done
     from .client import Client
     from .grants import Principal
-    from .interest import Group, Topic
+    from .groups import Group
+    from .interest import Topic
     from .messages import AnyCommand, Message, Result, Subscribe
 
 

@@ -203,6 +203,12 @@ def publisher_key(user: str, publisher: str) -> str:
     return f"{len(user)}:{user}:{publisher}"
 
 
+def publisher_of(key: str) -> tuple[str, str]:
+    """The user and the name of such a key."""
+    length, _, rest = key.partition(":")
+    return rest[: int(length)], rest[int(length) + 1 :]
+
+
 def read_publication(row: Any) -> Message:
     """The message of one row; raises InvalidMessage."""
     if type(row) is Message:

@@ -21,7 +21,8 @@ from .wire import split_messages
 
 if TYPE_CHECKING:
     from .client import Client
-    from .interest import Group, Topic
+    from .groups import Group
+    from .interest import Topic
     from .wildcards import Wildcards
 
 T = TypeVar("T")
@@ -253,7 +254,7 @@ class Rights:
         """Start what is allowed by now, and tell what is denied by now, of these subjects or of all."""
         broker, subscriptions = self._broker, self._subscriptions
         results, stored, join = [], [], []
-        broker.settle(client.group)
+        broker.level(client)
         room = subscriptions.room(client)
         kept = client.waiting or {}
         for subject in list(kept if subjects is None else filter(kept.__contains__, subjects)):
@@ -261,18 +262,17 @@ class Rights:
             reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
             since = waiting.request.since.get(subject)
             behind = since is not None and now < waiting.until and broker.ahead(subject, *since)
-            if not reason and (room <= 0 or behind):
+            if not reason and (behind or subscriptions.must_wait(subject, waiting.request, room)):
                 waiting.error = "not_ready"
                 self._subscriptions.crowded[client] = None
             elif not reason:
                 assert client.waiting is not None
                 del client.waiting[subject]
                 broker.counters.waiting -= 1
-                result, frames, feed = subscriptions.start(client, subject, waiting.request, now)
+                result, frames, feed = subscriptions.start(client, subject, waiting.request, now, room)
                 self._wildcards.runs(client, subject, waiting.pattern, result)
                 results.append(result)
                 stored += frames.frames
-                room -= sum(map(len, frames.frames))
                 if feed is not None:
                     join.append(feed)
             elif waiting.error == "not_ready" and reason not in PENDING:

@@ -65,6 +65,7 @@ class Sessions:
         """What everybody who comes is told first, such as that nothing new arrives at the moment."""
         # A client is looked at every ping_seconds, when its slot comes; slots spread the work over the seconds.
         self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
+        self._judged = [float("-inf")] * ping_seconds  # by slot: the server's time when it was asked who lives
         self._beat = 0
         self._opened = 0
         self._moment = 0
@@ -77,12 +78,15 @@ class Sessions:
         self.subscriptions = Subscriptions(broker)
         self.wildcards = Wildcards(self.subscriptions)
         self.rights = Rights(self.wildcards, self.clients)
+        self.recoveries = self.subscriptions.recoveries
+        self.recoveries.level = self.wildcards.again
         self.guard: Guard | None = None
         """The limits on what one client says over time; None while there are none."""
         self.handlers: dict[type, Callable[[Client, Any, int], None]] = {}
         """More commands, by their type: called with client, command and time; they raise InvalidMessage."""
         self.moved: Callable[[Client], bool] | None = None
-        """Whether a client for whom something waits has taken any of it since this was asked last: a sign of life."""
+        """Whether a client that was not heard gives another sign of life: something of it waits to be read, or it has
+        taken any of what waits for it since this was asked last."""
         self.witness: Witness | None = None
         """Told what clients say, while somebody wants to know."""
 
@@ -153,10 +157,20 @@ class Sessions:
         """The same for one that has waited (core/parking.py)."""
         self.receive(client, data, now)
 
-    def beat(self, now: int) -> None:
-        """Called once a second: ping a share of the clients, close those without a sign of life, end tokens."""
+    def beat(self, now: int, awake: float | None = None) -> None:
+        """Called once a second: ping a share of the clients, close those without a sign of life, end tokens.
+
+        ``awake`` is the time (s) that the server has run so far: whoever it pinged has ``ping_seconds`` of that to
+        answer, as it cannot hear while it does not run. Without it the server has always run.
+        """
         self._beat = (self._beat + 1) % self.ping_seconds
+        heard = awake is None or awake - self._judged[self._beat] >= self.ping_seconds - 0.5  # it goes by tenths
+        if heard and awake is not None:
+            self._judged[self._beat] = awake
         for client in list(self._slots[self._beat]):
+            if not heard:
+                self.broker.send(client, _PING_FRAME)
+                continue
             if not client.alive and not _waits(client) and not (self.moved is not None and self.moved(client)):
                 client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
                 continue
@@ -211,6 +225,7 @@ class Sessions:
         broker = self.broker
         for observer in broker.observers:
             observer.introduced(client, command.client)
+        broker.level(client)  # the answer names the base
         client.base = broker.base
         answer = Connected(
             id=command.id,

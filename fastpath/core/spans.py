@@ -62,10 +62,13 @@ def span(topic: Cached, after: Place | None, upto: Place | None) -> Span:
     read = seq - first + 1  # so many of the ring have been read, if they were the same
     at = min(max(read, 0), _count(ring, epoch))
     last = topic.seq if upto is None else upto[1]
+    if at < read:
+        lost.append(Lost(min(first + at, seq), seq, REPLACED))
+    elif read <= 0 and _floor(topic, ring) > epoch:
+        # Where in what is gone a later epoch began is not known: perhaps after this number, if more came after that.
+        lost.append(Lost(min(seq, last), seq, REPLACED))
     if read < 0:
         lost.append(Lost(seq + 1, min(first - 1, last), EVICTED))
-    elif at < read or (read == 0 and _floor(topic, ring) > epoch):
-        lost.append(Lost(min(first + at, seq), seq, REPLACED))
     if end < last - first + 1:
         lost.append(Lost(max(first + end, seq + 1), last, REPLACED))
     return Span(at, max(end - at, 0), tuple(one for one in lost if one.first <= one.last))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .history import MESSAGE_OVERHEAD_BYTES
-from .messages import Message
+from .recovering import SLICE_BYTES, Cursor, take
+from .spans import chain
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -15,51 +14,68 @@ if TYPE_CHECKING:
     from .messages import Subscribe
 
 
+class Room:
+    """How many bytes one command may put before a client at once: ``left`` in all; ``cached`` of what may also come
+    later, as the client takes it."""
+
+    __slots__ = ("cached", "left")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.cached = min(left, SLICE_BYTES)
+
+    def take(self, size: int) -> None:
+        """So much has been put there."""
+        self.left -= size
+        self.cached -= size
+
+
 class Stored:
-    """Frames that come first, and what to tell of the recovery (protocol.md 4.2)."""
+    """Frames that come first, how many stored messages that are in all, and what to tell of the recovery (protocol.md
+    4.2). With a ``cursor`` they go on behind it (core/recovering.py)."""
 
-    __slots__ = ("frames", "recovery")
+    __slots__ = ("count", "cursor", "frames", "recovery")
 
-    def __init__(self, frames: list[bytes] | None = None, recovery: str = "") -> None:
+    def __init__(
+        self, frames: list[bytes] | None = None, recovery: str = "", count: int = 0, cursor: Cursor | None = None
+    ) -> None:
         self.frames = frames or []
         self.recovery = recovery
+        self.count = count or len(self.frames)
+        self.cursor = cursor
 
 
-def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe) -> Stored:
-    """The stored messages for one subscription.
-
-    What would not fit into the client's outgoing queue is no recovery: the client gets the snapshot and is told
-    that it was resynchronised, rather than being closed as slow for a burst that it asked for.
-    """
-    budget = broker.limits.outbox_bytes_max // 2
-    counters = broker.counters
-    recovery = ""
+def owed(broker: Broker, topic: Topic, request: Subscribe) -> tuple[int, str] | None:
+    """After which number the subscription gets all that is cached, and of which kind the messages are; None: it does
+    not ask for that, or the cache does not reach back to there."""
     if topic.subject in request.since:
         epoch, seq = request.since[topic.subject]
-        missed = broker.history.since(topic, epoch, seq) if broker.guaranteed else None
-        if missed is not None and _size(missed) <= budget:
-            counters.cache_hits += 1
-            return Stored(_frames(broker, client, topic, missed, "recovered"), "recovered")
-        counters.cache_misses += 1
-        recovery = "resynchronised"
-    elif request.history:
-        newest = broker.history.newest(topic.ring, request.history)
-        while newest and _size(newest) > budget:
-            newest = newest[(len(newest) + 1) // 2 :]
-        if newest:
-            counters.cache_hits += 1
-            return Stored(_frames(broker, client, topic, newest, "historical"))
-        counters.cache_misses += 1
+        at = broker.history.after(topic, epoch, seq) if broker.guaranteed else None
+        return None if at is None else (seq, "recovered")
+    count = min(request.history, len(chain(topic)))
+    return (topic.seq - count, "historical") if count else None
+
+
+def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, room: Room) -> Stored:
+    """The stored messages for one subscription, of which the room is taken: of what is cached there is a slice for all
+    subjects of a command, and the rest follows as the client takes it, one subject after the other."""
+    counters = broker.counters
+    resumes = topic.subject in request.since
+    found = owed(broker, topic, request)
+    if found is not None:
+        counters.cache_hits += 1
+        seq, kind = found
+        cursor = Cursor(topic.epoch, seq, topic.seq, kind, request.slow)
+        frames = take(broker, client, topic, cursor, 0 if client.recovering else room.cached) or []
+        room.take(sum(map(len, frames)))
+        rest = cursor if cursor.seq < topic.seq else None
+        return Stored(frames, "recovered" if resumes else "", topic.seq - seq, rest)
+    counters.cache_misses += resumes or request.history > 0
+    recovery = "resynchronised" if resumes else ""
     snapshot = broker.snapshot(topic)
     if snapshot is None:
         return Stored(recovery=recovery)
     message = snapshot.as_message(topic.subject, topic.epoch, topic.seq)
-    return Stored(_frames(broker, client, topic, (message,), "snapshot"), recovery)
-
-
-def _frames(broker: Broker, client: Client, topic: Topic, messages: Iterable[Message], kind: str) -> list[bytes]:
-    return [broker.frame(message, topic, client.wire.encoding, kind) for message in messages]
-
-
-def _size(messages: list[Message]) -> int:
-    return sum(message.size + MESSAGE_OVERHEAD_BYTES for message in messages)
+    frame = broker.frame(message, topic, client.wire.encoding, "snapshot")
+    room.take(len(frame))
+    return Stored([frame], recovery)

@@ -25,7 +25,7 @@ def subscribe(wildcards: Wildcards, client: Client, command: Subscribe, now: int
         raise InvalidMessage("limit", f"over {SINCE_CHECKS_MAX} positions times patterns in one command")
     subscriptions = wildcards.subscriptions
     broker = subscriptions.broker
-    broker.settle(client.group)
+    broker.level(client)
     results: list[Result] = []
     stored: list[bytes] = []
     join: list[Feed] = []
@@ -38,7 +38,6 @@ def subscribe(wildcards: Wildcards, client: Client, command: Subscribe, now: int
         wildcards.own(client, subject)
         results.append(result)
         stored += frames.frames
-        room -= sum(map(len, frames.frames))
         if feed is not None:
             join.append(feed)
     if stored:
@@ -76,12 +75,12 @@ def unsubscribe(wildcards: Wildcards, client: Client, command: Unsubscribe, now:
         ended.append(subject)
     if patterns:
         topics += wildcards.remove(client, patterns)
-    level = wildcards.level(client, topics) if client.wilds else set()
+    standing = wildcards.standing(client, topics) if client.wilds else {}
     wildcards.subscriptions.leave_all(client, topics)
     for observer in broker.observers:
         observer.unsubscribed(client, topics, "")
     broker.send(client, Unsubscribed(id=command.id, subjects=ended))
     if client.wilds:
-        wildcards.inherit(client, topics, level, now)
+        wildcards.inherit(client, topics, standing, now)
         wildcards.again(client)
         wildcards.step(now, client)

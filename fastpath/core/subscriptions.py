@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from . import lagging
+from . import lagging, recovering
 from .admission import MEMORY_FULL
 from .broker import Broker
 from .client import BEHIND, NO_ROOM, Client, Waiting
@@ -14,8 +14,9 @@ from .grants import PENDING
 from .interest import Feed, Topic
 from .membership import loosen
 from .messages import Result, Subscribe
+from .recovering import Cursor, Recoveries
 from .rules import SUBSCRIBE
-from .stored import Stored, collect
+from .stored import Room, Stored, collect, owed
 from .subject import check_subject
 
 BEHIND_MS = 1000
@@ -27,12 +28,13 @@ class Subscriptions:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.recoveries = Recoveries(broker)
         self.crowded: dict[Client, None] = {}
         """Clients whose subscriptions wait for room, or for what they have read elsewhere: to be looked at again
         when they have taken what they were sent."""
 
     def begin(
-        self, client: Client, subject: str, command: Subscribe, now: int, room: int
+        self, client: Client, subject: str, command: Subscribe, now: int, room: Room
     ) -> tuple[Result, Stored, Feed | None]:
         """Start the subscription if nothing is in the way, else let it wait or refuse it; as ``start``."""
         try:
@@ -45,7 +47,7 @@ class Subscriptions:
         if not known and not (waiting and subject in waiting) and (reason := self.refusal(client)):
             return Result(subject=subject, error="limit", reason=reason), Stored(), None
         reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
-        if not reason and room <= 0:
+        if not reason and self.must_wait(subject, command, room):
             reason = NO_ROOM
             self.crowded[client] = None
         if not reason and subject in command.since and self.broker.ahead(subject, *command.since[subject]):
@@ -59,7 +61,7 @@ class Subscriptions:
             return self.wait(client, subject, command, reason, now), Stored(), None
         if waiting and waiting.pop(subject, None):
             self.broker.counters.waiting -= 1
-        return self.start(client, subject, command, now)
+        return self.start(client, subject, command, now, room)
 
     def refusal(self, client: Client) -> str:
         """Why the client may not have one subscription more, or nothing."""
@@ -72,10 +74,17 @@ class Subscriptions:
             return MEMORY_FULL
         return ""
 
-    def room(self, client: Client) -> int:
-        """How many bytes of stored messages may be put before the client at once."""
+    def must_wait(self, subject: str, request: Subscribe, room: Room) -> bool:
+        """Whether there is no room for the snapshot that comes first; what is cached comes as the client takes it."""
+        if room.left > 0:
+            return False
+        topic = self.broker.interest.topics.get(subject)
+        return topic is None or owed(self.broker, topic, request) is None
+
+    def room(self, client: Client) -> Room:
+        """How much may be put before the client at once."""
         taken = (client.queue.size if client.queue else 0) + sum(map(len, client.out or ()))
-        return self.broker.limits.outbox_bytes_max // 2 - taken
+        return Room(self.broker.limits.outbox_bytes_max // 2 - taken)
 
     def wait(self, client: Client, subject: str, request: Subscribe, reason: str, now: int) -> Result:
         """Keep a subscription until its right comes, or room, or what it has read elsewhere (protocol.md 4.2)."""
@@ -97,11 +106,11 @@ class Subscriptions:
             self.broker.counters.waiting -= 1
 
     def start(
-        self, client: Client, subject: str, request: Subscribe, now: int, stored: Stored | None = None
+        self, client: Client, subject: str, request: Subscribe, now: int, stored: Room | Stored
     ) -> tuple[Result, Stored, Feed | None]:
         """Begin a subscription whose right is known: the result, what is sent first, and the feed to join.
 
-        ``stored`` is given when it is known that nothing has to be sent first.
+        ``stored`` is what comes first, where that is known, else the room for it.
         """
         broker = self.broker
         topics = broker.interest.topics
@@ -110,8 +119,8 @@ class Subscriptions:
             reason = f"the server already holds {broker.limits.subjects_max} subjects"
             return Result(subject=subject, error="limit", reason=reason), Stored(), None
         topic = broker.interest.topic(subject, broker.engine.epoch)
-        if stored is None:
-            stored = collect(broker, client, topic, request)
+        if isinstance(stored, Room):
+            stored = collect(broker, client, topic, request, stored)
         interval = floor_interval(request.conflation)
         result = Result(
             subject=subject,
@@ -119,31 +128,34 @@ class Subscriptions:
             epoch=topic.epoch,
             seq=topic.seq,
             recovery=stored.recovery,
-            messages=len(stored.frames),
+            messages=stored.count,
             conflation=interval,
         )
         broker.counters.recoveries += stored.recovery == "recovered"
         broker.counters.resynchronisations += stored.recovery == "resynchronised"
         again = topic in client.subscriptions
-        feed = self._join(client, topic, interval, now)
-        lagging.allow(client, topic, request.slow)
+        feed = self._join(client, topic, interval, now, stored.cursor)
+        if stored.cursor is None:
+            lagging.allow(client, topic, request.slow)
         for observer in broker.observers:
             observer.subscribed(client, topic, request, result, again)
         return result, stored, feed
 
-    def _join(self, client: Client, topic: Topic, interval: int, now: int) -> Feed | None:
-        """Note the subscription; the feed that the client is to join now, None if it joins when an interval ends."""
+    def _join(self, client: Client, topic: Topic, interval: int, now: int, cursor: Cursor | None) -> Feed | None:
+        """Note the subscription; the feed that the client is to join now, None if it joins later: when an interval
+        ends, or when what is cached has been sent."""
         broker = self.broker
         loosen(broker, client)
+        old = client.subscriptions.get(topic)
+        behind = client.lag is not None and topic in client.lag.behind
+        if old is not None and (behind or cursor is not None or topic in (client.recovering or ())):
+            self.leave(client, topic)
+            old = None
         feed = (
             broker.interest.live_feed(topic)
             if not interval
             else broker.grid.feed(topic, interval, phase_of(now, interval))
         )
-        old = client.subscriptions.get(topic)
-        if old is not None and client.lag is not None and topic in client.lag.behind:
-            self.leave(client, topic)
-            old = None
         if old is feed:
             if topic.live is not None and interval and topic.live.number > feed.sent:
                 # What came in this interval was in the stored messages just sent: it must not come again at its end.
@@ -155,6 +167,9 @@ class Subscriptions:
             self.leave(client, topic)
         client.subscriptions[topic] = feed
         broker.counters.subscriptions += 1
+        if cursor is not None:
+            self.recoveries.begin(client, topic, feed, cursor)
+            return None
         if topic.live is not None and interval and topic.live.number > feed.sent:
             feed.joining[client] = topic.live.number
             return None
@@ -173,7 +188,7 @@ class Subscriptions:
         remove = []
         for topic in topics:
             feed = client.subscriptions.pop(topic)
-            if lagging.leave(self.broker, client, topic):
+            if lagging.leave(self.broker, client, topic) or recovering.leave(self.broker, client, topic):
                 continue
             if feed.joining.pop(client, None) is None:
                 remove.append(feed)

@@ -156,14 +156,22 @@ class Wildcards:
             result.pattern = pattern
             client.wilds.owners[topic] = pattern
 
-    def level(self, client: Client, topics: Iterable[Topic]) -> set[Topic]:
-        """The running subscriptions of which all has been sent that came: live ones that are not behind."""
+    def standing(self, client: Client, topics: Iterable[Topic]) -> dict[Topic, tuple[int, int] | None]:
+        """The running subscriptions without conflation, and where those stand that come from behind; of the others all
+        has been sent that came."""
         behind = client.lag.behind if client.lag is not None else ()
-        return {topic for topic in topics if not client.subscriptions[topic].interval and topic not in behind}
+        cursors = client.recovering or {}
+        return {
+            topic: (cursors[topic].epoch, cursors[topic].seq) if topic in cursors else None
+            for topic in topics
+            if not client.subscriptions[topic].interval and topic not in behind
+        }
 
-    def inherit(self, client: Client, topics: Iterable[Topic], level: set[Topic], now: int) -> None:
+    def inherit(
+        self, client: Client, topics: Iterable[Topic], standing: dict[Topic, tuple[int, int] | None], now: int
+    ) -> None:
         """Subscriptions have ended: those that a pattern of the client covers go on by it, from where they stand; what
-        was not level begins anew."""
+        does not stand anywhere begins anew."""
         answer = _Answer()
         for ended in topics:
             subject = ended.subject
@@ -171,12 +179,14 @@ class Wildcards:
             topic = self._broker.interest.topics.get(subject)
             if wild is None or topic is None or not topic.known:
                 continue
-            if topic in level:
+            stands = standing.get(topic)
+            if topic in standing and stands is None:
                 sent = Stored(recovery="recovered")
                 result, stored, feed = self.subscriptions.start(client, subject, wild.request, now, sent)
                 self._owned(client, wild, topic, result, stored, feed, answer)
             else:
-                self._start(client, wild, subject, msgspec.structs.replace(wild.request, since={}), now, answer)
+                since = {} if stands is None else {subject: stands}
+                self._start(client, wild, subject, msgspec.structs.replace(wild.request, since=since), now, answer)
         self._tell(client, answer)
 
     def look_again(self, client: Client) -> None:
@@ -223,11 +233,11 @@ class Wildcards:
         """Start what the client's patterns cover and it may read; how much work that was."""
         broker = self._broker
         answer = _Answer()
-        broker.settle(client.group)
+        broker.level(client)
         work = 0
         for wild in list((client.wilds or {}).values()):
             while wild.search is not None and work < work_max:
-                if self.subscriptions.room(client) <= answer.size:
+                if self.subscriptions.room(client).left <= answer.size:
                     self._crowded[client] = None
                     work = work_max
                     break
@@ -307,7 +317,8 @@ class Wildcards:
         topics = self._broker.interest.topics
         if topics.get(subject) not in client.subscriptions and self._is_full(client, wild, answer):
             return
-        room = self.subscriptions.room(client) - answer.size
+        room = self.subscriptions.room(client)
+        room.take(answer.size)
         result, stored, feed = self.subscriptions.begin(client, subject, request, now, room)
         if client.waiting and subject in client.waiting:
             client.waiting[subject].pattern = wild.text

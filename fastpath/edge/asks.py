@@ -17,6 +17,7 @@ from ..core.parking import Facts, Parked, facts_of, refused_by
 from ..core.questions import CONNECT, DISCONNECT, Key, Reply, about_party
 from ..core.upgrade import Request
 from .hub import ControlPeer, Hub, now
+from .identity import source_id
 from .publisher_party import Publisher, PublisherParty
 from .runners import Runners
 
@@ -61,7 +62,7 @@ class Asks(Observer):
         """A client has come, with this token in its address."""
         facts = {
             "kind": "client",
-            "connection": f"{self._prefix}-{client.number}",
+            "connection": f"{self._prefix}-{source_id(self._hub, client)}",
             "address": client.address,
             "headers": bounded(request.headers),
         }
@@ -80,7 +81,7 @@ class Asks(Observer):
         """A publisher has come; ``welcome`` is called when it is let in."""
         facts = {
             "kind": "publisher",
-            "connection": f"{self._prefix}-p{connection.number}",
+            "connection": f"{self._prefix}-{source_id(self._hub, connection)}",
             "address": connection.address,
             "headers": {},
         } | facts_of(principal, token, self._hub.broker.grants.mode)

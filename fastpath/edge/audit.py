@@ -13,11 +13,11 @@ from ..core.messages import Message, Result, Subscribe
 from ..core.observer import Observer, Source, Trail
 from ..core.upgrade import Request
 from .audit_events import (
+    DJANGO,
     Access,
     Cached,
     Figures,
     Publication,
-    connection_of,
     content_of,
     node_name,
     short,
@@ -26,6 +26,7 @@ from .audit_events import (
 )
 from .audit_queue import AuditQueue
 from .hub import Hub, now
+from .identity import source_id
 
 FIGURES_SECONDS = 60.0
 
@@ -206,6 +207,9 @@ class Audit(Observer, Trail):
 
     # What is noted
 
+    def _name(self, source: Source | None) -> str:
+        return DJANGO if source is None else source_id(self._hub, source)
+
     def _access(self, event: str, source: Source | None, result: Result | None = None, **more: Any) -> None:
         self._note(
             Access(
@@ -214,7 +218,7 @@ class Audit(Observer, Trail):
                 event=event,
                 node=self._node,
                 worker=self._worker,
-                connection=connection_of(source),
+                connection=self._name(source),
                 user=user_of(source),
                 address=source.address if source is not None else "",
                 **more,
@@ -223,7 +227,7 @@ class Audit(Observer, Trail):
         )
 
     def _note_outcomes(self, source: Source | None, messages: Sequence[Message], outcomes: Sequence[Outcome]) -> None:
-        connection, user = connection_of(source), user_of(source)
+        connection, user = self._name(source), user_of(source)
         address = source.address if source is not None else ""
         time, node, worker = now(), self._node, self._worker
         published = "message" in self._kinds
@@ -296,7 +300,7 @@ class Audit(Observer, Trail):
                 seq=topic.seq,
                 by="recovery" if missed else "history",
                 messages=result.messages if found else 0,
-                connection=connection_of(client),
+                connection=self._name(client),
                 user=user_of(client),
                 address=client.address,
             )

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from ..core.client import Client
 from ..core.messages import Fields, Message, Value
 from ..core.observer import Source
 
@@ -121,13 +120,6 @@ def stamp(ms: int) -> str:
     ms = max(0, min(ms, _LAST_MS))
     moment = datetime.fromtimestamp(ms // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
-
-
-def connection_of(source: Source | None) -> str:
-    """``c12`` a client, ``p3`` a publisher's connection, each counted within its process."""
-    if source is None:
-        return DJANGO
-    return f"{'c' if isinstance(source, Client) else 'p'}{source.number}"
 
 
 def user_of(source: Source | None) -> str:

@@ -106,6 +106,10 @@ CATALOGUE: dict[str, Figure] = {
     # Machine
     "cpu_percent": Figure(GAUGE, SUM, "Processor time of the last second, in percent of a core.", ""),
     "cpu_seconds": _count("Processor time."),
+    "cpu_waited_percent": Figure(
+        GAUGE, MOST, "For how much of the last second the loop could have run and had no processor, in percent.", ""
+    ),
+    "cpu_waited_seconds": _count("Time for which loops could have run and had no processor."),
     "memory_bytes": _gauge("Resident memory, pages that workers share counted once for each."),
     "files": _gauge("Open files and sockets."),
     "machine_cpu_percent": Figure(
@@ -130,6 +134,8 @@ CATALOGUE: dict[str, Figure] = {
     "journal_sync_ms": _time("How long the last sync of the journal took.", "journal_sync"),
     "journal_failed_writes": _count("Writes and syncs of the journal that failed.", FIRST),
     "journal_damaged": _count("Damaged places that were found in the journal.", FIRST),
+    "rights_followed": _gauge("1 while changes of rights in Django are followed, as its agent says.", FIRST),
+    "triggers_missing": _gauge("Triggers of Django's database that are missing, as its agent says.", FIRST),
     "staged_bytes": _gauge("Bytes of rows that are staged and not committed.", FIRST),
     "staged_rows": _gauge("Rows that are staged and not committed.", FIRST),
     "commits_running": _gauge("Batches that are being released, or wait for that.", FIRST),

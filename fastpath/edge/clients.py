@@ -242,6 +242,8 @@ class ClientConnection(Incoming):
             self.hold(Hold.ECHOING, False)
         if client.group is not None:
             client.group.refile(client)
+        if client.recovering:
+            self.hub.sessions.recoveries.drained(client)
         if client.lag is not None and client.lag.behind:
             self.hub.loop.call_soon(self._catch_up)
 

@@ -207,6 +207,7 @@ class ControlConnection(asyncio.Protocol):
             "generation": broker.grants.generation,
             "engine": "redis" if self._hub.settings.engine.startswith("redis") else self._hub.settings.engine,
             "draining": self._drain is not None and self._drain.active,
+            "message_bytes_max": self._hub.settings.message_bytes_max,
         }
 
     def _publish(self, number: int, arguments: dict[str, Any]) -> None:
@@ -323,7 +324,6 @@ class ControlConnection(asyncio.Protocol):
 
     def _rules_commit(self, arguments: dict[str, Any]) -> dict[str, Any]:
         generation = int(arguments["generation"])
-        self._flush_first()
         self._hub.sessions.rights.commit(generation, now())
         if self._links is not None:
             self._links.rights_replaced()
@@ -332,7 +332,6 @@ class ControlConnection(asyncio.Protocol):
         return {}
 
     def _rules_diff(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        self._flush_first()
         after, generation = arguments["after"], int(arguments["generation"])
         rules, removed, users, sessions = (
             arguments.get(name) or [] for name in ("rules", "removed", "users", "sessions")
@@ -342,7 +341,3 @@ class ControlConnection(asyncio.Protocol):
             self._links.rights_changed((after, generation, rules, removed, users, sessions))
         self._hub.follow_publishers()
         return {}
-
-    def _flush_first(self) -> None:
-        """What was published before the change goes out under the rights that it was published under."""
-        self._hub.broker.flush()

@@ -130,7 +130,7 @@ class Drain:
         self._rest()
         for publisher in list(hub.publisher_connections):
             publisher.leave()
-        hub.broker.flush()  # what is pending, or collected, still counts
+        hub.broker.finish()  # what is pending, or collected, still counts
         self._end_told()
         for client in list(hub.sessions.clients):
             self._close(client, STOPS)
@@ -148,7 +148,6 @@ class Drain:
         hub = self._hub
         for publisher in list(hub.publisher_connections):
             publisher.leave()
-        hub.broker.flush()  # what came before is sent before
         gone = set(self._told)  # the sessions hear of them in the next turn of the loop
         self._end_told()
         self._turns = min(self._turns + self._rate * STEP_SECONDS, self._rate)
@@ -157,6 +156,7 @@ class Drain:
         self._turns -= len(self._told)
         notice = Notice(code="drain", text=STOPS if self._stopping else EMPTIES, servers=list(self._servers))
         for client in self._told:
+            hub.broker.level(client)  # what came before is sent before
             if client.greeted:
                 hub.broker.send(client, notice)
             client.link.hold(Hold.DRAINING, True)
@@ -165,6 +165,7 @@ class Drain:
     def _end_told(self) -> None:
         told, self._told = self._told, []
         for client in told:
+            self._hub.broker.level(client)
             self._close(client, STOPS if self._stopping else EMPTIES)
 
     def _close(self, client: Client, reason: str) -> None:

@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Any
 
 from ..core.errors import InvalidMessage
+from ..core.groups import Group
 from ..core.history import MESSAGE_OVERHEAD_BYTES
-from ..core.interest import Feed, Group, Topic
+from ..core.interest import Feed, Topic
 from ..core.messages import Message
 from ..core.subject import check_subject
 from .contents import Room, shown
@@ -103,7 +104,7 @@ class Exploring:
             counts["behind"] = len(topic.live.lagging) if topic.live is not None else 0
             counts["subscribers"] = counts["behind"]
         for feed in feeds:
-            joining = len(feed.joining)
+            joining = len(feed.joining) + feed.recovering
             counts["subscribers"] += joining
             counts["conflated"] += joining if feed.interval else 0
             for at, group in enumerate(list(feed.groups)):

@@ -15,6 +15,7 @@ from .catalogue import CATALOGUE, COUNTER, MOST, SUM, UNKNOWN
 from .gathering import Answer, Work
 from .hub import Hub, now
 from .limiting import limited, resident_bytes
+from .starving import waited_seconds
 
 SUBJECT = "/__sys__/stats"
 """Read by the ordinary rights; each figure is a field."""
@@ -69,9 +70,9 @@ class Statistics:
         """Called before the figures are sampled."""
         self.latencies = Latencies(hub)
         self._started = self._sampled = time.monotonic()
-        self._cpu = time.process_time()
+        self._cpu, self._waited = time.process_time(), waited_seconds()
         self._last = self._totals()
-        self._rates: dict[str, float] = dict.fromkeys((*_RATES, "cpu_percent"), 0)
+        self._rates: dict[str, float] = dict.fromkeys((*_RATES, "cpu_percent", "cpu_waited_percent"), 0)
         self._lost_with_workers = self._lost_per_s = 0.0
         self._queued_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -143,6 +144,7 @@ class Statistics:
             "audit_dropped": hub.audit.dropped if hub.audit is not None else 0,
             "memory_bytes": resident_bytes(),
             "cpu_seconds": round(time.process_time(), 3),
+            "cpu_waited_seconds": round(waited_seconds(), 3),
             "uptime_s": round(time.monotonic() - self._started, 1),
             "silent_s": 0,
             **limited(counters),
@@ -168,13 +170,15 @@ class Statistics:
             self._publish()
 
     def _sample(self, moment: float) -> None:
-        cpu, totals = time.process_time(), self._totals()
+        cpu, waited, totals = time.process_time(), waited_seconds(), self._totals()
         seconds = max(moment - self._sampled, 0.001)
         self._rates = {name: round((total - self._last[name]) / seconds, 1) for name, total in totals.items()}
         self._rates["cpu_percent"] = round(100 * (cpu - self._cpu) / seconds, 1)
+        self._rates["cpu_waited_percent"] = round(100 * (waited - self._waited) / seconds, 1)
         lost = self.gone.get(LOST_WITH_WORKERS, 0)
         self._lost_per_s = round((lost - self._lost_with_workers) / seconds, 1)
-        self._sampled, self._cpu, self._last, self._lost_with_workers = moment, cpu, totals, lost
+        self._sampled, self._cpu, self._waited = moment, cpu, waited
+        self._last, self._lost_with_workers = totals, lost
         self.latencies.sample()
         for task in self.each_second:
             task()

@@ -8,7 +8,8 @@ from itertools import chain, islice
 from typing import Any
 
 from ..core.client import Client
-from ..core.interest import Feed, Group, Topic
+from ..core.groups import Group
+from ..core.interest import Feed, Topic
 from ..core.patterns import covers
 from ..core.subject import check_pattern, is_wildcard
 from .clients import ClientConnection

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import repeat
+from time import perf_counter
 
-from ..core.interest import Group
+from ..core.client import Client
+from ..core.groups import Group
 from ..core.interfaces import Writer
+
+TURN_SECONDS = 0.005
+"""After so long the rest of what large groups have pending waits for the next turn of the loop."""
 
 _BLOCKED, _BROKEN = 0, -1
 
@@ -15,20 +20,27 @@ _BLOCKED, _BROKEN = 0, -1
 class SocketWriter(Writer):
     """Plain writes to descriptors; who does not take all bytes gets a queue of its own."""
 
+    def __init__(self) -> None:
+        self._until = 0.0
+
     def write_group(self, group: Group, data: bytes) -> None:
         """The same bytes for every member."""
         # Taken first: who blocks below joins them, with these bytes in its queue already.
-        singles = list(group.singles) if group.singles else ()
+        singles = group.singles.copy() if group.singles else ()
         if group.fds:
-            written = _write(map(os.write, group.fds, repeat(data)))
-            size = len(data)
-            if written.count(size) != len(written):
-                # Collected before anyone is refiled, which moves the others' places.
-                late = [(client, count) for client, count in zip(group.ready, written, strict=True) if count != size]
-                for client, count in late:
-                    client.link.lag(data, count)
+            self.write_some(group.ready, group.fds, data)
         for client in singles:
             client.link.write(data)
+
+    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+        """The same bytes for these."""
+        written = _write(map(os.write, fds, repeat(data)))
+        size = len(data)
+        if written.count(size) != len(written):
+            # Collected before anyone is refiled, which moves the others' places.
+            late = [(client, count) for client, count in zip(clients, written, strict=True) if count != size]
+            for client, count in late:
+                client.link.lag(data, count)
 
     def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
         """Each its own bytes."""
@@ -37,6 +49,14 @@ class SocketWriter(Writer):
             for group, data, count in zip(groups, frames, written, strict=True):
                 if count != len(data):
                     group.ready[0].link.lag(data, count)
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._until = perf_counter() + TURN_SECONDS
+
+    def over(self) -> bool:
+        """Whether it has taken as long as it may."""
+        return perf_counter() >= self._until
 
 
 def _write(writes: Iterator[int]) -> list[int]:

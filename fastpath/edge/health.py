@@ -11,6 +11,7 @@ from typing import Any
 
 from ..engine.memory import MemoryEngine
 from ..logs import event
+from .assurance import Assurance
 from .hub import ControlPeer, Hub
 from .pulse import Pulse
 
@@ -37,6 +38,7 @@ class Readiness:
         self._disk = Disk(hub.settings.data) if numbers and hub.settings.journal != "off" else None
         if self._disk is not None:
             hub.figures.append(self._disk.figures)
+        self._assurance = Assurance(hub)
         self._told: tuple[str, ...] | None = None
         hub.verbs["health"] = self._answer
         if hub.to_first is None:
@@ -49,6 +51,8 @@ class Readiness:
             found["starting"] = "it restores its state, or waits for Redis"
         elif not hub.broker.grants.ready:
             found["rights"] = "they have not arrived from Django yet"
+        elif self._assurance.trouble:
+            found["rights"] = self._assurance.trouble
         if hub.stale:
             notice = hub.sessions.notice
             found["engine"] = notice.text if notice is not None else "who numbers messages is away"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..awake import AwakeClock
 from ..core.admission import Done, with_refusals
 from ..core.advertising import Advertisers
 from ..core.broker import Broker
@@ -21,6 +22,7 @@ from ..core.sessions import Sessions
 from ..engine.memory import MemoryEngine
 from ..settings import Settings
 from .access import Access
+from .accounts import Accounts
 from .gathering import Gathering
 from .latency import measure
 from .lateness import Lateness
@@ -34,8 +36,15 @@ if TYPE_CHECKING:
     from .limiting import Limiter
     from .publishers import PublisherConnection
 
+LINKS, WRITES = 1, 2
+"""Why those who publish are held back: another worker does not keep up, or the writing to this one's clients does not.
+Bits, for ``Hub.congest``."""
+
 GRID_SECONDS = 0.1
 """The grid of conflation (FEATURES A7)."""
+
+LATE_SECONDS = 2.0
+"""A loop that comes late gives those so much more whose time was over meanwhile: what they sent may not be read yet."""
 
 
 class Drains(Protocol):
@@ -109,6 +118,7 @@ class Hub:
         """What has been read from client connections that are held, to be handled when they are not."""
         self.blocked: dict[Client, int] = {}
         """The clients whose sockets did not take what was written, and since when (ms)."""
+        self.accounts = Accounts()
         self.publisher_connections: set[Drains] = set()
         self.control_connections: set[asyncio.Transport] = set()
         self.verbs: dict[str, Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]] = {}
@@ -134,19 +144,19 @@ class Hub:
         self.asks: Asks | None = None
         """Asks a hook in Django, where there is one."""
         self.key_file: KeyFile | None = None
-        self.started = False
-        """The clocks run: what was kept is here, and the ports are open or about to be."""
+        self.started = False  # the clocks run: what was kept is here, and the ports are open or about to be
         self.figures: list[Callable[[], dict[str, float]]] = []
         """More figures of this process (edge/figures.py)."""
-        self.advertisers = Advertisers(broker.grants)
-        """Who advertises what in this process."""
+        self.advertisers = Advertisers(broker.grants)  # who advertises what in this process
         self.stale = self.congested = False
-        """Who numbers is away: nothing comes, nothing can be published. Another worker is behind: publishers wait."""
-        self.noticed: Callable[[Notice], None] | None = None
-        """Passes on what all clients are told."""
+        """Who numbers is away: nothing can be published. Another worker, or the writing here, is behind: they wait."""
+        self.eased: list[Callable[[], None]] = []  # told that publishers need not wait any more
+        self.crowded: list[Callable[[bool], None]] = []  # told that too much waits to be written here, or no more
+        self.noticed: Callable[[Notice], None] | None = None  # passes on what all clients are told
         self.latency = measure(broker, on=settings.statistics)
         self.lateness = Lateness()
-        self._flush_due = self._stepping = False
+        self.awake = AwakeClock(2 * GRID_SECONDS, loop.time())  # by it whoever is silent is judged
+        self._flush_due, self._stepping, self._congestion = False, False, 0
         self._deadlines: dict[Deadline, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._batching = any(listener.batch_ms for listener in settings.listeners)
@@ -176,12 +186,10 @@ class Hub:
     def end(self) -> None:
         """A handler is done: answers leave now, messages at the end of the tick."""
         self.broker.flush_answers()
-        if not self.broker.dirty:
-            if self.latency is not None:
-                self.latency.since = 0  # what was accepted goes to nobody here
-        elif not self._flush_due:
-            self._flush_due = True
-            self.loop.call_soon(self._flush)
+        if self.broker.dirty:
+            self._flush_soon()
+        elif self.latency is not None and not self.broker.writing.delayed:
+            self.latency.since = 0  # what was accepted goes to nobody here
 
     def publish_rows(
         self,
@@ -207,11 +215,14 @@ class Hub:
             done = trail.publication(source, messages, done) or done
         self.broker.publish(principal, messages, now(), done)
 
-    def congest(self, congested: bool) -> None:
-        """Hold back those who publish, or let them go on; control, where Django publishes, is never held back.
+    def congest(self, congested: bool, why: int = LINKS) -> None:
+        """Hold back those who publish, or let them go on when there is no other reason (LINKS or WRITES); control,
+        where Django publishes, is never held back.
 
         Publishers are not read from at all; a client is held as soon as it has published (Sessions.held).
         """
+        self._congestion = self._congestion | why if congested else self._congestion & ~why
+        congested = bool(self._congestion)
         if congested == self.congested:
             return
         self.congested = congested
@@ -221,6 +232,8 @@ class Hub:
         for client in held or ():
             client.alive = True  # its answer to a ping may wait unread
             client.link.hold(Hold.CONGESTED, False)
+        for told in self.eased if not congested else ():
+            told()
 
     def go_stale(self, text: str) -> None:
         """Nothing new comes for now, and nothing can be published: tell everybody, also who comes later."""
@@ -232,7 +245,7 @@ class Hub:
     def go_fresh(self, text: str) -> None:
         """Messages arrive again, and everything that was missed has been told."""
         if self.stale:
-            self.broker.flush()  # the new epochs are told before
+            self.broker.finish()  # the new epochs are told before
             self.stale, self.sessions.notice = False, None
             self._tell(Notice(code="fresh", text=text))
 
@@ -244,8 +257,11 @@ class Hub:
                 self.broker.send(client, notice)
 
     def expect(self, connection: Deadline, seconds: float) -> None:
-        """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before."""
-        self._deadlines[connection] = self.loop.time() + seconds
+        """Call the connection's ``expire`` after so many seconds, to within one, unless it is spared before.
+
+        Seconds in which the loop did not run do not count, and after them it reads first.
+        """
+        self._deadlines[connection] = self.awake.time + seconds
 
     def spare(self, connection: Deadline) -> None:
         """The connection did what it had to."""
@@ -274,15 +290,32 @@ class Hub:
         self.end()
         self.follow_rights()
 
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self.loop.call_soon(self._flush)
+
     def _flush(self) -> None:
         self._flush_due = False
         counters, latency = self.broker.counters, self.latency
-        if latency is None:
+        before = counters.messages_out - latency.collected if latency is not None else 0
+        writing = self.broker.writing
+        try:
             self._write()
-            return
-        before = counters.messages_out - latency.collected
-        self._write()
-        latency.flushed(counters.messages_out - latency.collected - before)
+        finally:  # a fault holds up neither the others nor those who publish
+            if latency is not None and not writing.delayed:
+                latency.flushed(counters.messages_out - latency.collected - before)
+            if writing.behind:
+                self._flush_soon()  # everybody else has a turn before
+            if writing.behind or self._congestion & WRITES:
+                self._hold_up(writing.crowded)
+
+    def _hold_up(self, crowded: bool) -> None:
+        """What comes in faster than it can be written waits where it is."""
+        if crowded != bool(self._congestion & WRITES):
+            self.congest(crowded, WRITES)
+            for told in self.crowded:
+                told(crowded)
 
     def _write(self) -> None:
         if not self._batching:
@@ -303,6 +336,7 @@ class Hub:
 
     def _on_grid(self) -> None:
         self.lateness.came()
+        self.awake.tick(self.loop.time())
         time = now()
         delay = GRID_SECONDS - time % 100 / 1000 + 0.0005
         self._timers[0] = self.loop.call_later(delay, self._on_grid)
@@ -323,14 +357,14 @@ class Hub:
             client.alive = True  # what it says is not read
         if self.key_file is not None:
             self.key_file.look()
-        self.sessions.beat(now())
+        self.sessions.beat(now(), self.awake.time)
         if self.limiter is not None:
             self.limiter.on_second(now())
         self.follow_publishers()
         if isinstance(self.broker.engine, MemoryEngine):
             self.broker.engine.ledger.expire(now())
         self.end()
-        moment = self.loop.time()
+        moment = self.awake.time - (LATE_SECONDS if self.awake.late else 0)
         for connection in [one for one, deadline in self._deadlines.items() if deadline <= moment]:
             self._deadlines.pop(connection, None)
             connection.expire()

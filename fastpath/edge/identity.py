@@ -1,4 +1,5 @@
-"""What a connection is called by operators: a name that no other connection of the node has, now or later."""
+"""What a connection is called, in the log, the audit, the pages and to hooks: a name that no other connection of the
+node has, now or later."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ class Name(NamedTuple):
 
 
 def connection_id(hub: Hub, number: int, kind: str = "") -> str:
-    """The name of a client of this process, or with the kind ``p`` of a publisher."""
+    """The name of a client of this process, or with the kind ``p`` of a publisher; empty for who was never let in."""
+    if not number:
+        return ""
     return f"{hub.worker}.{os.getpid()}.{kind}{number}"
 
 

@@ -235,6 +235,8 @@ def _behind(client: Client, topic: Topic, feed: Feed, queued: int) -> tuple[str,
     live, lag = topic.live, client.lag
     if lag is not None and topic in lag.behind and live is not None:
         return "behind", queued + live.number - live.lagging.get(client, live.number)
+    if client.recovering and topic in client.recovering:
+        return "behind", queued + max(topic.seq - client.recovering[topic].seq, 0)
     if feed.interval and live is not None:
         return "conflated", queued + live.number - feed.joining.get(client, feed.sent)
     return ("queued", queued) if queued else ("live", 0)

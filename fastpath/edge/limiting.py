@@ -19,7 +19,8 @@ from ..core.stats import Counters
 from .hub import Hub
 
 if TYPE_CHECKING:
-    from ..core.interest import Group, Topic
+    from ..core.groups import Group
+    from ..core.interest import Topic
     from ..core.messages import Result, Subscribe
 
 MEMORY_BACK = 0.95

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..awake import AwakeClock
 from ..core.copies import Copy, rights_in_chunks
 from ..core.grants_rules import RuleGrants
 from ..core.packets import Unpacker, pack, unpack, unpack_log
@@ -23,7 +24,7 @@ HOLD_BYTES = 8 << 20
 """What may wait for a worker that reads before nothing is taken from those who publish; at half of it they go on."""
 
 STUCK_SECONDS = 1.0
-"""A worker that has taken nothing for so long holds nobody back: it is on its way to being cut."""
+"""A worker that has neither taken nor said anything for so long holds nobody back: it is on its way to being cut."""
 
 COPY_BYTES = HOLD_BYTES // 4 * 3
 """A copy goes on while no more waits: so it gets its share also beside a log that never ends."""
@@ -61,8 +62,10 @@ class LinkSocket:
         taken: Callable[[], None] = lambda: None,
         *,
         follows: bool = False,
+        clock: AwakeClock | None = None,
     ) -> None:
         self._loop = loop
+        self._clock = clock or AwakeClock(0, 0)  # who follows judges nobody
         self._sock = sock
         self._received = received
         self._lost = lost
@@ -100,7 +103,7 @@ class LinkSocket:
         if self.waiting > LINK_BYTES_MAX:
             self.close(f"over {LINK_BYTES_MAX} bytes wait for it")
         elif self.waiting > HOLD_BYTES and not self.holds and not self._stuck and not self.closed:
-            self._taken_at = self._loop.time()
+            self._taken_at = self._clock.time
             self._hold(True)
             if not self._looking:
                 self._look()
@@ -136,8 +139,13 @@ class LinkSocket:
         self._looking = self.holds and not self._patient
         if not self._looking:
             return
-        left = self._taken_at + STUCK_SECONDS - self._loop.time()
-        if left > 0:
+        left = self._taken_at + STUCK_SECONDS - self._clock.time
+        if left <= 0 and not self._reading:
+            self._readable()  # what it has said meanwhile, though nothing of it is taken for now
+            left = self._taken_at + STUCK_SECONDS - self._clock.time
+        if self.closed:
+            self._looking = False
+        elif left > 0:
             self._loop.call_later(left, self._look)
         else:
             self._looking = False
@@ -170,7 +178,7 @@ class LinkSocket:
             self.read(True)
         self._stuck = False
         if self.holds:
-            self._taken_at = self._loop.time()
+            self._taken_at = self._clock.time
             if self.waiting <= HOLD_BYTES // 2:
                 self._hold(False)
         if bool(out) != self._blocked:
@@ -196,6 +204,7 @@ class LinkSocket:
         if not data:
             self.close("the other side is gone")
             return
+        self._taken_at = self._clock.time
         for packet in self._unpacker.feed(data):
             if self.closed:
                 return

@@ -8,6 +8,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..core.admission import Outcome
@@ -18,7 +19,7 @@ from ..core.packets import pack, read_handed_in
 from ..core.stats import with_lost
 from ..core.subject import is_system
 from ..engine.memory import MemoryEngine
-from .hub import Hub, now
+from .hub import GRID_SECONDS, Hub, now
 from .link import Giver, LinkSocket, is_own
 from .silence import told_since
 
@@ -48,7 +49,7 @@ class Link:
 
     def __init__(self, links: Links, sock: socket.socket) -> None:
         self._links = links
-        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._taken)
+        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._taken, clock=links.hub.awake)
         self.worker = -1
         self.held: tuple[int, int] = (0, 0)  # epoch and position in the log of the state that it has complete
         self.seen = 0  # the last epoch that it has told of
@@ -83,6 +84,8 @@ class Link:
                 links.hub.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
                 links.hub.end()
                 self.socket.read(not links.hub.congested)
+            case ["busy"]:
+                pass  # it lives: the socket has noted that
             case ["stats", dict(figures)]:
                 self.figures, self.told = figures, time.monotonic()
             case ["hello", int(worker), int(epoch), int(position), int(seen)]:
@@ -145,6 +148,7 @@ class Links:
         hub.broker.before_answers = self.flush
         hub.noticed = self._notice
         hub.to_others = self._to_others
+        hub.eased.append(self._read_on)
 
     async def resume(self, survivors: int, engine: MemoryEngine | None) -> None:
         """Take over what the others still hold of a first worker that died: the state of the one who got furthest.
@@ -152,7 +156,8 @@ class Links:
         Without ``engine`` the subjects are known from where messages are kept, and the others hold no more than that:
         the rights alone are taken over.
         """
-        deadline = self.hub.loop.time() + HELLO_SECONDS
+        awake = self.hub.awake
+        deadline = awake.time + HELLO_SECONDS
         while survivors and (known := sum(link.worker > 0 for link in self._links)) < survivors:
             if not await self._wait(deadline + (0 if known else LATE_SECONDS)):
                 break
@@ -166,7 +171,7 @@ class Links:
             link.takeover = Takeover(self.hub.broker)
             link.socket.send(["give", engine is not None])
             link.socket.flush()
-            deadline = self.hub.loop.time() + SEED_SECONDS
+            deadline = awake.time + SEED_SECONDS
             while not link.given and not link.socket.closed:
                 if not await self._wait(deadline):
                     break
@@ -181,7 +186,7 @@ class Links:
 
     async def copied(self) -> None:
         """Wait for the others to have it: what is acknowledged from then on survives this worker as well."""
-        deadline = self.hub.loop.time() + COPY_SECONDS
+        deadline = self.hub.awake.time + COPY_SECONDS
         while not all(link.current for link in self._links if link.worker > 0):
             if not await self._wait(deadline):
                 log.warning("the others do not have the whole copy yet; going on")
@@ -189,11 +194,11 @@ class Links:
 
     def congest(self) -> None:
         """Take nothing more from those who publish while a link holds them back, be it through another link."""
-        congested = any(link.socket.holds for link in self._links)
-        if congested != self.hub.congested:
-            self.hub.congest(congested)
-            for link in self._links if not congested else ():
-                link.socket.read(True)
+        self.hub.congest(any(link.socket.holds for link in self._links))
+
+    def _read_on(self) -> None:
+        for link in self._links:
+            link.socket.read(True)
 
     def changed(self) -> None:
         """Something happened that ``resume`` may wait for."""
@@ -370,11 +375,12 @@ class Links:
         self._links.append(Link(self, sock))
 
     async def _wait(self, deadline: float) -> bool:
-        """Until something has changed; False when the time is over."""
+        """Until something has changed; False when the time (Hub.awake) is over."""
         self._changed.clear()
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
+        while self.hub.awake.time < deadline:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRID_SECONDS):
+                    await self._changed.wait()
+                return True
+            self.hub.awake.tick(self.hub.loop.time())
+        return False

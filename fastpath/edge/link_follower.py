@@ -18,10 +18,13 @@ from ..core.packets import Log, handed_in
 from ..engine.follower import FollowerEngine
 from ..engine.holds import HELD, Holds
 from .hub import Hub, now
-from .link import Giver, LinkSocket, is_own
+from .link import STUCK_SECONDS, Giver, LinkSocket, is_own
 
 RETRY_SECONDS = 0.1
 """Between attempts to reach the first worker. Its socket outlives it, so that one attempt is the rule."""
+
+BUSY_SECONDS = STUCK_SECONDS / 4
+"""How often the first worker is told that this one is there, while it takes nothing because it writes."""
 
 UPSTREAM_BYTES_MAX = 16 << 20
 """Publications that may wait for a first worker that does not take them; above it they are refused."""
@@ -58,6 +61,7 @@ class Follower:
         self._rows: list[list[Any]] = []
         self._since = 0  # when the first of them was accepted (edge/latency.py)
         self._asked: deque[tuple[Sequence[Message], Done | None]] = deque()
+        self._busy = self._telling = False
         self._holds = Holds(hub.loop.time)
         self._holds.away()
         self.copied = asyncio.Event()
@@ -67,6 +71,7 @@ class Follower:
         hub.broker.follows = True
         hub.to_first = self._to_first
         hub.unsent = lambda: self._link.waiting if self._link is not None else 0
+        hub.crowded.append(self._crowded)
 
     def start(self) -> None:
         """Link to the first worker, now or as soon as it is there."""
@@ -83,12 +88,29 @@ class Follower:
             self._hub.loop.call_later(RETRY_SECONDS, self.start)
             return
         self._link = LinkSocket(self._hub.loop, sock, self._received, self._lost, self._taken, follows=True)
+        self._link.read(not self._busy)
         self._link.send(["hello", self._worker, *self._held, self._engine.epoch])
         self._link.flush()
 
     def stop(self) -> None:
         """This worker stops: what happens to the link does not matter any more."""
         self._stopped = True
+
+    def _crowded(self, crowded: bool) -> None:
+        """Hub.crowded: the log waits at the first worker, which holds whoever publishes for that."""
+        self._busy = crowded
+        if self._link is not None:
+            self._link.read(not crowded)
+        if crowded and not self._telling:
+            self._telling = True
+            self._hub.loop.call_later(BUSY_SECONDS, self._tell_busy)
+
+    def _tell_busy(self) -> None:
+        """It is not stuck, and need not be cut, however long the writing takes."""
+        self._telling = self._busy and not self._stopped
+        if self._telling:
+            self._to_first(["busy"])
+            self._hub.loop.call_later(BUSY_SECONDS, self._tell_busy)
 
     def upstream(self, messages: Sequence[Message], done: Done | None) -> None:
         """Hand accepted publications to the first worker, with all others of this tick (Broker.upstream)."""
@@ -181,11 +203,9 @@ class Follower:
             case ["rules", rules, users, sessions]:
                 rights.add(rules, users, sessions)
             case ["rules_commit", int(generation)]:
-                broker.flush()
                 rights.commit(generation, now())
                 self._hub.follow_publishers()
             case ["rules_diff", after, int(generation), rules, removed, users, sessions]:
-                broker.flush()  # what was published before goes out under the rights of then
                 rights.change(after, generation, rules, removed, users, sessions, now())
                 self._hub.follow_publishers()
             case ["welcome", str(server), int(epoch)]:

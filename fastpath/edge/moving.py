@@ -1,10 +1,13 @@
-"""Whether a client lives that answers no pings: they wait behind what it has not read yet, here or in the kernel."""
+"""Whether a client lives whose answer to a ping was not seen: one of the two waits unread, here or in the kernel."""
 
 from __future__ import annotations
 
+from typing import cast
+
 from ..core.client import Client
 from .hub import Hub
-from .network import network
+from .incoming import Incoming
+from .network import network, unread
 
 KEPT_MAX = 10_000
 """Clients whose position is known; beyond that the oldest ones are forgotten, and have another turn."""
@@ -18,8 +21,11 @@ class Moving:
         hub.sessions.moved = self.moved
 
     def moved(self, client: Client) -> bool:
-        """Whether it has taken any of what waits for it since this was asked last; yes, when it is asked for the first
-        time. No, if nothing waits: then the ping is on its way, and nobody answers it."""
+        """Whether it has said something that was not read yet, or has taken any of what waits for it since this was
+        asked last; yes, when it is asked for the first time. No, if nothing waits: then the ping is on its way, and
+        nobody answers it."""
+        if not cast(Incoming, client.link).held and unread(client.fd):
+            return True
         found, queue = network(client.fd), client.queue
         before = self._taken.pop(client.number, None)
         if queue is None and (found is None or not found["unsent_bytes"]):

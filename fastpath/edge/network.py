@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import struct
+import termios
 from contextlib import suppress
 
 _FORMAT = "=8B24I4Q6I4Q"
@@ -12,6 +14,14 @@ _FORMAT = "=8B24I4Q6I4Q"
 _SIZE = struct.calcsize(_FORMAT)
 
 Network = dict[str, float]
+
+
+def unread(fd: int) -> bool:
+    """Whether something has come over a socket that was not read yet; no, if it is closed."""
+    try:
+        return fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) != bytes(4)
+    except (OSError, ValueError):
+        return False
 
 
 def network(fd: int) -> Network | None:

@@ -8,10 +8,21 @@ RATE_SECONDS = 10
 """Rates are over so long."""
 
 
+class Frame:
+    """Rows that came to be staged, and when."""
+
+    __slots__ = ("moment", "rows", "transaction")
+
+    def __init__(self, transaction: str, rows: int, moment: int) -> None:
+        self.transaction = transaction
+        self.rows = rows
+        self.moment = moment
+
+
 class Progress:
     """Of one publisher's connection; times are in ms since 1970."""
 
-    __slots__ = ("_marks", "_open", "last", "messages", "unacknowledged")
+    __slots__ = ("_marks", "_open", "_staging", "last", "messages", "transaction", "unacknowledged")
 
     def __init__(self) -> None:
         self.messages = 0
@@ -21,6 +32,9 @@ class Progress:
         self.last = 0
         """When the last batch came; 0: none has."""
         self._open: dict[int, tuple[int, int]] = {}  # batch → messages and when it came, the oldest first
+        self.transaction = ""
+        """For which it staged last; empty: it does not stage."""
+        self._staging: set[Frame] = set()  # frames that the store has not answered
         self._marks: deque[int] = deque((0,), maxlen=RATE_SECONDS + 1)
 
     def took(self, batch: int, messages: int, moment: int) -> None:
@@ -33,6 +47,23 @@ class Progress:
     def acknowledged(self, batch: int) -> None:
         """It is told what became of a batch."""
         self.unacknowledged -= self._open.pop(batch, (0, 0))[0]
+
+    def stages(self, transaction: str, rows: int, moment: int) -> Frame:
+        """Rows came for a transaction; they wait until ``staged``."""
+        frame = Frame(transaction, rows, moment)
+        self.messages += rows
+        self.last = moment
+        self.transaction = transaction
+        self._staging.add(frame)
+        return frame
+
+    def staged(self, frame: Frame) -> None:
+        """It is told what became of such rows."""
+        self._staging.discard(frame)
+
+    def staging(self) -> list[Frame]:
+        """What the store has not answered."""
+        return list(self._staging)
 
     def mark(self) -> None:
         """A second is over."""
@@ -50,5 +81,10 @@ class Progress:
 
     def oldest_ms(self, moment: int) -> int:
         """For how long the oldest of them waits; 0 when none does."""
+        return max(0, moment - self.since) if self._open else 0
+
+    @property
+    def since(self) -> int:
+        """When the oldest of them came; 0 when none waits."""
         oldest = next(iter(self._open.values()), None)
-        return max(0, moment - oldest[1]) if oldest is not None else 0
+        return oldest[1] if oldest is not None else 0

@@ -279,14 +279,14 @@ class PublisherConnection(asyncio.Protocol):
             raise Refused(
                 Close.BAD_MESSAGE, "publications are numbered from 1 on, under the publisher that hello named"
             )
-        self._batch = number
-        moment = now()
+        self._batch, moment = number, now()
+        principal = self.current(moment)
         self.progress.took(number, len(rows), moment)
+        self._hub.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
         guard = self._hub.sessions.guard
         if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, Hold.RATE)
-        done = partial(self._acknowledge, number)
-        self._hub.publish_rows(self.current(moment), rows, done, self._publisher, first, self)
+        self._hub.publish_rows(principal, rows, partial(self._acknowledge, number), self._publisher, first, self)
 
     def _advertise(self, number: int, patterns: list[Any]) -> None:
         self._check_address()

@@ -33,7 +33,7 @@ class Pulse:
         self._late: dict[int, tuple[float, float]] = {}
         """By worker: how many seconds its loop was held up, and when that was heard of."""
         self._heard: dict[int, float] = dict.fromkeys(range(1, others + 1), 0.0)
-        """When each of the others was heard of last; minus infinity once it is gone."""
+        """When each of the others was heard of last (Hub.awake); minus infinity once it is gone."""
         self._full: set[int] = set()
         """Those of the others that take no more clients."""
         hub.packets["beat"] = self._told
@@ -42,15 +42,15 @@ class Pulse:
     def start(self, beat: Callable[[], None]) -> None:
         """Begin, with one more to be called; the others have their time from now on."""
         self.beats.append(beat)
-        self._due = time.monotonic()
-        self._heard = {worker: max(heard, self._due) for worker, heard in self._heard.items()}
+        self._due, begin = time.monotonic(), self._hub.awake.time
+        self._heard = {worker: max(heard, begin) for worker, heard in self._heard.items()}
         self._tick()
 
     def troubles(self) -> dict[str, str]:
         """What stands against this node, by name: ``workers``, ``loop`` and ``full``; sentences."""
-        moment, found = time.monotonic(), {}
+        moment, awake, found = time.monotonic(), self._hub.awake.time, {}
         missing = [
-            _absent(worker, moment - heard) for worker, heard in self._heard.items() if moment - heard > SILENT_SECONDS
+            _absent(worker, awake - heard) for worker, heard in self._heard.items() if awake - heard > SILENT_SECONDS
         ]
         if missing:
             found["workers"] = ", ".join(missing)
@@ -78,7 +78,7 @@ class Pulse:
 
     def _told(self, worker: int, rest: list[Any]) -> None:
         """On the first worker: another one's loop runs."""
-        self._heard[worker] = time.monotonic()
+        self._heard[worker] = self._hub.awake.time
         late, full = rest
         if late > LATE_SECONDS:
             self._note(worker, late)

@@ -13,6 +13,7 @@ from ..core.errors import Close, InvalidMessage, Refused
 from ..core.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
 from ..core.staged import NotReady, read_runs, take
 from ..engine.staging import UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingStore
+from .accounts import TRANSACTION
 from .hub import Hub, now
 from .publishers import WINDOW, PublisherConnection
 
@@ -38,6 +39,7 @@ class Staging:
         self._sweeping: asyncio.Task[None] | None = None
         hub.requests |= {"stage": self._stage, "abort": self._abort}
         hub.figures.append(self._figures)
+        hub.accounts.uncommitted = store.uncommitted
 
     def start(self, each: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Let go of what is too old from now on; ``each`` is called every time as well."""
@@ -82,22 +84,26 @@ class Staging:
                     raise InvalidMessage("invalid", "a frame is [stage, n, place, rows, runs] (protocol.md 6.5)")
             admission = self.hub.broker.admission
             data, runs = read_runs(rows, raw, admission.limits.message_bytes_max * 2)
-            publisher.progress.took(number, rows, moment)
-            publisher.progress.acknowledged(number)
             guard = self.hub.sessions.guard
             if guard is not None and guard.spend(publisher, 0, rows, moment):
                 publisher.hold(True, Hold.RATE)
-            taken = Chunk(*take(runs, data, admission, publisher.current(moment), moment))
+            principal = publisher.current(moment)
+            taken = Chunk(*take(runs, data, admission, principal, moment))
         except InvalidMessage as error:
             publisher.reply(["failed", number, error.code, error.reason])
             return
         except NotReady as error:
             publisher.reply(["failed", number, "not_ready", str(error)])
             return
+        self.hub.accounts.took(principal.user, TRANSACTION, place[0], rows, moment)
+        frame = publisher.progress.stages(place[0], rows, moment)
         self.hub.broker.counters.refused([(code, reason) for _, code, reason in taken.refused])
 
         async def put() -> None:
-            staged = await self.store.put(attempt, chunk, taken) or taken
+            try:
+                staged = await self.store.put(attempt, chunk, taken) or taken
+            finally:
+                publisher.progress.staged(frame)
             publisher.reply(["staged", number, staged.rows, staged.refused])
 
         self._run(publisher, number, put())

@@ -6,6 +6,7 @@ from heapq import nlargest
 from typing import Any, Protocol, cast
 
 from ..core.grants import Principal
+from . import accounts
 from .figures import Statistics
 from .gathering import Answer, Done, Work, away_of, chosen
 from .hub import ControlPeer, Hub, now
@@ -46,6 +47,7 @@ class Suppliers:
     def _mark(self) -> None:
         for publisher in self._hub.publisher_connections:
             cast(Supplier, publisher).progress.mark()
+        self._hub.accounts.mark(now())
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
@@ -55,7 +57,9 @@ class Suppliers:
             rows = [row for answer in answers.values() for row in answer.get("publishers", ())]
             total = sum(answer.get("total", 0) for answer in answers.values())
             missed = away_of(answers, away)
-            peer.reply(number, {"publishers": nlargest(limit, rows, key=_weight), "total": total, "away": missed})
+            senders = accounts.together(row for answer in answers.values() for row in answer.get("senders", ()))
+            found = {"publishers": nlargest(limit, rows, key=_weight), "total": total, "away": missed}
+            peer.reply(number, found | {"senders": nlargest(limit, senders, key=accounts.weight)})
 
         self._hub.gathering.ask("suppliers", {"limit": limit}, told)
 
@@ -65,18 +69,24 @@ class Suppliers:
     def _look(self, limit: int) -> Work:
         moment = now()
         rows, total = [], 0
+        waiting: list[tuple[accounts.Key, int, int]] = []
         for index, publisher in enumerate(cast("list[Supplier]", list(self._hub.publisher_connections))):
             if publisher.principal is not None:
                 rows.append(self._row(publisher, moment))
                 total += 1
+                waiting += _waiting(publisher, publisher.principal.user)
             if index % LOOKED_AT == LOOKED_AT - 1:
                 rows = nlargest(limit, rows, key=_weight)
                 yield
-        return {"publishers": nlargest(limit, rows, key=_weight), "total": total}
+        senders = yield from self._hub.accounts.rows(waiting, moment)
+        senders = nlargest(limit, senders, key=accounts.weight)
+        return {"publishers": nlargest(limit, rows, key=_weight), "total": total, "senders": senders}
 
     def _row(self, publisher: Supplier, moment: int) -> Answer:
         progress = publisher.progress
-        return {
+        staging = progress.staging()
+        since = min((frame.moment for frame in staging), default=moment)
+        row = {
             "connection": connection_id(self._hub, publisher.number, PUBLISHER),
             "publisher": publisher.name,
             "user": publisher.principal.user if publisher.principal is not None else "",
@@ -84,11 +94,21 @@ class Suppliers:
             "since": publisher.since,
             "messages": progress.messages,
             "messages_per_s": progress.messages_per_s,
-            "unacknowledged": progress.unacknowledged,
-            "batches": progress.batches,
-            "oldest_ms": progress.oldest_ms(moment),
+            "unacknowledged": progress.unacknowledged + sum(frame.rows for frame in staging),
+            "batches": progress.batches + len(staging),
+            "oldest_ms": max(progress.oldest_ms(moment), moment - since),
             "last_ms": progress.last,
         }
+        return row | ({"transaction": progress.transaction} if progress.transaction else {})
+
+
+def _waiting(publisher: Supplier, user: str) -> list[tuple[accounts.Key, int, int]]:
+    """What of one connection has no answer: whose it is, how many messages, since when."""
+    progress = publisher.progress
+    found = [((user, accounts.TRANSACTION, one.transaction), one.rows, one.moment) for one in progress.staging()]
+    if progress.batches:
+        found.append(((user, accounts.PUBLISHER, publisher.name), progress.unacknowledged, progress.since))
+    return found
 
 
 def _weight(row: Answer) -> tuple[int, float]:

@@ -197,7 +197,7 @@ def _crowd(topic: Topic, rate: float) -> Any:
 
 def _members(feed: Feed) -> Any:
     """How many clients follow the feed; where each of many has a group of its own it takes more than a moment."""
-    count = len(feed.joining)
+    count = len(feed.joining) + feed.recovering
     for index, group in enumerate(list(feed.groups)):
         count += len(group)
         if index % LOOKED_AT == LOOKED_AT - 1:

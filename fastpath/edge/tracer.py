@@ -10,7 +10,8 @@ from typing import Any
 
 from ..core.admission import Done, Outcome
 from ..core.client import Client
-from ..core.interest import Feed, Group, Topic
+from ..core.groups import Group
+from ..core.interest import Feed, Topic
 from ..core.messages import AnyCommand, Message, Publish, Result, Subscribe
 from ..core.observer import Observer, Source, Trail
 from ..core.patterns import covers, pattern_of
@@ -269,7 +270,7 @@ class Tracer(Observer, Trail):
         event = self._note("message", client, subject=topic.subject, bytes=message.size)
         if event is None:
             return
-        behind = client.lag is not None and topic in client.lag.behind
+        behind = (client.lag is not None and topic in client.lag.behind) or topic in (client.recovering or ())
 
         def sent() -> None:
             event["epoch"], event["seq"] = message.epoch, message.seq

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..core.errors import InvalidMessage
-from ..core.packets import publisher_key
+from ..core.packets import publisher_key, publisher_of
 from ..engine.staging import Record, StagingFailed
 from .committing import Committing
 from .gathering import chosen, text
@@ -68,8 +68,7 @@ class Transactions:
         task.add_done_callback(self._tasks.discard)
 
     def _row(self, key: str, record: Record) -> dict[str, Any]:
-        length, _, rest = key.partition(":")
-        user, transaction = rest[: int(length)], rest[int(length) + 1 :]
+        user, transaction = publisher_of(key)
         return {
             "user": user,
             "transaction": transaction,

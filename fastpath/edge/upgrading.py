@@ -54,7 +54,7 @@ def upgrade(connection: ClientConnection, request: Request) -> None:
             )
         except Refused as error:
             # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
-            connection.client = Client(connection, connection.fd, False, Principal(None, False, ()))
+            connection.client = Client(connection, connection.fd, False, Principal(None, False, ()), connection.address)
             refused = error
         audit = connection.hub.audit
         if audit is not None and refused is not None:

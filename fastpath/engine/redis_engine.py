@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from time import monotonic, time, time_ns
 
+from ..awake import AwakeClock
 from ..core.admission import Done, Outcome
 from ..core.broker import Broker
 from ..core.messages import Message
@@ -48,6 +49,9 @@ class RedisEngine:
         self._alone: MemoryEngine | None = None
         self._pause_ms = 0.0
         self._paused_at: float | None = None
+        self._clock = AwakeClock(2 * LOOK_SECONDS, monotonic())
+        self._silent_since = self._unstored_since = 0.0  # by that clock
+        self._answered_at = 0.0  # as the tail said at the last look
         self._reason = ""
         self._timer: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -171,7 +175,7 @@ class RedisEngine:
                 self._pause_ms = max(self._pause_ms, (monotonic() - self._paused_at) * 1000)
             self._paused_at = None
         elif self._paused_at is None:
-            self._paused_at = monotonic()
+            self._paused_at, self._unstored_since = monotonic(), self._clock.time
         self._reason = reason
         self._judge()
 
@@ -182,13 +186,15 @@ class RedisEngine:
     # Redis away
 
     def _away_seconds(self) -> float:
-        """For how long nothing has been read or acknowledged; 0 when all is well."""
-        moment = monotonic()
-        silent = 0.0 if self.tail.current else moment - self.tail.answered_at
-        return max(silent, 0.0 if self._paused_at is None else moment - self._paused_at)
+        """For how long nothing has been read or acknowledged while this process ran; 0 when all is well."""
+        if self.tail.current or self.tail.answered_at != self._answered_at:
+            self._answered_at, self._silent_since = self.tail.answered_at, self._clock.time
+        silent = 0.0 if self.tail.current else self._clock.time - self._silent_since
+        return max(silent, 0.0 if self._paused_at is None else self._clock.time - self._unstored_since)
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+        self._clock.tick(monotonic())
         self._judge()
         self._end()
 
@@ -199,7 +205,7 @@ class RedisEngine:
             if away > STALE_SECONDS:
                 if self.tail.joined.is_set():
                     self._stale(AWAY)
-            elif not away:
+            elif self.tail.current and self._paused_at is None:
                 self._fresh(BACK)
         elif away > ALONE_SECONDS and self._alone is None:
             self._go_on_alone()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from ..awake import awake_timeout
 from .redis_address import Address, RedisAway, RedisConfig, shown
 
 AWAY = (RedisError, OSError)
@@ -28,10 +28,10 @@ class Link:
 
     async def ask(self, *commands: Sequence[Any], seconds: float) -> list[Any]:
         """Send the commands at once and return their answers; one that a command is refused with is a ResponseError in
-        its place. Raises one of ``AWAY``, and is not connected then."""
+        its place. Raises one of ``AWAY``, and is not connected then; ``seconds`` count while this process runs."""
         connection = self._connection
         try:
-            async with asyncio.timeout(seconds):
+            async with awake_timeout(seconds):
                 if not connection.is_connected:
                     await connection.connect()  # type: ignore[no-untyped-call]
                 await connection.send_packed_command(connection.pack_commands(commands), check_health=False)

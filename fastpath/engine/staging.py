@@ -6,7 +6,7 @@ Redis (staging_redis.py). Which one there is follows the engine: what is staged 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +25,9 @@ OVERHEAD_BYTES = 512
 
 REFUSED_BYTES = 256
 """What each of its refused rows counts: which one it is, and why."""
+
+SUMMED_AT_ONCE = 100
+"""Attempts that are summed between two interruptions."""
 
 BEGUN = "begun"
 DONE = "done"
@@ -64,6 +67,32 @@ class Chunk(NamedTuple):
     """The frame's rows that were not: their place in it, rising; the code and the reason."""
     data: bytes
     """MessagePack of the runs that were taken."""
+
+
+class Uncommitted(NamedTuple):
+    """What is staged of one transaction and not committed, of all its attempts: of those that will not count, too."""
+
+    rows: int
+    bytes: int
+    """As they count against FASTPATH_STAGED_BYTES."""
+    since: int
+    """When the oldest of these attempts was begun (ms since 1970)."""
+
+
+class Held(Protocol):
+    """What a store has of an attempt."""
+
+    @property
+    def rows(self) -> int:
+        """Staged."""
+
+    @property
+    def bytes(self) -> int:
+        """As they count against the bound."""
+
+    @property
+    def since(self) -> int:
+        """When it was begun (ms)."""
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -140,8 +169,26 @@ class StagingStore(Protocol):
     async def sweep(self, now_ms: int) -> None:
         """Let go of attempts to which nothing was added for FASTPATH_STAGED_SECONDS, but of none of a begun batch."""
 
+    def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
+        """What is staged and not committed, by transaction (its key); yields as often as it may be interrupted.
+
+        A store that nodes share tells of what was staged through this one: over all nodes nothing counts twice. It asks
+        nobody: what another node has committed is counted until the next ``sweep``.
+        """
+
     async def close(self) -> None:
         """Let go of files and connections; what is to survive has been kept."""
+
+
+def summed(attempts: Iterable[tuple[Attempt, Held]]) -> Generator[None, None, dict[str, Uncommitted]]:
+    """StagingStore.uncommitted, of what is held of each attempt."""
+    found: dict[str, Uncommitted] = {}
+    for index, ((key, *_), held) in enumerate(list(attempts)):
+        rows, size, since = found.get(key) or (0, 0, held.since)
+        found[key] = Uncommitted(rows + held.rows, size + held.bytes, min(since, held.since))
+        if index % SUMMED_AT_ONCE == SUMMED_AT_ONCE - 1:
+            yield
+    return found
 
 
 def record_bytes(record: Record) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,8 @@ from .staging import (
     Chunk,
     Record,
     StagingFailed,
+    Uncommitted,
+    summed,
 )
 
 LET_GO_AT_ONCE = 500
@@ -34,15 +36,16 @@ FREED_AT_ONCE = 16
 
 
 class Staged:
-    """One attempt: its chunks, what it takes and when something was added to it last (ms)."""
+    """One attempt: its chunks, what it takes, when it was begun and when something was added to it last (ms)."""
 
-    __slots__ = ("bytes", "chunks", "places", "rows", "time")
+    __slots__ = ("bytes", "chunks", "places", "rows", "since", "time")
 
-    def __init__(self) -> None:
+    def __init__(self, since: int) -> None:
         self.chunks: list[Chunk] = []
         self.places: list[Any] = []
         """Where a store that keeps the data elsewhere finds it, chunk by chunk."""
-        self.rows = self.bytes = self.time = 0
+        self.rows = self.bytes = 0
+        self.since = self.time = since
 
 
 class MemoryStaging:
@@ -130,6 +133,10 @@ class MemoryStaging:
                 self._forget_record(key)
         await self._free()
 
+    def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
+        """See StagingStore."""
+        return summed(self._attempts.items())
+
     # Transactions
 
     async def record(self, key: str) -> Record | None:
@@ -212,7 +219,7 @@ class MemoryStaging:
     def _add(self, attempt: Attempt, kept: Chunk, place: Any, size: int, time: int) -> None:
         staged = self._attempts.pop(attempt, None)
         if staged is None:
-            staged = Staged()
+            staged = Staged(time)
             partitions = self._of_key.setdefault(attempt.key, {}).setdefault(attempt.batch, {})
             partitions.setdefault(attempt.partition, set()).add(attempt)
         self._attempts[attempt] = staged

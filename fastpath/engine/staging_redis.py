@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from redis.exceptions import NoScriptError, ResponseError
@@ -29,8 +29,10 @@ from .staging import (
     Chunk,
     Record,
     StagingFailed,
+    Uncommitted,
     read_record,
     record_bytes,
+    summed,
 )
 
 SCRIPT = Path(__file__).with_name("redis_staging.lua").read_bytes()
@@ -55,19 +57,28 @@ CHANGED = "another primary took over in the middle of it"
 _header = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, str, str]]]).decode
 
 
+class _Held(NamedTuple):
+    """What was staged of an attempt through this node, and when the first of it was (ms)."""
+
+    rows: int
+    bytes: int
+    since: int
+
+
 class RedisStaging:
     """A StagingStore. ``bytes_max`` bounds what this node has staged, ``keep_seconds`` is for how long."""
 
     waits = True
 
-    def __init__(self, engine: RedisEngine, *, bytes_max: int, keep_seconds: float) -> None:
+    def __init__(self, engine: RedisEngine, clock: Callable[[], int], *, bytes_max: int, keep_seconds: float) -> None:
         self.staged_rows = 0
         self._engine = engine
+        self._clock = clock
         self._bytes_max = bytes_max
         self._seconds = max(1, int(keep_seconds))
         self._link: Link | None = None
         self._turn = asyncio.Lock()  # one task at a time may ask over a connection
-        self._held: dict[Attempt, tuple[int, int]] = {}  # by this node: rows and bytes
+        self._held: dict[Attempt, _Held] = {}  # by this node
         self.bytes = 0
 
     async def put(self, attempt: Attempt, chunk: int, content: Chunk) -> Chunk | None:
@@ -90,8 +101,8 @@ class RedisStaging:
         if answer:
             rows, refused = _header(answer)
             return Chunk(rows, refused, b"")
-        rows, held = self._held.get(attempt, (0, 0))
-        self._held[attempt] = rows + content.rows, held + size
+        rows, held, since = self._held.get(attempt) or (0, 0, self._clock())
+        self._held[attempt] = _Held(rows + content.rows, held + size, since)
         self.bytes += size
         self.staged_rows += content.rows
         return None
@@ -174,6 +185,10 @@ class RedisStaging:
         self._let_go([one for one in self._held if one.key == key])
         return bool(known)
 
+    def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
+        """As StagingStore says."""
+        return summed(self._held.items())
+
     async def sweep(self, now_ms: int) -> None:
         """Redis lets go by itself; here it is counted what it has let go of, and what other nodes have committed."""
         del now_ms
@@ -217,9 +232,10 @@ class RedisStaging:
 
     def _let_go(self, attempts: list[Attempt]) -> None:
         for one in attempts:
-            rows, size = self._held.pop(one, (0, 0))
-            self.bytes -= size
-            self.staged_rows -= rows
+            held = self._held.pop(one, None)
+            if held is not None:
+                self.bytes -= held.bytes
+                self.staged_rows -= held.rows
 
     def _key(self, key: str, of: str) -> str:
         return f"{self._prefix(key)}:{of}"

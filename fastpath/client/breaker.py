@@ -1,0 +1,57 @@
+"""Whether to ask somebody again who has not answered in time: a circuit breaker with growing pauses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+PAUSE_SECONDS = 2.0
+"""After the first time-out; each further one in a row doubles it."""
+
+PAUSE_SECONDS_MAX = 8.0
+"""So that whoever is back is found within that."""
+
+
+class Breaker:
+    """Closed while answers come. A time-out opens it: for a pause nobody asks, then one call does, alone.
+
+    ``trial_seconds`` is how long that call may take before another one tries. Safe to share between threads.
+    """
+
+    def __init__(self, trial_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._trial_seconds = trial_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._timeouts = 0
+        self._opened_at = 0.0
+        self._until = 0.0
+
+    def refusal(self) -> str:
+        """Why nobody should ask now; empty: somebody may."""
+        with self._lock:
+            left = self._until - self._clock() if self._timeouts else 0
+        return f"it did not answer in time; it is asked again within {max(0.1, left):.1f} s" if left > 0 else ""
+
+    def admit(self) -> str:
+        """The same for who asks if he may; of those that come after the pause only one is told so."""
+        with self._lock:
+            now = self._clock()
+            if self._timeouts and now >= self._until:
+                self._until = now + self._trial_seconds
+                return ""
+        return self.refusal()
+
+    def close(self) -> None:
+        """It has answered, or said at once that it cannot: nobody is kept waiting."""
+        with self._lock:
+            self._timeouts = 0
+
+    def open(self, asked_at: float) -> None:
+        """A question of that time (of the clock) had no answer; several asked beside each other count once."""
+        with self._lock:
+            if self._timeouts and asked_at < self._opened_at:
+                return
+            self._opened_at = self._clock()
+            self._until = self._opened_at + min(PAUSE_SECONDS * 2**self._timeouts, PAUSE_SECONDS_MAX)
+            self._timeouts += 1
