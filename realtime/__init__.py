@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["PublishFailed", "PublishRefused", "publish"]
+__all__ = ["Position", "PublishFailed", "PublishRefused", "publish"]
 
 
 def __getattr__(name: str) -> Any:

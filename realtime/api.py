@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, JsonResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import cache_control, never_cache
@@ -80,6 +81,7 @@ class TokenView(_Endpoint):
         return Response({"token": token, "expires": expires, "user": request.user.get_username()})
 
 
+@login_not_required
 @require_safe
 @cache_control(public=True, max_age=1)
 def servers(request: HttpRequest) -> JsonResponse:
@@ -89,8 +91,7 @@ def servers(request: HttpRequest) -> JsonResponse:
 
 def server_list(request: HttpRequest) -> list[dict[str, Any]]:
     """The servers as a page that this request asks for should see them."""
-    found = nodes.servers(request.get_host(), request.is_secure())
-    return [{"url": server.url, "weight": server.weight} for server in found]
+    return [{"url": server.url, "weight": server.weight} for server in nodes.servers(request)]
 
 
 def _token(request: Request) -> str | None:

@@ -11,13 +11,16 @@ class RealtimeConfig(AppConfig):
 
     name = "realtime"
     verbose_name = "Realtime"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """Register the checks."""
         from realtime import checks
 
         register(checks.check_keys)
+        register(checks.check_publishing)
         register(checks.check_hook)
         register(checks.check_sidecar)
         register(checks.check_listeners)
         register(checks.check_addresses)
+        register(checks.check_static_files, deploy=True)

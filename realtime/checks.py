@@ -1,4 +1,4 @@
-"""System checks: the REALTIME keys are known, and the sidecar answers."""
+"""System checks: the REALTIME keys are known, and the sidecar answers and takes the project's tokens."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
+from django.conf import STATICFILES_STORAGE_ALIAS, settings
+from django.contrib.staticfiles.storage import HashedFilesMixin
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
+from django.core.files.storage import storages
 
+from entitlement import tokens
+from entitlement.keys import KeysError
 from fastpath.client.control import Control
 from fastpath.client.errors import ClientError
 from fastpath.client.nodes import label
+from fastpath.core.errors import Close
+from fastpath.core.tokens import KEY_UNKNOWN
 from realtime.conf import KEYS, conf
 
 RENAMED = {"CLIENT_URLS": "SERVERS"}
@@ -30,6 +36,17 @@ def check_keys(**_: Any) -> list[CheckMessage]:
             close = [RENAMED[key]] if key in RENAMED else difflib.get_close_matches(str(key).upper(), KEYS, 1, 0.5)
             hint = f"Did you mean {close[0]} ({KEYS[close[0]]})?" if close else f"Known keys: {', '.join(KEYS)}."
             found.append(Error(f'REALTIME["{key}"] is not a setting.', hint=hint, id="realtime.E001"))
+    return found
+
+
+def check_publishing(**_: Any) -> list[CheckMessage]:
+    """A value that is not known would be missed until the first message."""
+    found: list[CheckMessage] = []
+    for name in ("backend", "on_failure"):
+        try:
+            getattr(conf, name)
+        except ImproperlyConfigured as error:
+            found.append(Error(str(error), id="realtime.E020"))
     return found
 
 
@@ -68,6 +85,24 @@ def check_hook(**_: Any) -> list[CheckMessage]:
     return []
 
 
+def check_static_files(**_: Any) -> list[CheckMessage]:
+    """With names by content, a module that imports others by their plain names mixes versions after an upgrade."""
+    try:
+        storage = storages[STATICFILES_STORAGE_ALIAS]
+    except (ImproperlyConfigured, ImportError):
+        return []  # collectstatic says what is wrong with it
+    if not isinstance(storage, HashedFilesMixin) or storage.support_js_module_import_aggregation:
+        return []
+    return [
+        Warning(
+            f"{type(storage).__name__} names the client's modules by their content, but not in what they import of "
+            "each other: after an upgrade a browser that has cached some of them mixes two versions.",
+            hint="Set support_js_module_import_aggregation = True in a subclass of it (docs/django.md, In production).",
+            id="realtime.W005",
+        )
+    ]
+
+
 def check_sidecar(**_: Any) -> list[CheckMessage]:
     """Only for ``manage.py check``: other commands run the checks too, and most have no need of the sidecar."""
     if "check" not in sys.argv[1:2]:
@@ -86,9 +121,12 @@ def sidecar_messages() -> list[CheckMessage]:
 
 
 def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
+    refused = ""
     try:
         with Control(address, timeout_seconds=_ANSWER_SECONDS) as control:
             hello = control.hello()
+            if hello.get("mode") == "rules" and hello.get("generation") is not None:
+                refused = _refusal(control)
     except ValueError as error:
         return [Error(f'REALTIME["CONTROL"]: {error}', id="realtime.E002")]
     except ClientError as error:
@@ -112,6 +150,15 @@ def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
                 id="realtime.W002",
             )
         ]
+    if refused:
+        return [
+            Error(
+                f"The sidecar at {label(address)} takes no token of this project, so no user gets in: {refused}.",
+                hint="Give it what the project signs with: FASTPATH_TOKEN_SECRET is what `manage.py realtime_keys "
+                "--secret` prints, FASTPATH_TOKEN_KEYS the file of public keys that `manage.py realtime_keys` names.",
+                id="realtime.E013",
+            )
+        ]
     if hello.get("engine") == "memory" and not alone:
         return [
             Warning(
@@ -121,3 +168,13 @@ def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+def _refusal(control: Control) -> str:
+    """Why the sidecar does not know a token of this project for what it is, an expired one; empty when it does."""
+    try:
+        token = tokens.expired()
+    except KeysError:
+        return ""  # entitlement.W005 tells of it
+    reason = str(control.check("/check/token", "subscribe", token)["reason"])
+    return "" if reason.startswith(Close.TOKEN_EXPIRED.label) and KEY_UNKNOWN not in reason else reason

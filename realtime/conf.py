@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import conf as entitlement_conf
 from entitlement import keys
+from fastpath.core.limits import Limits
 from realtime import addresses
 from realtime.addresses import Address
 
@@ -23,6 +25,8 @@ WEIGHT_MAX = 100
 KEYS = {
     "CONTROL": "control socket of the sidecar, or a list of those of several nodes: paths and tls:// addresses",
     "CONTROL_SECONDS": "how long to wait for an answer there, in seconds",
+    "BACKEND": "where publish() sends: sidecar, or dummy (checks everything, sends nothing), as by itself in test runs",
+    "ON_FAILURE": "what publish() does when no sidecar takes a message: log or raise; unset: raise, log after commits",
     "LISTEN": "where the sidecar listens, as FASTPATH_LISTEN",
     "PUBLISHERS": "publisher ports of all nodes for Spark jobs, HOST:PORT or tls://HOST:PORT with commas",
     "SERVERS": "WebSocket addresses for clients, each with its weight; {host} and {web} are filled in",
@@ -41,6 +45,10 @@ KEYS = {
     "TOKEN_SECONDS_MAX": "the longest validity that can be asked for, in seconds",
 }
 """Every key and what it says; checks.py refuses others."""
+
+
+BACKENDS = ("sidecar", "dummy")
+ON_FAILURE = ("", "log", "raise")
 
 
 class Server(NamedTuple):
@@ -71,6 +79,21 @@ class Conf:
     def control_seconds(self) -> float:
         """How long publish() and the pages wait for the control socket."""
         return float(_read("CONTROL_SECONDS", 5.0))
+
+    @property
+    def backend(self) -> str:
+        """``sidecar`` or ``dummy``; without the setting dummy in Django's test environment. ImproperlyConfigured."""
+        return _one_of("BACKEND", BACKENDS, "dummy" if _in_test_run() else "sidecar")
+
+    @property
+    def on_failure(self) -> str:
+        """``log``, ``raise``, or empty: raise at the call, log at the commit. Raises ImproperlyConfigured."""
+        return _one_of("ON_FAILURE", ON_FAILURE, "")
+
+    @property
+    def message_bytes_max(self) -> int:
+        """How large a message may be for a sidecar that was not asked, as FASTPATH_MESSAGE_BYTES_MAX."""
+        return int(os.environ.get("FASTPATH_MESSAGE_BYTES_MAX") or Limits().message_bytes_max)
 
     @property
     def listen(self) -> str:
@@ -153,18 +176,22 @@ class Conf:
         default = Path(base) / "var" / "audit" if base else ""
         return os.environ.get("FASTPATH_AUDIT_FOLDER") or str(_read("AUDIT_FOLDER", default))
 
-    def servers(self, host: str = "", secure: bool = False) -> list[Server]:
+    def servers(self, host: str = "", secure: bool = False, prefix: str = "", has_relay: bool = True) -> list[Server]:
         """Where the clients of a page that was asked for as ``host`` may connect.
 
-        Without a host those that depend on it are left out. Raises ImproperlyConfigured for a list that makes no sense.
+        ``prefix`` is that of the project's addresses (SCRIPT_NAME), such as ``/app``. A process that has no relay
+        (``has_relay``) tells of none where clients may open the sidecar's port. Over TLS they may not, and what is left
+        is /ws of the site: the proxy in front, which has the certificate, may send that to the sidecar. Without a
+        host those that depend on it are left out. Raises ImproperlyConfigured for a list that makes no sense.
         """
         # A page that came over TLS may not open a plain WebSocket: browsers refuse it.
         ports = [] if secure else _page_ports(self.listen)
         own = [{"url": f"ws://{{host}}:{port}/ws", "control": self.controls[0]} for port in ports]
-        given = _read("SERVERS", [*own, {"url": "{web}", "weight": 0 if own else WEIGHT_MAX}])
+        relay = [{"url": "{web}", "weight": 0 if own else WEIGHT_MAX}] if has_relay or not own else []
+        given = _read("SERVERS", [*own, *relay])
         name = urlsplit(f"//{host}").hostname or "localhost"
         name = f"[{name}]" if ":" in name else name
-        web = f"{'wss' if secure else 'ws'}://{host}/ws"
+        web = f"{'wss' if secure else 'ws'}://{host}{prefix}/ws"
         found = []
         for server in map(_server, given):
             url = server.url.replace("{host}", name).replace("{web}", web)
@@ -212,6 +239,22 @@ def _listeners(listen: str) -> list[tuple[list[str], str, int]]:
         if port.isdigit() and "proxy=v2" not in parts.query:  # there comes who has a proxy before it
             found.append((parts.scheme.split("+"), host, int(port)))
     return found
+
+
+def _in_test_run() -> bool:
+    """Between setup_test_environment() and its teardown, which the test runners of Django and of pytest call.
+
+    Not told by ``mail.outbox``, which the e-mail backend ``locmem`` makes in any process that sends a mail with it.
+    """
+    state = getattr(sys.modules.get("django.test.utils"), "_TestState", None)
+    return hasattr(state, "saved_data")
+
+
+def _one_of(name: str, values: tuple[str, ...], default: str) -> str:
+    value = _read(name, default)
+    if value not in values:
+        raise ImproperlyConfigured(f'REALTIME["{name}"] is one of {", ".join(filter(None, values))}, not {value!r}.')
+    return str(value)
 
 
 def _read(name: str, default: Any) -> Any:

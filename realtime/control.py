@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
@@ -46,4 +47,13 @@ def close() -> None:
             _shared.popitem()[1].close()
 
 
+def _forked() -> None:
+    """What a thread of the parent held nobody gives back here, and the connections are the parent's."""
+    global _lock
+    _lock = threading.Lock()
+    for nodes in _shared.values():
+        nodes.abandon()
+
+
 atexit.register(close)
+os.register_at_fork(after_in_child=_forked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +18,7 @@ from fastpath.client.control import Control
 from fastpath.client.errors import ClientError
 from fastpath.client.nodes import label
 from realtime.conf import conf
+from realtime.failures import failures
 from realtime.monitoring.access import MonitoringView
 from realtime.nodes import ANSWER_SECONDS
 from realtime.stats import read
@@ -25,6 +27,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _UP = "fastpath_up"
 _WINDOWS = "fastpath_statistics"
+_UNPUBLISHED = "fastpath_publish_failures_total"
 
 
 class _OneForm(BaseContentNegotiation):
@@ -65,6 +68,9 @@ def lines() -> Iterator[str]:
     for node, text in texts.items():
         yield f"{_UP}{{{_label('node', node)}}} {int(bool(text))}"
     yield from merged(texts)
+    yield f"# HELP {_UNPUBLISHED} Messages that this Django process could not publish and raised no error for."
+    yield f"# TYPE {_UNPUBLISHED} counter"
+    yield f"{_UNPUBLISHED}{{{_label('process', str(os.getpid()))}}} {failures.total}"
     yield from _statistics()
 
 

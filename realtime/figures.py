@@ -9,11 +9,23 @@ from typing import Any
 CONTENT_CHARS_MAX = 256 << 10
 """Of so many nodes that what they say of themselves is longer the workers' own figures are left out."""
 
-_MOST = ("_ms", "uptime_s")
+_MOST = ("_ms", "uptime_s", "cpu_waited_percent")
 """Names that end so: the largest of all nodes counts. All others are added up."""
+
+_TOLD = frozenset(("rights_followed", "triggers_missing"))
+"""What Django's agents have told each node of one database: added up it would mean nothing."""
 
 _SHARED = frozenset(("subjects", "subjects_max", "messages_in", "messages_in_per_s"))
 """The same of nodes that share an engine: they deliver the same messages."""
+
+STARVED_PERCENT = 50
+"""A worker that waited for a processor for more than that of its last second is called starved."""
+
+
+def starved(stats: Mapping[str, Any]) -> list[int]:
+    """The numbers of the node's workers that get too little CPU for what they have to do."""
+    workers = stats.get("by_worker", ())
+    return [one["worker"] for one in workers if one.get("cpu_waited_percent", 0) > STARVED_PERCENT]
 
 
 def cluster(answers: Iterable[tuple[Mapping[str, Any], bool]]) -> dict[str, float]:
@@ -25,7 +37,7 @@ def cluster(answers: Iterable[tuple[Mapping[str, Any], bool]]) -> dict[str, floa
         for name, value in stats.items():
             if name == "by_worker" or type(value) not in (int, float):
                 continue
-            most = name.endswith(_MOST) or (name in _SHARED and shared)
+            most = name.endswith(_MOST) or name in _TOLD or (name in _SHARED and shared)
             before = found.get(name, 0)
             found[name] = max(before, value) if most else before + value
     return found | {"nodes": nodes}

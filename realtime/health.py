@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -20,6 +21,7 @@ NODES_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
+@login_not_required
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -28,6 +30,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok"})
 
 
+@login_not_required
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from entitlement.demo import ALERTS, INSTRUMENTS, INTERVALS, MOVERS, bars, subject
+from entitlement.demo import ALERTS, INSTRUMENTS, INTERVALS, MOVES, bars, subject
 
 
 def instruments() -> list[dict[str, str]]:
@@ -16,10 +16,14 @@ def instruments() -> list[dict[str, str]]:
 
 
 def market() -> dict[str, Any]:
-    """What the Spark jobs make of the prices: ``bars`` of the ``intervals`` for each symbol, ``movers``, ``alerts``."""
+    """What the Spark jobs make of the prices: ``bars`` of the ``intervals`` for each symbol; ``movers`` and ``alerts``
+    are patterns, of which a user gets what the rules allow."""
     return {
         "intervals": list(INTERVALS),
-        "bars": {symbol: {interval: bars(symbol, interval) for interval in INTERVALS} for symbol, _, _ in INSTRUMENTS},
-        "movers": MOVERS,
-        "alerts": ALERTS,
+        "bars": {
+            symbol: {interval: subject(symbol, bars(interval)) for interval in INTERVALS}
+            for symbol, _, _ in INSTRUMENTS
+        },
+        "movers": subject("*", MOVES),
+        "alerts": subject("*", ALERTS),
     }

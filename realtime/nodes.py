@@ -9,9 +9,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
+from django.urls import get_script_prefix
+
 from fastpath.client.control import Control
 from fastpath.client.errors import ClientError, ControlRefused
 from fastpath.client.nodes import label
+from realtime import relay
 from realtime.conf import Server, conf
 
 FRESH_SECONDS = 1.0
@@ -121,9 +126,15 @@ def ask_all() -> list[State]:
         watch.close()
 
 
-def servers(host: str, secure: bool) -> list[Server]:
+def listed_servers(request: HttpRequest) -> list[Server]:
+    """Where the clients of a page that asks so may connect, as far as the settings say."""
+    has_relay = isinstance(request, ASGIRequest) and relay.is_served()
+    return conf.servers(request.get_host(), request.is_secure(), get_script_prefix().rstrip("/"), has_relay)
+
+
+def servers(request: HttpRequest) -> list[Server]:
     """Where clients may connect now: without nodes that are draining or away, unless no server would be left."""
-    listed = conf.servers(host, secure)
+    listed = listed_servers(request)
     if not any(server.control for server in listed):
         return listed
     known = {state.address: state for state in states()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 from urllib.parse import ParseResult, quote
@@ -43,6 +44,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 
+_made = threading.Event()
+
 
 class _End(NamedTuple):
     """How a connection ended; ``code`` and ``reason`` are for the side that is still there."""
@@ -59,12 +62,31 @@ class _KnownOrigins(OriginValidator):
         return parsed_origin is None or self.validate_origin(parsed_origin)
 
 
+def is_served() -> bool:
+    """Whether the relay is a part of this process's application: under WSGI, for example, there is none."""
+    return _made.is_set()
+
+
 def websocket_application() -> Any:
     """The ASGI application for WebSockets: /ws, for pages of ALLOWED_HOSTS."""
+    _made.set()
     hosts = list(settings.ALLOWED_HOSTS)
     if settings.DEBUG and not hosts:
         hosts = ["localhost", "127.0.0.1", "[::1]"]
-    return _KnownOrigins(URLRouter([path("ws", relay), path("<path:_>", _nothing), path("", _nothing)]), hosts)
+    router = URLRouter([path("ws", relay), path("<path:_>", _nothing), path("", _nothing)])
+
+    async def below_prefix(scope: Scope, receive: Receive, send: Send) -> None:
+        await router(_without_prefix(scope), receive, send)
+
+    return _KnownOrigins(below_prefix, hosts)
+
+
+def _without_prefix(scope: Scope) -> Scope:
+    """As Django sees its own addresses: below FORCE_SCRIPT_NAME or the server's, whether or not a proxy took it off."""
+    prefix = (settings.FORCE_SCRIPT_NAME or scope.get("root_path") or "").rstrip("/")
+    whole = scope["path"]
+    rest = whole[len(prefix) :] if whole.startswith(f"{prefix}/") else whole
+    return {**scope, "path": rest, "root_path": ""}
 
 
 async def _nothing(_scope: Scope, receive: Receive, send: Send) -> None:

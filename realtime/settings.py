@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 import tempfile
@@ -70,6 +71,7 @@ ALLOWED_HOSTS = [
 
 REALTIME = {
     "CONTROL": os.environ.get("REALTIME_CONTROL", "").split() or os.environ.get("FASTPATH_CONTROL") or _control_path(),
+    "BACKEND": "sidecar",  # also in the tests of this repository, which start sidecars of their own
     "SERVERS": json.loads(os.environ.get("REALTIME_SERVERS") or "null"),
     "DATA": VAR / "fastpath",
     "AUDIT_FOLDER": VAR / "audit",
@@ -170,14 +172,25 @@ REST_FRAMEWORK = {
 LOG_FORMAT = os.environ.get("REALTIME_LOG_FORMAT") or os.environ.get("FASTPATH_LOG_FORMAT") or "text"
 if LOG_FORMAT not in ("text", "json"):
     raise ValueError(f"REALTIME_LOG_FORMAT is text or json, not {LOG_FORMAT!r}")
+
+
+def _tells_more(record: logging.LogRecord) -> bool:
+    """Whether a line about a request is more than its status, which the access log has: a fault, with its traceback."""
+    return record.exc_info is not None
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"tells_more": {"()": "django.utils.log.CallbackFilter", "callback": _tells_more}},
     "formatters": {
         "text": {"()": "fastpath.logs.Text"},
         "json": {"()": "fastpath.logs.Json", "worker": "django"},
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["console"], "level": os.environ.get("REALTIME_LOG_LEVEL", "INFO")},
-    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "django.request": {"filters": ["tells_more"]},
+    },
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required, login_required
 from django.contrib.auth.views import LoginView, redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -49,6 +49,7 @@ def console(request: HttpRequest) -> HttpResponse:
     return render(request, "realtime/console.html", page_context(request))
 
 
+@login_not_required
 @require_safe
 @cache_control(max_age=86400, public=True)
 def favicon(_: HttpRequest) -> HttpResponse:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "realtime.settings")
+from realtime.programs import require_settings
+
+require_settings("realtime.jmx")
 django.setup()
 
 from realtime.jmx.serving import main  # noqa: E402 - it needs the apps

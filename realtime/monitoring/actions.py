@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -16,7 +15,7 @@ from django.urls import reverse
 from fastpath.client.errors import ClientError
 from realtime.monitoring import pages, subjects
 from realtime.monitoring.questions import Answer, ask_node, ask_nodes
-from realtime.publishing import publish
+from realtime.publishing import publish_now
 
 PING_SECONDS = 6.0
 """The sidecar gives up a ping after 5 s, and says so."""
@@ -79,7 +78,6 @@ def disconnect(request: HttpRequest) -> HttpResponse:
 
 
 @pages.action
-@transaction.non_atomic_requests
 def publish_test(request: HttpRequest) -> HttpResponse:
     """Publish a message by hand, past the rules as all that Django publishes; back to the subject's page."""
     subject = request.POST.get("subject", "").strip()
@@ -90,11 +88,11 @@ def publish_test(request: HttpRequest) -> HttpResponse:
         if not content and not fields:
             # One click too many would send it to every subscriber.
             raise ValueError("it is empty, without content and without fields")
-        position = publish(subject, content, fields, retained=retained, qos=qos)
+        position = publish_now(subject, content, fields, retained=retained, qos=qos)
     except (ClientError, ValueError) as error:
         # What was typed stays in the form.
         return subjects.show(request, subject, failed=f"Not published: {error}")
-    stored = f" as {position.epoch}/{position.seq}" if position is not None and position.seq else ""
+    stored = f" as {position.epoch}/{position.seq}" if position.seq else ""
     what = "" if retained else ", not retained"
     pages.note(request, subject, f"published a test message{stored}{what}")
     messages.success(request, f"Published to {subject}{stored}{what}.")

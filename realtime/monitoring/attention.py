@@ -1,8 +1,8 @@
-"""What the overview asks for every few seconds: nodes, busiest subjects, slow clients, publishers, Spark jobs."""
+"""What the overview asks for every few seconds: nodes, alarms, busy subjects, slow clients, publishers, Spark jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.http import HttpRequest, JsonResponse
@@ -34,6 +34,9 @@ JOBS_SHOWN = 50
 SILENT_MS = 15_000
 """A job reports each second. One that has not for so long, and has not said that it ended, is called silent."""
 
+OLDEST = frozenset({"last_ms", "oldest_ms", "uncommitted_ms"})
+"""Figures of a sender that are no sums over the nodes."""
+
 ENDED = frozenset({"stopped", "done", "failed"})
 """States after which nothing more comes."""
 
@@ -42,6 +45,7 @@ ENDED = frozenset({"stopped", "done", "failed"})
 def attention(request: HttpRequest) -> JsonResponse:
     """``sums``, ``top`` (?by=rate, bytes, subscribers, deliveries), ``slow``, ``publishers``, ``jobs`` of all nodes.
 
+    ``alarms`` are sentences about what somebody has to put right.
     ``errors`` says which node did not answer what; the others' answers are there all the same.
     """
     by = request.GET.get("by", "rate")
@@ -60,6 +64,7 @@ def attention(request: HttpRequest) -> JsonResponse:
             "slow": _slow(slow),
             "publishers": _publishers(publishers),
             "jobs": _jobs(jobs),
+            "alarms": list(_alarms(states)),
             "errors": _errors((*top, *slow, *publishers, *jobs)),
         }
     )
@@ -77,11 +82,22 @@ def _now(state: nodes.State, answer: Answer) -> nodes.State:
     return state
 
 
+def _alarms(states: Iterable[nodes.State]) -> Iterator[str]:
+    """What somebody has to put right though clients notice nothing yet, a sentence each."""
+    missing = max((int(state.figures.get("triggers_missing", 0)) for state in states), default=0)
+    if missing:
+        yield (
+            f"{missing} triggers of the database are missing. Changes of rights are found by comparing the tables, "
+            "for as long as an agent runs. Run manage.py migrate; manage.py check --database default names them."
+        )
+
+
 def _node(state: nodes.State) -> dict[str, Any]:
-    """As in the content of /__sys__/cluster, which the page cannot read without a right."""
+    """As in the content of /__sys__/cluster, which the page cannot read without a right, and what is wrong with it."""
     return figures.node(state.name, state.error, state.figures) | {
         "draining": state.draining,
         "reasons": state.reasons,
+        "starved": figures.starved(state.figures),
     }
 
 
@@ -113,11 +129,36 @@ def _slow(answers: Iterable[Answer]) -> dict[str, Any]:
     return {"clients": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
 
 
-def _publishers(answers: Iterable[Answer]) -> dict[str, Any]:
-    """Those who wait longest for an acknowledgement first, then the busiest."""
+def _publishers(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Those who wait longest for an acknowledgement first, then the busiest; ``senders``: over all connections."""
     rows = [{**row, "node_name": answer.name} for answer in answers for row in answer.value.get("publishers", ())]
     rows.sort(key=lambda row: (-(row.get("oldest_ms") or 0), -(row.get("messages_per_s") or 0)))
-    return {"publishers": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
+    senders = _senders(answers)
+    total = sum(answer.value.get("total") or 0 for answer in answers)
+    return {"publishers": rows[:ROWS], "senders": senders[:ROWS], "total": total}
+
+
+def _senders(answers: Iterable[Answer]) -> list[dict[str, Any]]:
+    """Over all nodes, as a sender may be connected to any; the busiest first, then those of whom something waits."""
+    senders: dict[tuple[str, ...], dict[str, Any]] = {}
+    for answer in answers:
+        for row in answer.value.get("senders", ()):
+            known = senders.setdefault((row["user"], row["kind"], row["name"]), {})
+            for name, value in row.items():
+                if isinstance(value, str):
+                    known[name] = value
+                elif name in OLDEST:
+                    known[name] = max(known.get(name, 0), value)
+                else:
+                    known[name] = known.get(name, 0) + value
+    return sorted(
+        senders.values(),
+        key=lambda row: (
+            -row["messages_per_s"],
+            not (row.get("uncommitted") or row.get("unacknowledged")),
+            -row["last_ms"],
+        ),
+    )
 
 
 def _jobs(answers: Iterable[Answer]) -> dict[str, Any]:

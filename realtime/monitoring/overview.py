@@ -68,8 +68,7 @@ def drain(request: HttpRequest) -> HttpResponse:
         if "undo" in request.POST:
             done = f"no longer draining, {draining.undrain(address)} clients"
         else:
-            elsewhere = conf.servers(request.get_host(), request.is_secure())
-            done = f"draining, {draining.drain(address, elsewhere)} clients"
+            done = f"draining, {draining.drain(address, nodes.listed_servers(request))} clients"
     except ClientError as error:
         messages.error(request, str(error))
         return redirect("monitoring")

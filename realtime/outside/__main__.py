@@ -13,14 +13,15 @@ from twisted.internet.endpoints import quoteStringArgument
 
 from realtime.addresses import Address
 from realtime.conf import conf
+from realtime.programs import require_settings
 from realtime.web import Web
 
 _END = "-----END CERTIFICATE-----"
 
 
 def main() -> int:
-    """2 when there is no address; the reason is one sentence."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "realtime.settings")
+    """2 when there is no address, and without DJANGO_SETTINGS_MODULE; the reason is one sentence."""
+    require_settings("realtime.outside")
     try:
         address = conf.stats_listen
         if address is None:

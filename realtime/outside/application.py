@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from realtime.conf import conf
 from realtime.outside.names import OwnNames, own_names
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "realtime.settings")
 
 # Before Django is set up, in a process of its own: sessions, cross-site checks and the redirect to HTTPS are for pages.
 settings.ROOT_URLCONF = "realtime.outside.urls"

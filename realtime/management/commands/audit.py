@@ -52,7 +52,7 @@ class Command(BaseCommand):
             each.add_argument("--user", help='a user\'s name; "" is anonymous')
             each.add_argument("--subject", default="", metavar="PATTERN", help="a subject or a pattern: /stocks/**")
             each.add_argument("--address", default="", help="a client's address")
-            each.add_argument("--connection", default="", help="c12, p3 or django, as the events say")
+            each.add_argument("--connection", default="", help="0.4711.12, 0.4711.p3 or django, as the events say")
             each.add_argument("--json", action="store_true", help="the lines as they are in the files")
             each.add_argument("--folder", default="", help='instead of REALTIME["AUDIT_FOLDER"]')
 

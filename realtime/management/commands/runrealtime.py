@@ -16,6 +16,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.urls import NoReverseMatch, reverse
 
 from entitlement import demo, tokens
 from entitlement.agent import follow
@@ -68,6 +69,7 @@ class Command(BaseCommand):
         _refuse_disagreement()
         _refuse_unmigrated()
         host, port = options["host"], _free_ports(options["host"], options["port"])
+        _make_control_folder()
         _refuse_second_sidecar()
         if options["demo"]:
             os.environ["REALTIME_DEMO"] = "1"
@@ -166,6 +168,15 @@ def _free_ports(host: str, port: int) -> int:
             f"{error}: stop that program, or choose other ports with FASTPATH_LISTEN={conf.listen}"
         ) from None
     return web
+
+
+def _make_control_folder() -> None:
+    """Whoever can open the socket is trusted, so a folder that is made for it is this user's alone."""
+    folder = Path(conf.own_control).parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"the control socket's folder {folder} cannot be made: {error.strerror}") from None
 
 
 def _refuse_second_sidecar() -> None:
@@ -310,13 +321,22 @@ def _feed_token() -> str:
     return token
 
 
+def _pages(site: str) -> list[tuple[str, str]]:
+    """The pages that the project has: another one has no board, and its admin elsewhere or not at all."""
+    found = {}
+    for name, view in (("board", "board"), ("admin", "admin:index"), ("monitoring", "monitoring")):
+        try:
+            found[name] = site + reverse(view)
+        except NoReverseMatch:
+            pass
+    return [*found.items()] if "board" in found else [("web", f"{site}/"), *found.items()]
+
+
 def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | None) -> str:
     shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
     site = f"http://{shown}:{port}"
     rows = [
-        ("board", f"{site}/"),
-        ("admin", f"{site}/admin/"),
-        ("monitoring", f"{site}/monitoring/"),
+        *_pages(site),
         ("WebSocket", f"ws://{conf.clients}/ws" if conf.clients else conf.listen),
         ("publishers", conf.publishers or conf.listen),
         *([("statistics", conf.stats_listen.url("/api/stats/"))] if conf.stats_listen else []),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import signal
 import subprocess
@@ -26,6 +27,17 @@ _TOKEN_SECONDS = 30 * 24 * 3600
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TOKEN = "REALTIME_PUBLISH_TOKEN"  # noqa: S105 - the variable's name
 URL = "REALTIME_PUBLISH_URL"
+CONF = "REALTIME_SPARK_CONF"
+_SPARK = {
+    "packages": (
+        "spark.jars.packages",
+        "libraries for Java from Maven's repository with what they need, GROUP:NAME:VERSION",
+    ),
+    "repositories": ("spark.jars.repositories", "where to look for --packages beside Maven's own"),
+    "jars": ("spark.jars", "libraries for Java, their files"),
+    "files": ("spark.files", "files for the working folders of the executors"),
+}
+"""Options that spark-submit has too: the setting of Spark that each is, and what it names."""
 
 
 class Command(BaseCommand):
@@ -34,10 +46,15 @@ class Command(BaseCommand):
     help = "Run a Spark job against this project: with its publisher port, a token minted for it, and its folders."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--user U] [--url URL] [--master URL] [--keep] [NAME [ARGUMENT …]]."""
+        """[--user U] [--url URL] [--master URL] [OPTION OF SPARK …] [--keep] [NAME [ARGUMENT …]]."""
         parser.add_argument("--user", help=f"whom the token is for (default: {demo.FEED})")
         parser.add_argument("--url", help="publisher ports, with commas (default: those of the settings)")
         parser.add_argument("--master", help="Spark's master, such as spark://host:7077 (default: this machine)")
+        for option, (setting, what) in _SPARK.items():
+            parser.add_argument(f"--{option}", metavar="LIST", help=f"{what}; with commas ({setting})")
+        parser.add_argument(
+            "--conf", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a setting of Spark's"
+        )
         parser.add_argument(
             "--keep", action="store_true", help="start it again, with a new token, whenever it ends, until a signal"
         )
@@ -57,9 +74,15 @@ class Command(BaseCommand):
         argv = [sys.executable, "-m", f"spark.jobs.{name}", *options["arguments"]]
         if {"-h", "--help"} & set(options["arguments"]):
             sys.exit(_run(argv, _paths()))
-        given = environment(options["user"], options["url"], options["master"])  # what is wrong is said now
+        settings = {setting: options[option] for option, (setting, _) in _SPARK.items() if options[option]}
+        settings |= dict(options["conf"])
+
+        def made() -> Mapping[str, str]:
+            return environment(options["user"], options["url"], options["master"], settings)
+
+        given = made()  # what is wrong is said now
         if options["keep"]:
-            self._keep(Child(name, argv, lambda: environment(options["user"], options["url"], options["master"])))
+            self._keep(Child(name, argv, made))
         else:
             sys.exit(_run(argv, given))
 
@@ -83,9 +106,18 @@ def jobs() -> dict[str, str]:
     return found
 
 
-def environment(user: str | None, url: str | None, master: str | None) -> Mapping[str, str]:
-    """What the job finds in its environment; raises CommandError. A token that is there already stays, unless a user
-    is named."""
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark's: spark.NAME=VALUE")
+    return name, value
+
+
+def environment(
+    user: str | None, url: str | None, master: str | None, settings: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
+    """What the job finds in its environment, `settings` are Spark's; raises CommandError. A token that is there already
+    stays, unless a user is named."""
     url = url or os.environ.get(URL) or conf.publish_url
     if not url:
         raise CommandError('there is no plain publisher port: name one with --url, or in REALTIME["PUBLISHERS"]')
@@ -97,6 +129,8 @@ def environment(user: str | None, url: str | None, master: str | None) -> Mappin
             raise CommandError(f"{error} --user names the one who is to publish.") from None
     if master:
         given["REALTIME_SPARK_MASTER"] = master
+    if settings:
+        given[CONF] = json.dumps(json.loads(os.environ.get(CONF) or "{}") | settings)
     if conf.audit_folder:
         given["REALTIME_AUDIT_FOLDER"] = conf.audit_folder
     return _paths() | given

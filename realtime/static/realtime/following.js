@@ -3,7 +3,9 @@
  * clock (docs/protocol.md 3.2, 3.3, 3.8, 4.2, 4.7, 4.8, 4.13 and 5). wanted.js holds what is wanted.
  */
 
-import { SUBJECTS_PER_COMMAND, WantedList, begin, isPattern, isPlain, requests, storedOver } from "./wanted.js";
+import {
+  NOTHING, SUBJECTS_PER_COMMAND, WantedList, begin, interrupt, isPattern, isPlain, lastOf, read, requests, storedOver,
+} from "./wanted.js";
 
 const RETRY_MS = 1000;
 const RETRY_MS_MAX = 30_000;
@@ -13,7 +15,10 @@ const STORED = new Set(["snapshot", "historical", "recovered"]);
 /** @typedef {import("./wanted.js").Wanted} Wanted */
 /** @typedef {import("./wanted.js").Pattern} Pattern */
 /** @typedef {import("./wanted.js").Position} Position */
-/** @typedef {import("./protocol.js").Event} Event */
+/** @typedef {{type: "message", owner: any, message: any} | {type: "answer", id: number, answer: any}
+ *   | {type: "status", status: any} | {type: "retry", subject: string, ms: number}
+ *   | {type: "interest", subjects: string[], wanted: boolean}
+ *   | {type: "refused", owner: any, subject: string, code: string, reason: string}} Event */
 
 export class Following {
   wanted = new WantedList();
@@ -110,24 +115,40 @@ export class Following {
     if (!wanted) return [];
     const kind = frame.meta.kind ?? "update";
     const isStored = STORED.has(kind);
-    const isPrivate = isStored && wanted.private;
+    let readers = { byOwner: true, byOthers: true };
     // Until it is answered again, only what has no place in the order may come.
     if (!wanted.live && (frame.seq || isStored)) return [];
     if (isStored) {
-      if (kind === "recovered" && seen(wanted, frame.seq)) return [];
-      if (kind !== "snapshot" && frame.seq) wanted.position = [wanted.epoch, frame.seq];
-      wanted.stored -= 1;
-      if (wanted.stored <= 0) storedOver(wanted);
+      if (kind === "recovered" && !wanted.private && isBeyond(wanted, frame.seq)) return this.#gap(wanted, frame.seq);
+      readers = this.#storedCame(wanted, kind, frame.seq);
     } else if (frame.seq) {
-      if (wanted.stored) storedOver(wanted);
-      if (seen(wanted, frame.seq)) return [];
-      const last = wanted.position;
-      const whole = !wanted.interval && !wanted.lagging;
-      if (whole && last && frame.seq > last[1] + 1) return this.#gap(wanted, last, frame.seq);
-      wanted.position = [wanted.epoch, frame.seq];
+      if (wanted.stored) {
+        storedOver(wanted);
+        this.#pay(wanted);
+      }
+      if (isBeyond(wanted, frame.seq)) return this.#gap(wanted, frame.seq);
+      readers = read(wanted, frame.seq, { isAnew: false });
     }
-    const message = read(frame, wanted, kind, base);
-    return this.wanted.hearers(wanted, isPrivate).map((owner) => ({ type: "message", owner, message }));
+    const message = messageOf(frame, wanted, kind, base);
+    return this.wanted.hearers(wanted, readers).map((owner) => ({ type: "message", owner, message }));
+  }
+
+  /** Whether the owner and the others get it. @param {Wanted} wanted @param {string} kind @param {number} seq */
+  #storedCame(wanted, kind, seq) {
+    let readers = { byOwner: true, byOthers: !wanted.private };
+    if (kind !== "snapshot" && seq) readers = read(wanted, seq, { isAnew: kind === "historical" });
+    if (!readers.byOwner && !readers.byOthers) return readers;
+    wanted.stored -= 1;
+    if (wanted.stored <= 0) storedOver(wanted);
+    this.#pay(wanted);
+    return readers;
+  }
+
+  /** Ask for what an owner is owed, when nothing is still to come for the others. @param {Wanted} wanted */
+  #pay(wanted) {
+    if (!wanted.owed || wanted.stored) return;
+    wanted.owed = false;
+    this.#ask([wanted]);
   }
 
   /** An answer to `subscribe`, or what begins by itself (4.2). @param {any} frame @returns {Event[]} */
@@ -150,10 +171,13 @@ export class Following {
     if (error) return this.#refused(wanted, error, reason);
     if (result.sid === undefined) return [];
     const wasRefused = wanted.refused;
+    // To a client that has read none of it, only what goes back to the first message is recovered.
+    const isAnew = !wanted.position && pattern && !result.conflation && result.seq !== (result.messages ?? 0);
     this.#unmap(wanted);
     this.#sids.set(result.sid, wanted);
-    begin(wanted, result, id !== undefined || !pattern);
-    const { recovery = "" } = result;
+    begin(wanted, result, { isOwn: id !== undefined || !pattern, isAsked: id !== undefined });
+    this.#pay(wanted);
+    const recovery = isAnew && result.recovery ? "resynchronised" : result.recovery ?? "";
     if (this.#behind.delete(wanted)) this.#recovered += recovery === "recovered" ? 1 : NaN;
     const told = [status("subscribed", { subject, recovery, ...by(pattern) })];
     if (recovery === "resynchronised") told.push(status("resynchronised", { subject }));
@@ -208,13 +232,15 @@ export class Following {
     return [status("synchronised", {})];
   }
 
-  /** Messages are missing: ask again from the last that was read (5.3). @param {Wanted} wanted @param {Position} last @param {number} seq @returns {Event[]} */
-  #gap(wanted, last, seq) {
+  /** Messages are missing: ask again from the last that was read (5.3). @param {Wanted} wanted @param {number} seq @returns {Event[]} */
+  #gap(wanted, seq) {
+    const last = lastOf(wanted)?.[1] ?? 0;
+    interrupt(wanted);
     wanted.live = false;
     // What a pattern found is asked for by its own name: to ask for the pattern again would begin all of it anew.
     if (!wanted.owner) wanted.held = true;
     this.#ask([wanted]);
-    return [status("gap", { subject: wanted.subject, reason: `${last[1]} was followed by ${seq}` })];
+    return [status("gap", { subject: wanted.subject, reason: `${last} was followed by ${seq}` })];
   }
 
   /** A subject goes on in a new epoch (4.8). @param {any} frame @returns {Event[]} */
@@ -222,14 +248,15 @@ export class Following {
     const wanted = this.#sids.get(frame.sid);
     if (!wanted) return [];
     const { subject } = wanted;
-    const last = wanted.target ?? wanted.position;
+    const last = wanted.target ?? lastOf(wanted);
+    const isVoid = [wanted.position, wanted.own].some((old) => old && old[1] > frame.seq);
     wanted.epoch = frame.epoch;
     // The number goes on over epochs; what was read above it is void.
     if (wanted.position) wanted.position = [frame.epoch, Math.min(wanted.position[1], frame.seq)];
+    if (wanted.own && wanted.own !== NOTHING) wanted.own = [frame.epoch, Math.min(wanted.own[1], frame.seq)];
     if (wanted.target) wanted.target = [frame.epoch, Math.min(wanted.target[1], frame.seq)];
-    if (!last || last[1] === frame.seq) return [];
-    if (last[1] < frame.seq) return this.#gap(wanted, last, frame.seq + 1);
-    return [status("subscribed", { subject, recovery: "resynchronised" }), status("resynchronised", { subject })];
+    if (last && last[1] < frame.seq) return this.#gap(wanted, frame.seq + 1);
+    return isVoid ? [status("subscribed", { subject, recovery: "resynchronised" }), status("resynchronised", { subject })] : [];
   }
 
   /** Subscriptions are conflated from here on, or no more (4.13). @param {number[]} sids @param {boolean} lagging @returns {Event[]} */
@@ -250,7 +277,8 @@ export class Following {
       this.#unmap(wanted);
       this.#behind.delete(wanted);
       // The position stays: if the right comes back with another connection, nothing is missed.
-      Object.assign(wanted, { live: false, lagging: false, private: false, target: null, stored: 0, refused: true });
+      interrupt(wanted);
+      Object.assign(wanted, { live: false, lagging: false, target: null, stored: 0, refused: true });
       return [status("revoked", { subject, reason })];
     });
   }
@@ -309,7 +337,7 @@ export class Following {
 }
 
 /** @param {any} frame @param {Wanted} wanted @param {string} kind @param {number} base */
-function read(frame, wanted, kind, base) {
+function messageOf(frame, wanted, kind, base) {
   const meta = frame.meta;
   return {
     subject: wanted.subject, content: frame.content, fields: frame.fields, epoch: frame.seq ? wanted.epoch : 0,
@@ -317,6 +345,13 @@ function read(frame, wanted, kind, base) {
     qos: frame.seq ? "guaranteed" : "standard", replyTo: meta.reply_to ?? "", closure: meta.closure ?? "",
     asOf: meta.as_of ?? null,
   };
+}
+
+/** Whether messages are missing before this one, and may not. @param {Wanted} wanted @param {number} seq */
+function isBeyond(wanted, seq) {
+  const last = lastOf(wanted);
+  const isWhole = !wanted.interval && !wanted.lagging;
+  return isWhole && last !== null && seq > last[1] + 1 && wanted.epoch >= last[0];
 }
 
 /** The pattern that found it, if one did. @param {string} [pattern] */
@@ -327,9 +362,4 @@ function by(pattern) {
 /** @param {string} name @param {Record<string, unknown>} details @returns {Event} */
 function status(name, details) {
   return { type: "status", status: { name, ...details } };
-}
-
-/** Positions are ordered by epoch, then by number. @param {Wanted} wanted @param {number} seq */
-function seen({ position, epoch }, seq) {
-  return position !== null && (epoch < position[0] || (epoch === position[0] && seq <= position[1]));
 }

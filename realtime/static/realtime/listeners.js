@@ -1,6 +1,15 @@
 /** Who hears of which status. */
 
+/** Why a page stays empty: where nobody listens to these, the console is told, once for each subject. */
+const MISSING = new Map([
+  ["denied", "there is no right to read it, yet"],
+  ["notReady", "the server cannot say yet who may read it"],
+  ["refused", "the subscription was refused"],
+]);
+
 export class Listeners {
+  /** @type {Set<string>} subjects that the console was told of */
+  #told = new Set();
   /** @type {Map<string, Set<(status: any) => void>>} */
   #byName = new Map();
 
@@ -14,9 +23,21 @@ export class Listeners {
   /** @param {string} name @param {Record<string, unknown>} details */
   emit(name, details) {
     const status = { ...details, name };
+    let isHeard = false;
     for (const key of [name, "status"]) {
-      for (const listener of this.#byName.get(key) ?? []) guarded(() => listener(status));
+      for (const listener of this.#byName.get(key) ?? []) {
+        isHeard = true;
+        guarded(() => listener(status));
+      }
     }
+    if (!isHeard && MISSING.has(name)) this.#tell(status);
+  }
+
+  /** @param {any} status */
+  #tell({ name, subject, reason }) {
+    if (this.#told.has(subject)) return;
+    this.#told.add(subject);
+    console.warn(`realtime: nothing comes of ${subject}: ${MISSING.get(name)} (${reason}). Give connect() an onStatus, or use client.on("${name}", …), to handle this.`);
   }
 }
 

@@ -8,6 +8,7 @@ const element = (id) => document.getElementById(id);
 export class Attention {
   #top = new Rows(element("top").tBodies[0], "nothing is published just now");
   #slow = new Rows(element("slow").tBodies[0], "nobody is slow");
+  #senders = new Rows(element("senders").tBodies[0], "nobody has sent within the last hour");
   #publishers = new Rows(element("publishers").tBodies[0], "no publisher is connected");
   #jobs = new Rows(element("jobs").tBodies[0], "no job has reported");
 
@@ -15,6 +16,7 @@ export class Attention {
   constructor(config) {
     this.config = config;
     this.problems = element("attention-problem");
+    this.alarms = element("alarms");
   }
 
   /** Ask, and show what the lists say; the whole answer. */
@@ -25,6 +27,8 @@ export class Attention {
     this.#clients(answer.slow);
     this.#publishing(answer.publishers);
     this.#working(answer.jobs);
+    this.alarms.hidden = !answer.alarms.length;
+    say(this.alarms, answer.alarms.join(" "));
     this.#say(answer.errors.join("; "));
     return answer;
   }
@@ -60,13 +64,22 @@ export class Attention {
     ]));
   }
 
-  /** @param {{publishers: any[], total: number}} publishers */
-  #publishing({ publishers, total }) {
+  /** @param {{publishers: any[], senders: any[], total: number}} publishers */
+  #publishing({ publishers, senders, total }) {
+    this.#senders.show(senders.map((row) => [
+      { text: [row.user || "not signed in", row.name].filter(Boolean).join(" · "), title: `${row.kind} of ${row.user || "nobody who is signed in"}` },
+      row.kind,
+      number(count(row.messages)),
+      number(count(row.messages_per_s)),
+      late(row.unacknowledged, row.oldest_ms),
+      { ...late(row.uncommitted, row.uncommitted_ms), title: row.uncommitted ? `rows that are staged, ${bytes(row.uncommitted_bytes)}` : "" },
+      number(row.last_ms ? `${ago(row.last_ms)} ago` : "–"),
+    ]));
     say(element("publishers-total"), total ? count(total) : "");
     this.#publishers.show(publishers.map((row) => [
       { text: row.user || row.publisher || "unnamed", title: `numbers its messages as ${row.publisher || "nobody"}` },
       row.address ?? "",
-      number(count(row.messages_per_s)),
+      number(row.last_ms ? `${row.transaction ? "stages, " : ""}${count(row.messages_per_s)}` : "reads or reports"),
       { text: count(row.unacknowledged), className: `number${row.oldest_ms > 1000 ? " bad" : ""}` },
       number(row.oldest_ms ? milliseconds(row.oldest_ms) : "–"),
       number(row.last_ms ? `${ago(row.last_ms)} ago` : "–"),
@@ -90,6 +103,11 @@ export class Attention {
       ];
     }));
   }
+}
+
+/** How many wait, and the age of the oldest. @param {number | undefined} waiting @param {number} age in ms */
+function late(waiting, age) {
+  return number(waiting ? `${count(waiting)}, ${milliseconds(age)}` : known(waiting) ? "0" : "–");
 }
 
 /** Where a job runs, and as whom. @param {string} user @param {Record<string, string>} fields */

@@ -14,6 +14,9 @@ const FULL = 0.9;
 /** The loop is late by that much when it has no time left: clients feel it. */
 const LAG_MS_MAX = 100;
 
+/** A worker that waits for a processor for so much of its time is starved (realtime/figures.py). */
+const WAITED_PERCENT_MAX = 50;
+
 /** What can be used up: how much is used, and of how much, from a node's figures. @type {[string, (node: any) => [used: number, most: number] | null, (value: number) => string, string?][]} */
 const LIMITS = [
   ["Connections", ({ figures }) => [figures.connections, figures.connections_max], count, "FASTPATH_CONNECTIONS_MAX"],
@@ -23,6 +26,7 @@ const LIMITS = [
   ["Disk of the journal", ({ figures }) => [figures.journal_disk_bytes - figures.journal_disk_free_bytes, figures.journal_disk_bytes], bytes],
   ["Processor, busiest worker", ({ figures, workers }) => [Math.max(...(workers.length ? workers : [figures]).map((/** @type {any} */ worker) => worker.cpu_percent)), 100], percent, "one core"],
   ["Processor of the machine", ({ figures }) => [figures.machine_cpu_percent, 100], percent],
+  ["Waiting for a processor, worst worker", ({ figures }) => [figures.cpu_waited_percent, WAITED_PERCENT_MAX], percent, "from here on it is starved: fewer workers, more processors, a higher quota"],
   ["Loop lag", ({ figures }) => [figures.loop_lag_ms, LAG_MS_MAX], milliseconds, "from here on clients feel it"],
   ["Subjects", ({ figures }) => [figures.subjects, figures.subjects_max], count, "FASTPATH_SUBJECTS_MAX"],
   ["Cache", ({ figures }) => [figures.cached_bytes, figures.cached_bytes_max], bytes, "FASTPATH_CACHE_BYTES; a full cache drops its oldest messages"],
@@ -180,7 +184,7 @@ const CELLS = {
 /** The table of nodes, which Django wrote: figures as they come, and below each node its workers. */
 export class Nodes {
   #table = element("nodes");
-  /** What each node says of itself when Django asks. @type {Map<string, {error: string, draining?: boolean, reasons?: Record<string, string>}>} */
+  /** What each node says of itself when Django asks. @type {Map<string, {error: string, draining?: boolean, reasons?: Record<string, string>, starved?: number[]}>} */
   #asked = new Map();
 
   /** @param {Record<string, number>} sums @param {any[]} nodes */
@@ -220,10 +224,10 @@ export class Nodes {
 
   /** @param {HTMLTableSectionElement} body @param {string} error of a node that does not answer, as is known now */
   #state(body, error) {
-    const { draining, reasons = {} } = this.#asked.get(body.dataset.node ?? "") ?? {};
+    const { draining, reasons = {}, starved = [] } = this.#asked.get(body.dataset.node ?? "") ?? {};
     const why = Object.values(reasons).join("; ");
     const cell = body.querySelector("[data-state]");
-    if (cell) say(cell, error ? `away: ${error}` : draining ? "draining" : why ? `not ready: ${why}` : "up");
+    if (cell) say(cell, error ? `away: ${error}` : draining ? "draining" : why ? `not ready: ${why}` : starved.length ? `starved of CPU: worker ${starved.join(", ")}` : "up");
     body.classList.toggle("away", Boolean(error));
   }
 

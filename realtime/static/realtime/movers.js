@@ -1,101 +1,101 @@
-/** The board's panel of movers: the instruments that rose and fell most, best first, as one message tells them. */
+/** The board's panel of movers: it ranks the moves that it is given, which are those of the instruments that the reader may see. */
 
-import { asOfDetails, asOfWords, newerAsOf } from "./asof.js";
+import { asOfDetails, asOfWords } from "./asof.js";
 import { element } from "./page.js";
 
 const SHOWN = 10;
-const NOTES = /** @type {Record<string, string>} */ ({
-  waiting: "Waiting for the first window…", denied: "You are not entitled to the movers.", notReady: "Not ready yet…", "signed-out": "Signed out.", live: "",
-});
+const LISTS = ["gainers", "losers"];
 
-/** @typedef {{symbol: string, name: string, price: string, change: number}} Mover */
+/** @typedef {{symbol: string, name: string, price: string, change: number, start: number, end: number, asOf: unknown}} Move */
 
-/** What a message's content says; null if that is no list. @param {unknown} content @returns {Mover[] | null} */
-export function moversOf(content) {
-  let rows;
-  try {
-    rows = JSON.parse(String(content));
-  } catch {
-    return null;
-  }
-  if (!Array.isArray(rows)) return null;
-  return rows.slice(0, SHOWN).filter((row) => row?.symbol && isNumber(row.change_pct)).map((row) => ({
-    symbol: String(row.symbol), name: String(row.name ?? ""), change: Number(row.change_pct),
-    price: isNumber(row.price) ? Number(row.price).toFixed(2) : String(row.price || "–"),
-  }));
+/** A message's move; null if it is none. @param {any} message @returns {Move | null} */
+export function moveOf({ subject, content, fields, asOf }) {
+  const { symbol, name = "", price = "", window_start: start, window_end: end } = fields;
+  if (![content, start, end].every(isNumber) || !(Number(start) < Number(end))) return null;
+  return {
+    symbol: String(symbol ?? subject.slice(subject.lastIndexOf("/") + 1)), name: String(name), change: Number(content),
+    price: isNumber(price) ? Number(price).toFixed(2) : String(price || "–"), start: Number(start), end: Number(end), asOf: asOf ?? Number(end),
+  };
 }
 
-/** Number() takes null, an empty text and a list of one for 0 or its entry. @param {unknown} value */
+/** Number() takes an empty text for 0, and bytes for their digits. @param {unknown} value */
 function isNumber(value) {
-  return (typeof value === "number" || (typeof value === "string" && value.trim() !== "")) && Number.isFinite(Number(value));
+  return typeof value === "string" && value.trim() !== "" && Number.isFinite(Number(value));
 }
 
-/** How long a window was: "5 min". @param {any} fields */
-export function windowOf({ window_start: start, window_end: end }) {
-  const seconds = Math.round((Number(end) - Number(start)) / 1000);
+/**
+ * The best of those whose window reaches into the newest: one that had no price since then is not ranked with the others.
+ * @param {Iterable<Move>} moves @returns {{gainers: Move[], losers: Move[], newest: Move | null}}
+ */
+export function rank(moves) {
+  const all = [...moves];
+  const newest = all.reduce((/** @type {Move | null} */ best, move) => (best && best.end >= move.end ? best : move), null);
+  const current = all.filter((move) => newest && move.end > newest.start);
+  const best = (/** @type {number} */ sign) => current.filter(({ change }) => change * sign > 0)
+    .sort((a, b) => (b.change - a.change) * sign || (a.symbol < b.symbol ? -1 : 1)).slice(0, SHOWN);
+  return { gainers: best(1), losers: best(-1), newest };
+}
+
+/** How long a window was: "5 min". @param {{start: number, end: number}} window in ms since 1970 */
+export function windowOf({ start, end }) {
+  const seconds = Math.round((end - start) / 1000);
   if (!(seconds > 0)) return "";
   return seconds % 60 ? `${seconds} s` : seconds % 3600 ? `${seconds / 60} min` : `${seconds / 3600} h`;
 }
 
 export class Movers {
-  /** @type {Map<string, HTMLOListElement>} the list of each subject */
-  #lists = new Map();
-  /** @type {Map<string, unknown>} */
-  #asOf = new Map();
+  /** @type {Map<string, Move>} the newest of each subject */
+  #moves = new Map();
   #names;
   #choose;
+  #isDue = false;
+  #waiting = "Waiting for the first window…";
 
   /** @param {any} client @param {any} config @param {(symbol: string) => void} choose asked for by a symbol's button */
   constructor(client, config, choose) {
     this.#names = new Map(config.instruments.map((/** @type {any} */ { symbol, name }) => [symbol, name]));
     this.#choose = choose;
-    this.root = element("movers");
-    for (const [name, subject] of Object.entries(config.market.movers)) this.#lists.set(String(subject), element(name));
-    for (const [event, state] of [["denied", "denied"], ["revoked", "denied"], ["notReady", "notReady"], ["subscribed", "waiting"]]) {
-      client.on(event, (/** @type {any} */ { subject }) => { if (this.#lists.has(subject)) this.#become(subject, state); });
+    for (const event of ["denied", "revoked"]) {
+      client.on(event, (/** @type {any} */ { subject }) => { if (this.#moves.delete(subject)) this.#render(); });
     }
     // The snapshot is not enough: it does not say as of when it is.
-    client.subscribe([...this.#lists.keys()], (/** @type {any} */ message) => this.#message(message), { history: 1 });
+    client.subscribe(config.market.movers, (/** @type {any} */ message) => this.#message(message), { history: 1 });
   }
 
   /** What was shown is taken away. */
   signOut() {
-    for (const subject of this.#lists.keys()) this.#become(subject, "signed-out");
+    this.#moves.clear();
+    this.#waiting = "Signed out.";
+    this.#render();
   }
 
   /** @param {any} message */
   #message(message) {
-    const movers = moversOf(message.content);
-    if (!movers) return;
-    const list = /** @type {HTMLOListElement} */ (this.#lists.get(message.subject));
-    this.#asOf.set(message.subject, message.asOf ?? Number(message.fields.window_end));
-    const rows = movers.map((mover, index) => this.#fill(/** @type {HTMLElement} */ (list.children[index]) ?? this.#row(), mover));
+    const move = moveOf(message);
+    if (!move) return;
+    this.#moves.set(message.subject, move);
+    if (this.#isDue) return;
+    this.#isDue = true;
+    // Those of a window come together: they are ranked once.
+    requestAnimationFrame(() => { this.#isDue = false; this.#render(); });
+  }
+
+  #render() {
+    const { newest, ...ranked } = rank(this.#moves.values());
+    const note = newest ? "Nothing moved." : this.#waiting;
+    for (const name of LISTS) this.#show(element(name), ranked[/** @type {"gainers" | "losers"} */ (name)], note);
+    element("movers-window").textContent = newest ? `of the last ${windowOf(newest)}` : "";
+    const words = asOfWords(newest?.asOf);
+    element("movers-as-of").textContent = words && `Data as of ${words}`;
+    element("movers-as-of").title = asOfDetails(newest?.asOf);
+  }
+
+  /** @param {HTMLElement} list @param {Move[]} moves @param {string} note what it says when it is empty */
+  #show(list, moves, note) {
+    const rows = moves.map((move, index) => this.#fill(/** @type {HTMLElement} */ (list.children[index]) ?? this.#row(), move));
     for (const row of rows) if (!row.parentElement) list.append(row);
     while (list.children.length > rows.length) list.lastElementChild?.remove();
-    this.#become(message.subject, "live", rows.length ? "" : "Nothing moved.");
-    const span = windowOf(message.fields);
-    if (span) element("movers-window").textContent = `of the last ${span}`;
-    this.#tell();
-  }
-
-  /** @param {string} subject @param {string} state @param {string} [note] */
-  #become(subject, state, note = NOTES[state]) {
-    const list = /** @type {HTMLOListElement} */ (this.#lists.get(subject));
-    if (state === "waiting" && list.dataset.state === "live") return;
-    list.dataset.state = state;
-    element(`${list.id}-note`).textContent = note;
-    if (state === "live") return;
-    list.replaceChildren();
-    this.#asOf.delete(subject);
-    this.#tell();
-  }
-
-  /** As of when the newer one of them is. */
-  #tell() {
-    const newest = [...this.#asOf.values()].reduce(newerAsOf, null);
-    const words = asOfWords(newest);
-    element("movers-as-of").textContent = words && `Data as of ${words}`;
-    element("movers-as-of").title = asOfDetails(newest);
+    element(`${list.id}-note`).textContent = rows.length ? "" : note;
   }
 
   #row() {
@@ -110,10 +110,10 @@ export class Movers {
     return row;
   }
 
-  /** @param {HTMLElement} row @param {Mover} mover */
+  /** @param {HTMLElement} row @param {Move} move */
   #fill(row, { symbol, name, price, change }) {
-    const texts = [symbol, name || (this.#names.get(symbol) ?? ""), price, `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change).toFixed(2)} %`];
-    row.dataset.trend = change < 0 ? "down" : change > 0 ? "up" : "flat";
+    const texts = [symbol, name || (this.#names.get(symbol) ?? ""), price, `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(2)} %`];
+    row.dataset.trend = change < 0 ? "down" : "up";
     texts.forEach((text, index) => { if (row.children[index].textContent !== text) row.children[index].textContent = text; });
     const button = /** @type {HTMLButtonElement} */ (row.children[0]);
     button.disabled = !this.#names.has(symbol);

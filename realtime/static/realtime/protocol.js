@@ -12,10 +12,7 @@ import { isCovered } from "./wanted.js";
 export const CLIENT = "js/1";
 
 /** @typedef {import("./codec.js").Form} Form */
-/** @typedef {{type: "message", owner: any, message: any} | {type: "answer", id: number, answer: any}
- *   | {type: "status", status: any} | {type: "retry", subject: string, ms: number}
- *   | {type: "interest", subjects: string[], wanted: boolean}
- *   | {type: "refused", owner: any, subject: string, code: string, reason: string}} Event */
+/** @typedef {import("./following.js").Event} Event */
 
 export class ClientState {
   /** @type {(string | Uint8Array)[]} */

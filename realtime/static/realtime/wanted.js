@@ -11,6 +11,9 @@ const POSITIONS_PER_PATTERN = 2000;
 
 const SYSTEM = "__sys__";
 
+/** Where somebody is who has read nothing of what he was promised. @type {Position} */
+export const NOTHING = [0, 0];
+
 /** @typedef {[epoch: number, seq: number]} Position */
 /**
  * One subject. While it is `lagging` gaps are no fault (5.3); while it is `refused` it waits for a right, and it was asked
@@ -21,11 +24,14 @@ const SYSTEM = "__sys__";
  *
  * `position` is the last that was read; while `stored` messages are still to come it lags behind `target`, where live
  * messages begin, so that a connection lost between them misses nothing. They are `private` where others follow the
- * subject already, by patterns: the new owner alone gets them, from `since` on.
+ * subject already, by patterns: the new owner alone gets them, from `since` on. `own` is the last that the owner read,
+ * while it is another than the others': a connection that is lost then is followed by one that goes on from the lower of
+ * the two, and each hears what it has not read. An owner who had read nothing is `owed` the beginning: it is asked for
+ * when the others have gone on.
  * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, since: Position | null,
- *   position: Position | null, held: boolean, begun: boolean, private: boolean, asked: number, live: boolean,
- *   lagging: boolean, sid: number, epoch: number, interval: number, stored: number, target: Position | null,
- *   refused: boolean, retries: number, hearers: any[], hearersAt: number}} Wanted
+ *   position: Position | null, held: boolean, begun: boolean, private: boolean, own: Position | null, owed: boolean,
+ *   asked: number, live: boolean, lagging: boolean, sid: number, epoch: number, interval: number, stored: number,
+ *   target: Position | null, refused: boolean, retries: number, hearers: any[], hearersAt: number}} Wanted
  */
 /**
  * A pattern, which has the name `subject` on the wire. When it `resumes`, the subjects that the client does not know came
@@ -40,6 +46,7 @@ const SYSTEM = "__sys__";
  */
 /** @typedef {{wanted: (Wanted | Pattern)[], history: number, conflation: number, slow: string, since: Record<string, Position>}} Request */
 /** @typedef {{history: number, conflation: number, slow: string, since: Record<string, Position>}} Options */
+/** @typedef {{byOwner: boolean, byOthers: boolean}} Readers */
 
 export class WantedList {
   /** @type {Map<string, Wanted>} that were asked for, and that patterns have found */
@@ -67,8 +74,8 @@ export class WantedList {
       return wanted;
     }
     // Those who follow it by a pattern go on doing so until the server has answered the new owner.
-    Object.assign(old, { owner, history, conflation, slow, since, begun: false, held: false });
-    if (!old.live && since) old.position = since;
+    Object.assign(old, { owner, history, conflation, slow, since, begun: false, held: false, own: null, owed: false });
+    if (!old.live) join(old);
     return old;
   }
 
@@ -131,7 +138,7 @@ export class WantedList {
       if (patterns?.size === 0) this.#shapes.delete(id);
       left = [...this.subjects.values()].filter((one) => !one.owner && covers(wanted.subject, one.subject));
     } else {
-      wanted.owner = null;
+      Object.assign(wanted, { owner: null, own: null, owed: false });
       left = [/** @type {Wanted} */ (wanted)];
     }
     const gone = left.filter((one) => !(one.live || one.position) || this.over(one.subject).length === 0);
@@ -143,14 +150,17 @@ export class WantedList {
   lose() {
     for (const pattern of this.patterns.values()) Object.assign(pattern, { live: false, retries: 0 });
     for (const wanted of this.subjects.values()) {
-      Object.assign(wanted, { live: false, lagging: false, held: false, private: false, refused: false, retries: 0, sid: -1 });
+      interrupt(wanted);
+      Object.assign(wanted, { live: false, lagging: false, held: false, refused: false, retries: 0, sid: -1, hearersAt: -1 });
+      join(wanted);
       if (!wanted.owner && !wanted.position) this.subjects.delete(wanted.subject);
     }
   }
 
-  /** Who gets a message of the subject. @param {Wanted} wanted @param {boolean} isPrivate @returns {any[]} */
-  hearers(wanted, isPrivate) {
-    if (isPrivate) return wanted.owner ? [wanted.owner] : [];
+  /** Who gets a message of the subject, which the owner or the others or all have not read. @param {Wanted} wanted @param {Readers} by @returns {any[]} */
+  hearers(wanted, { byOwner, byOthers }) {
+    if (!byOthers) return byOwner && wanted.owner ? [wanted.owner] : [];
+    if (!byOwner) return this.hearers(wanted, { byOwner: true, byOthers }).filter((owner) => owner !== wanted.owner);
     if (wanted.hearersAt !== this.#changes) {
       const own = wanted.owner && wanted.begun ? [wanted.owner] : [];
       wanted.hearers = [...new Set([...own, ...this.over(wanted.subject).map((pattern) => pattern.owner)])];
@@ -203,7 +213,27 @@ export function requests(subscriptions) {
 
 /** Where to go on from; null: from the beginning, as it was asked for. @param {Wanted} wanted */
 function after(wanted) {
-  return wanted.live ? wanted.since : wanted.position;
+  return wanted.live ? wanted.since : lastOf(wanted);
+}
+
+/** What everybody who follows it has read. @param {Wanted} wanted @returns {Position | null} */
+export function lastOf({ own, position }) {
+  return own && position && isBefore(own, position) ? own : position;
+}
+
+/** Positions are ordered by epoch, then by number. @param {Position} one @param {Position} other */
+function isBefore(one, other) {
+  return one[0] < other[0] || (one[0] === other[0] && one[1] < other[1]);
+}
+
+/** @param {Position} one @param {Position} other */
+function later(one, other) {
+  return isBefore(one, other) ? other : one;
+}
+
+/** Where the owner is, if that is another place than the others'. @param {Position | null} own @param {Position | null} others */
+function apart(own, others) {
+  return own && others && own[0] === others[0] && own[1] === others[1] ? null : own;
 }
 
 /** Whether it is asked for by its own name, not by a pattern's. @param {Wanted} wanted */
@@ -211,33 +241,91 @@ export function isPlain(wanted) {
   return Boolean(wanted.owner) || wanted.held;
 }
 
-/** The server has begun it. @param {Wanted} wanted @param {any} result @param {boolean} isOwn as it was asked for by its name */
-export function begin(wanted, result, isOwn) {
-  if (isOwn && wanted.live) Object.assign(wanted, { private: true, position: wanted.since });
-  if (isOwn && !wanted.begun) Object.assign(wanted, { begun: true, hearersAt: -1 });
-  Object.assign(wanted, { sid: result.sid, live: true, lagging: false, refused: false, retries: 0 });
+/** The server has begun it. @param {Wanted} wanted @param {any} result @param {{isOwn: boolean, isAsked: boolean}} how as it was asked for by its name; it was asked for just now */
+export function begin(wanted, result, { isOwn, isAsked }) {
+  const isOn = goesOn(wanted, result);
+  const isRecovered = result.recovery === "recovered";
+  if (isAsked || !isOwn) wanted.private = isAsked && wanted.live;
+  wanted.owed &&= !isOwn || isRecovered;
+  if (isAsked && wanted.live) wanted.own = wanted.since ?? (isRecovered ? wanted.position : null) ?? NOTHING;
+  else if (!isOn && !wanted.private) wanted.own = null;
+  if (isRecovered && !wanted.position && !wanted.private && !result.conflation && result.seq !== undefined) {
+    // A pattern that came back has found it: all of it follows.
+    wanted.position = [result.epoch ?? 0, result.seq - (result.messages ?? 0)];
+  }
+  const last = isOn ? (wanted.private ? wanted.position : lastOf(wanted)) : null;
+  wanted.begun ||= isOwn && !wanted.owed;
+  Object.assign(wanted, { sid: result.sid, live: true, lagging: false, refused: false, retries: 0, hearersAt: -1 });
   wanted.epoch = result.epoch ?? 0;
   wanted.interval = result.conflation ?? 0;
   if (wanted.conflation) wanted.conflation = wanted.interval;
   wanted.target = result.seq === undefined ? null : [wanted.epoch, result.seq];
   wanted.stored = result.messages ?? 0;
+  if (last && wanted.target) {
+    const follow = isRecovered && !wanted.private ? wanted.stored : 0;
+    wanted.target[1] = Math.min(wanted.target[1], last[1] + follow);
+  }
   if (!wanted.stored) storedOver(wanted);
+}
+
+/**
+ * Whether somebody follows on from what was read, who is told of what is missing: the answer may stand behind messages
+ * that a right took away with its end (4.7).
+ * @param {Wanted} wanted @param {any} result
+ */
+function goesOn({ live, interval, lagging }, { recovery, messages }) {
+  if (recovery || !live) return recovery === "recovered";
+  return !messages || !(interval || lagging);
+}
+
+/** A message with a number is read: by the owner, by the others? @param {Wanted} wanted @param {number} seq @param {{isAnew: boolean}} how whatever they have read before @returns {Readers} */
+export function read(wanted, seq, { isAnew }) {
+  /** @type {Position} */
+  const at = [wanted.epoch, seq];
+  const others = wanted.position;
+  const own = wanted.own ?? others;
+  const byOwner = isAnew || !own || isBefore(own, at);
+  const byOthers = !wanted.private && (isAnew || !others || isBefore(others, at));
+  if (byOthers) wanted.position = at;
+  wanted.own = apart(byOwner ? at : own, wanted.position);
+  return { byOwner, byOthers };
 }
 
 /** All stored messages have come: live ones begin. @param {Wanted} wanted */
 export function storedOver(wanted) {
-  wanted.stored = 0;
+  const { own, position, target } = wanted;
+  Object.assign(wanted, { stored: 0, private: false, target: null });
+  if (!target) return;
+  wanted.position = own && position ? later(position, target) : target;
+  wanted.own = own && apart(later(own, target), wanted.position);
+}
+
+/** What is still to come of stored messages will not. @param {Wanted} wanted */
+export function interrupt(wanted) {
+  const { own, position } = wanted;
+  if (own === NOTHING) {
+    const owed = position !== null;
+    Object.assign(wanted, { own: null, owed, begun: !owed });
+  } else if (!position) {
+    Object.assign(wanted, { position: own, own: null });
+  }
   wanted.private = false;
-  if (wanted.target) wanted.position = wanted.target;
-  wanted.target = null;
+}
+
+/** A new owner whom the server has not answered goes on from `since`, with the others or apart from them. @param {Wanted} wanted */
+function join(wanted) {
+  const { owner, begun, since } = wanted;
+  if (!owner || begun || !since) return;
+  wanted.position ??= since;
+  wanted.own = apart(since, wanted.position);
 }
 
 /** @param {string} subject @param {any} owner @param {{history: number, conflation: number, slow: string}} options @param {Position | null} since @returns {Wanted} */
 function subscription(subject, owner, { history, conflation, slow }, since) {
   return {
     subject, owner, history, conflation, slow, since, position: since, held: false, begun: false, private: false,
-    asked: 0, live: false, lagging: false, sid: -1, epoch: 0, interval: 0, stored: 0, target: null, refused: false,
-    retries: 0, hearers: [], hearersAt: -1,
+    own: null, owed: false, asked: 0, live: false, lagging: false, sid: -1, epoch: 0, interval: 0, stored: 0, target: null,
+    refused: false, retries: 0, hearers: [], hearersAt: -1,
   };
 }
 
