@@ -19,7 +19,7 @@ INSTRUMENTS = {
     "BAC": ("Bank of America", "NYSE"),
     "BBY": ("Best Buy", "NYSE"),
     "CVX": ("Chevron", "NYSE"),
-    "GE": ("General Electric", "NYSE"),
+    "GE": ("GE Aerospace", "NYSE"),
     "HD": ("Home Depot", "NYSE"),
     "JNJ": ("Johnson & Johnson", "NYSE"),
     "JPM": ("JPMorgan Chase", "NYSE"),

@@ -179,7 +179,7 @@ def of_progress(progress: Mapping[str, Any]) -> Fields:
         "rows_in_per_s": _rate(progress.get("inputRowsPerSecond")),
         "rows_done_per_s": _rate(progress.get("processedRowsPerSecond")),
         "rows_out": _published(progress),
-        "watermark": _milliseconds(event.get("watermark")) or None,
+        "watermark": _milliseconds(event.get("watermark")),
         "newest": newest,
         "lag_ms": max(0, began + (batch_ms or 0) - newest) if began and newest else None,
         "behind": _behind(progress.get("sources") or []),
@@ -230,11 +230,11 @@ def _offsets(told: Any) -> dict[str, tuple[int, int]] | None:
     return found
 
 
-def _milliseconds(text: Any) -> int:
-    """ISO 8601 in UTC, as Spark writes it, in ms since 1970; 0 for nothing and for 1970 itself."""
+def _milliseconds(text: Any) -> int | None:
+    """ISO 8601 in UTC, as Spark writes it, in ms since 1970; None for nothing and for 1970, which is "none yet"."""
     if not text:
-        return 0
+        return None
     try:
-        return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
+        return round(datetime.fromisoformat(str(text)).timestamp() * 1000) or None
     except ValueError:
-        return 0
+        return None

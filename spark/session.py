@@ -1,9 +1,14 @@
-"""Builds a light local Spark session that knows the data source `realtime`."""
+"""Builds a light local Spark session that knows the data source `realtime`, or teaches it to a session of your own."""
 
 from __future__ import annotations
 
+import atexit
+import json
 import logging
 import os
+import pkgutil
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,6 +27,8 @@ from spark.shipping import ROOT, ship
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MASTER_VARIABLE = "REALTIME_SPARK_MASTER"
+CONF_VARIABLE = "REALTIME_SPARK_CONF"
+"""Spark settings as a JSON object, which win over a job's own: how `manage.py spark_job` hands on its options."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -40,25 +47,37 @@ LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0
 LOCAL = LOOPBACK | {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
 CLUSTER = {"spark.sql.shuffle.partitions": "8"}
 """Spark's own 200 are 200 stores of state in each query, all opened and closed in each batch."""
+LOG_FILE = "log4j2.properties"
+LOG_PROPERTY = "log4j2.configurationFile"
 JAVA_OPTIONS = "-Xss64m -XX:+UseSerialGC"
 """`-Xss64m`: what a function of foreachBatch raises, as each does that a stop interrupts, Spark 4.3 searches with a
 pattern that takes some 500 bytes of stack for each character, and such an error has tens of thousands. Only what a
 thread has used of its stack takes memory."""
 
 
+WORKER_MODULES = ("pyspark", "pyarrow", "msgspec")
+"""What a Python worker imports that runs the data source, apart from `spark` and `fastpath`, which are sent to it."""
+
+
 class ConnectRefused(ValueError):
     """Spark Connect was asked for; the text says what to do instead."""
+
+
+class WorkersLack(ValueError):
+    """Spark's Python workers could not run the data source; the text says what to do."""
 
 
 def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
     """A Spark session with the data source `realtime` registered: `build("bars", **{"spark.executor.cores": "2"})`.
 
-    Each keyword is a Spark setting and wins over ours, those of `spark-submit` win over both. The master is that of
-    `spark-submit`, of the keywords, of REALTIME_SPARK_MASTER, or `local[2]`. If this process has a session already,
-    that one is returned, with the data source registered. Raises fastpath.java.JavaNotFound, ConnectRefused.
+    Each keyword is a Spark setting and wins over ours, those of REALTIME_SPARK_CONF win over both, and those of
+    `spark-submit` over all. The master is that of these, of REALTIME_SPARK_MASTER, or `local[2]`. If this process has a
+    session already, that one is returned, with the data source registered. Raises fastpath.java.JavaNotFound,
+    ConnectRefused, WorkersLack.
     """
-    given = {name: str(value) for name, value in conf.items()}
+    given = {name: str(value) for name, value in conf.items()} | json.loads(os.environ.get(CONF_VARIABLE) or "{}")
     _refuse_connect(given)
+    own = SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in os.environ
     given |= _submitted()
     master = given.setdefault("spark.master", os.environ.get(MASTER_VARIABLE) or "local[2]")
     local = master.startswith("local") and not master.startswith("local-cluster")
@@ -67,7 +86,7 @@ def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
     if local:
         # Only for local disks: the default manager starts a process (chmod) for each file it writes.
         settings.setdefault("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
-    log = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    log = f"-D{LOG_PROPERTY}={_log_file().as_uri()}"
     extra = settings.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{log} {JAVA_OPTIONS} {extra}".strip()
     settings.setdefault("spark.executorEnv.PYTHONPATH", _python_path())
@@ -76,14 +95,78 @@ def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
         builder = builder.config(name, value)
     with _environment("spark.driver.host" in settings):
         session = builder.getOrCreate()
-    if not local:
-        ship(session)
+    if own:
+        register(session)
+    else:
+        if not local:
+            ship(session)
+        session.dataSource.register(RealtimeSource)
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call otherwise
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True  # pages of JSON about an error that is raised all the same
     _without_ends(session.sparkContext)
-    session.dataSource.register(RealtimeSource)
     return session
+
+
+def register(session: SparkSession) -> None:
+    """Teach a session that was built elsewhere the data source `realtime`: `format("realtime")`.
+
+    The packages `spark` and `fastpath` are sent to its Python workers, wherever they run. With a master `local` these
+    run with this process' Python, unless PYSPARK_PYTHON names another. Raises WorkersLack where that one lacks what the
+    data source needs, and ConnectRefused for a session over Spark Connect.
+    """
+    if not isinstance(session, SparkSession) or not hasattr(session, "_jsc"):
+        raise ConnectRefused(
+            "a session over Spark Connect has no driver here to send the packages from: install them where its server "
+            "runs, and register spark.datasource.RealtimeSource"
+        )
+    context = session.sparkContext
+    if context.master.startswith("local"):
+        if "PYSPARK_PYTHON" not in os.environ:
+            # What Spark asks for each worker that it starts; else it is the first `python3` on PATH.
+            context.pythonExec = sys.executable
+        _check_worker(context.pythonExec)
+    ship(session)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        _quiet(session)
+    session.dataSource.register(RealtimeSource)
+
+
+def _check_worker(python: str) -> None:
+    """Raises WorkersLack, where else each query would fail with a trace from a process of Spark's."""
+    program = f"import importlib.util as u; print(*(n for n in {WORKER_MODULES!r} if u.find_spec(n) is None))"
+    try:
+        # Not where we are: the caller's folder is not on the path of a worker.
+        told = subprocess.run([python, "-c", program], cwd="/", capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise WorkersLack(f"Spark's Python workers cannot run {python}: {error}. {_REMEDY}") from None
+    if lacking := told.split():
+        where = shutil.which(python) or python
+        raise WorkersLack(f"Spark's Python workers run {where}, which has no {' and no '.join(lacking)}. {_REMEDY}")
+
+
+_REMEDY = f"Set PYSPARK_PYTHON to a Python that has all, such as {sys.executable}, before the session is built."
+
+
+def _log_file() -> Path:
+    """What configures the JVM's log; written out where the packages were imported from an archive."""
+    beside = Path(__file__).with_name(LOG_FILE)
+    if beside.is_file():
+        return beside
+    folder = Path(tempfile.mkdtemp(prefix="realtime-log-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    written = folder / LOG_FILE
+    written.write_bytes(pkgutil.get_data("spark", LOG_FILE) or b"")
+    return written
+
+
+def _quiet(session: SparkSession) -> None:
+    """Under spark-submit the JVM runs already, with Spark's log: it gets ours, unless somebody chose another."""
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    if jvm.java.lang.System.getProperty(LOG_PROPERTY) is None:
+        uri = jvm.java.net.URI(_log_file().as_uri())
+        jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(uri)
 
 
 def _without_ends(context: SparkContext) -> None:

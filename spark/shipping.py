@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).resolve().parents[1]
 """The folder that the packages lie in; the archive itself, where they were imported from one."""
 PACKAGES = ("fastpath", "spark")
+ENDS = (".py", ".properties")
 ARCHIVE = "realtime_packages.zip"
 
 
@@ -23,8 +24,8 @@ def pack(path: Path) -> Path:
     """Write the archive; raises OSError."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
-            for module in sorted((ROOT / package).rglob("*.py")):
-                archive.write(module, module.relative_to(ROOT))
+            for file in sorted(each for end in ENDS for each in (ROOT / package).rglob(f"*{end}")):
+                archive.write(file, file.relative_to(ROOT))
     return path
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fastpath.bench.machine import machine
 from spark.bench.serving import BenchError
 from spark.bench.tables import Figure, table, write
 from spark.session import build
@@ -34,6 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     session = build("bench", **SETTINGS)
+    made_with = machine()
     figures: list[Figure] = []
     try:
         for part in options.parts or PARTS:
@@ -46,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
     finally:
         session.stop()
     if options.output:
-        write(figures, options.output)
+        write(figures, options.output, made_with)
     return 0
 
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -53,6 +54,7 @@ def shown(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
-def write(figures: Sequence[Figure], path: Path) -> None:
-    """As JSON."""
-    path.write_text(json.dumps([asdict(one) | {"median": one.median, "met": one.met} for one in figures], indent=1))
+def write(figures: Sequence[Figure], path: Path, machine: dict[str, Any]) -> None:
+    """As JSON, with the machine and the revision that they were measured with."""
+    found = [asdict(one) | {"median": one.median, "met": one.met} for one in figures]
+    path.write_text(json.dumps({"machine": machine, "figures": found}, indent=1))

@@ -2,7 +2,7 @@
 
 The bar that still moves is published at each change, as a message that is not cached; the final one once, when the
 watermark has passed its end, as a message that is cached and does not become the snapshot. So the snapshot of
-`/bars/us/SYMBOL/1m` is the bar of this minute, and its history are the bars before it.
+`/bars-1m/us/SYMBOL` is the bar of this minute, and its history are the bars before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pyspark.sql.streaming import StreamingQuery
 from spark.jobs import prices
 from spark.jobs.running import positive, publish_batches, run
 
-SUBJECT = "/bars/us/"
 INTERVALS = {"1s": 1_000, "1m": 60_000, "1d": 86_400_000}
 """Milliseconds of each; they begin at full seconds, minutes and days UTC."""
 VWAP = f"decimal(18,{prices.DECIMALS + 2})"
@@ -78,7 +77,7 @@ def messages(bars: DataFrame, final: bool) -> DataFrame:
     }
     pairs = [part for name, value in fields.items() for part in (F.lit(name), value.cast("string"))]
     return bars.select(
-        F.concat_ws("/", F.lit(SUBJECT.rstrip("/")), "symbol", "interval").alias("subject"),
+        F.concat(F.lit("/bars-"), "interval", F.lit("/us/"), "symbol").alias("subject"),
         F.col("close").cast("string").alias("content"),
         F.create_map(*pairs).alias("fields"),
         F.lit(not final).alias("retained"),
@@ -129,7 +128,7 @@ def _intervals(text: str) -> list[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run until a signal; 0 then, 1 when a query failed."""
-    return run("bars", f"Publishes the bars of all prices to {SUBJECT}SYMBOL/INTERVAL.", arguments, start, words)
+    return run("bars", "Publishes the bars of all prices to /bars-INTERVAL/us/SYMBOL.", arguments, start, words)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Publishes what comes in on Kafka topics through the sidecar: `python -m spark.jobs.kafka --help`.
 
-An example to start from. Kafka's connector is no part of PySpark: Spark gets it, with its own dependencies, when the
-job is run by spark-submit with --packages.
+An example to start from. Kafka's connector is no part of PySpark: Spark gets it, with its own dependencies, where the
+job is run with --packages, by `manage.py spark_job` or spark-submit.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
@@ -20,7 +21,16 @@ from fastpath.core.subject import check_subject
 from spark.jobs.running import JobError, positive, publish, run
 from spark.options import InvalidOption, template_columns
 
+PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+"""The newest connector that there is for Spark 4 with Scala 2.13: of Spark 4.3 none has been published."""
+ABSENT = "java.lang.ClassNotFoundException"
 CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+NEEDED = {
+    "org.apache.spark.kafka010.KafkaTokenUtil": "spark-token-provider-kafka-0-10_2.13",
+    "org.apache.kafka.clients.consumer.KafkaConsumer": "kafka-clients",
+    "org.apache.commons.pool2.impl.GenericKeyedObjectPool": "commons-pool2",
+}
+"""A class of each library that the connector needs and Spark does not have, and the library's name."""
 PLACES = ("topic", "key", "partition")
 """What a template of the subject can name."""
 
@@ -92,17 +102,34 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def check_connector(session: SparkSession) -> None:
-    """Raises JobError, with what to do, where Spark has no Kafka connector."""
-    assert session.sparkContext._jvm is not None
-    try:
-        loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        loader.loadClass(CONNECTOR)
-    except Py4JError:
-        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+    """Raises JobError, with what to do, where Spark has no Kafka connector, a part of it, or one of another Spark."""
+    java = session.sparkContext._jvm
+    assert java is not None
+    loader = java.java.lang.Thread.currentThread().getContextClassLoader()
+    remedy = f"Run the job by manage.py spark_job --packages {PACKAGE} kafka …, or by spark-submit --packages {PACKAGE}"
+    fault = _loaded(java, loader, CONNECTOR)
+    if fault == ABSENT:
+        raise JobError(f"Spark has no Kafka connector, which pip does not install. {remedy} spark/jobs/kafka.py …")
+    lacking = [library for name, library in NEEDED.items() if _loaded(java, loader, name) == ABSENT]
+    if lacking:
         raise JobError(
-            "Spark has no Kafka connector, which pip does not install. Run the job by "
-            f"spark-submit --packages {package} spark/jobs/kafka.py …"
-        ) from None
+            f"Spark has a Kafka connector, but not all that it needs: {', '.join(lacking)}. Give --jars these as well, "
+            f"or let --packages {PACKAGE} find them"
+        )
+    if fault:
+        raise JobError(
+            f"the Kafka connector that Spark was given does not fit Spark {session.version}, it fails with {fault}. "
+            f"It must be for Scala 2.13 and of a Spark 4, such as {PACKAGE}"
+        )
+
+
+def _loaded(java: Any, loader: Any, name: str) -> str:
+    """Load and link a class of the JVM; the name of the Java error that this ended with, or an empty text."""
+    try:
+        java.java.lang.Class.forName(name, True, loader).getDeclaredMethods()
+    except Py4JJavaError as error:
+        return str(error.java_exception.getClass().getName())
+    return ""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

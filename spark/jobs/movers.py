@@ -1,4 +1,7 @@
-"""Ranks what moved most over a sliding window, gainers and losers: `python -m spark.jobs.movers --help`."""
+"""Says how much each price moved over a sliding window: `python -m spark.jobs.movers --help`.
+
+Each instrument has its own subject, so that who may not see it gets nothing of it; who reads several ranks them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
@@ -17,14 +20,12 @@ from spark.jobs.running import JobError, positive, publish_batches, run
 SUBJECT = "/movers/us/"
 
 
-def transform(
-    ticks: DataFrame, window_seconds: int = 60, slide_seconds: int = 5, late_seconds: int = 2, count: int = 10
-) -> DataFrame:
-    """Prices (`spark.jobs.prices`) to two rows for each window: `side` is gainers or losers, `movers` the ranking.
+def transform(ticks: DataFrame, window_seconds: int = 60, slide_seconds: int = 5, late_seconds: int = 2) -> DataFrame:
+    """Prices (`spark.jobs.prices`) to moves: one row for each window and `symbol` with a price in it, with `name` (null
+    where no price had one), `last` and `change`.
 
-    The change is that from the first to the last price within the window, in percent to two decimals; what did not
-    move is in neither. Equal changes are ranked by symbol. In a stream a window comes once, `late_seconds` after its
-    end.
+    The change is that from the first to the last price within the window, in percent to two decimals, 0 for what did
+    not move. In a stream a window comes once, `late_seconds` after its end.
     """
     ticks = ticks.withWatermark("time", f"{late_seconds} seconds")
     ticks = ticks.select("*", F.window("time", f"{window_seconds} seconds", f"{slide_seconds} seconds").alias("window"))
@@ -36,53 +37,24 @@ def transform(
         F.max("name").alias("name"),
     )
     change = F.round((F.col("last") - F.col("first")) * 100 / F.col("first"), 2).cast("decimal(12,2)")
-    moves = moves.withColumn("change", change)
-    windows = moves.groupBy("window").agg(F.collect_list(F.struct("change", "symbol", "name", "last")).alias("all"))
-    sides = F.array(
-        F.struct(F.lit("gainers").alias("side"), _best(count, falling=False).alias("movers")),
-        F.struct(F.lit("losers").alias("side"), _best(count, falling=True).alias("movers")),
-    )
-    return windows.select("window", F.explode(sides).alias("of")).select("window", "of.side", "of.movers")
+    return moves.select("window", "symbol", "name", "last", change.alias("change"))
 
 
-def _best(count: int, falling: bool) -> Column:
-    """The first `count` of the column `all` that rose, or fell, most."""
-    sign = 1 if falling else -1
-    moved = F.filter("all", lambda move: move["change"] * sign < 0)
-    ranked = F.array_sort(
-        F.transform(
-            moved,
-            lambda move: F.struct(
-                (move["change"] * sign).alias("rank"),
-                move["symbol"].alias("symbol"),
-                move["name"].alias("name"),
-                move["last"],
-            ),
-        )
-    )
-    return F.transform(
-        F.slice(ranked, 1, count),
-        lambda move: F.struct(
-            move["symbol"].alias("symbol"),
-            move["name"].alias("name"),
-            move["last"].alias("price"),
-            (move["rank"] * sign).alias("change_pct"),
-        ),
-    )
-
-
-def messages(movers: DataFrame) -> DataFrame:
-    """Rankings to messages; the `version` keeps an older window from following a newer one."""
+def messages(moves: DataFrame) -> DataFrame:
+    """Moves to messages; the `version` keeps an older window from following a newer one."""
     end = F.unix_millis("window.end")
-    return movers.select(
-        F.concat(F.lit(SUBJECT), "side").alias("subject"),
-        F.to_json("movers").alias("content"),
-        F.create_map(
-            F.lit("window_start"),
-            F.unix_millis("window.start").cast("string"),
-            F.lit("window_end"),
-            end.cast("string"),
-        ).alias("fields"),
+    fields = {
+        "symbol": F.col("symbol"),
+        "name": F.col("name"),
+        "price": F.col("last"),
+        "window_start": F.unix_millis("window.start"),
+        "window_end": end,
+    }
+    pairs = [part for name, value in fields.items() for part in (F.lit(name), value.cast("string"))]
+    return moves.select(
+        F.concat(F.lit(SUBJECT), "symbol").alias("subject"),
+        F.col("change").cast("string").alias("content"),
+        F.create_map(*pairs).alias("fields"),
         F.col("window.end").alias("as_of"),
         end.alias("version"),
     )
@@ -92,15 +64,9 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
     """Start the query; raises JobError."""
     if options.window_seconds % options.slide_seconds:
         raise JobError("--window-seconds is no multiple of --slide-seconds")
-    ranked = transform(
-        prices.read(session, options),
-        options.window_seconds,
-        options.slide_seconds,
-        options.late_seconds,
-        options.count,
-    )
-    rows = messages(ranked)
-    return [publish_batches(rows, options, "movers", checkpoint, "append", order=("version",))]
+    ticks = prices.read(session, options)
+    moves = transform(ticks, options.window_seconds, options.slide_seconds, options.late_seconds)
+    return [publish_batches(messages(moves), options, "movers", checkpoint, "append", order=("version",))]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,12 +79,11 @@ def own_arguments(parser: argparse.ArgumentParser) -> None:
     """The job's own arguments."""
     parser.add_argument("--window-seconds", type=positive(int), default=60, metavar="S", help="length of the window")
     parser.add_argument("--slide-seconds", type=positive(int), default=5, metavar="S", help="from one to the next")
-    parser.add_argument("--count", type=positive(int), default=10, metavar="N", help="places in each ranking")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run until a signal; 0 then, 1 when the query failed."""
-    return run("movers", f"Publishes rankings to {SUBJECT}gainers and {SUBJECT}losers.", arguments, start, words)
+    return run("movers", f"Publishes to {SUBJECT}SYMBOL how much each price has moved.", arguments, start, words)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from spark import direct
 from spark.data import DataNotFound
 from spark.jobs.process import Stop, describe, end_java, java_errors, run_in_thread
 from spark.progress import Reports
-from spark.session import ConnectRefused, build
+from spark.session import ConnectRefused, WorkersLack, build
 
 URL_VARIABLE = "REALTIME_PUBLISH_URL"
 TOKEN_VARIABLE = "REALTIME_PUBLISH_TOKEN"  # noqa: S105  the name of a variable
@@ -276,7 +276,7 @@ def _session(
         except Exception as error:
             if stop.ending.is_set():
                 return 0  # the JVM was ended under our hands, as the signal demands
-            known = isinstance(error, (JavaNotFound, ConnectRefused, DataNotFound, JobError))
+            known = isinstance(error, (JavaNotFound, ConnectRefused, WorkersLack, DataNotFound, JobError))
             print(f"{name}: {error if known else f'the job failed: {describe(error)}'}", file=sys.stderr, flush=True)
             return 1
         finally:
