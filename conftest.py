@@ -1,3 +1,9 @@
 """Hooks for every run of pytest."""
 
-pytest_plugins = ["tests.support.no_skips", "tests.support.groups"]
+pytest_plugins = [
+    "tests.support.no_skips",
+    "tests.support.seeds",
+    "tests.support.again",
+    "tests.support.sidecar_logs",
+    "tests.support.groups",
+]

@@ -18,7 +18,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark")
 
 MODULES_MAX = {
     "fastpath.core.broker": 300,
-    "fastpath.server": 495,
+    "fastpath.server": 505,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from fastpath.listener import Listener, SettingsError
 from fastpath.settings import Settings, describe, load
+from fastpath.settings_checks import python_build, slow_interpreter
 from tests.support.sidecar import ROOT
 from tools import settings_reference
 
@@ -290,9 +292,29 @@ def command(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "prefix", "build"),
+    [
+        ("'--prefix=/opt/py' '--enable-optimizations' '--with-lto'", "/opt/py", "optimised"),
+        ("'--prefix=/opt/py' '--enable-shared'", "/opt/py", "not optimised"),
+        ("'--enable-shared' '--prefix=/usr'", "/usr", "not known"),  # Debian's, whose second build is what runs
+        (None, "C:\\Python", "not known"),
+    ],
+)
+def test_a_slow_interpreter_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, arguments: str | None, prefix: str, build: str
+) -> None:
+    monkeypatch.setitem(sysconfig.get_config_vars(), "CONFIG_ARGS", arguments)
+    monkeypatch.setattr(sys, "base_prefix", prefix)
+    assert python_build() == build
+    assert ("3 to 14 %" in slow_interpreter()) == (build == "not optimised")
+
+
 def test_check() -> None:
     good = command("--check", mode="none")
-    assert (good.returncode, good.stdout, good.stderr) == (0, "the settings are good\n", "")
+    assert (good.returncode, good.stdout) == (0, "the settings are good\n")
+    warning = slow_interpreter()
+    assert good.stderr == (f"fastpath: warning: {warning}\n" if warning else "")
     bad = command("--check", mode="none", pong_seconds="5")
     words = "fastpath: unknown setting FASTPATH_PONG_SECONDS; did you mean FASTPATH_PING_SECONDS?\n"
     assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", words)

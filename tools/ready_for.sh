@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|redis|prometheus` exits 0, or prints the
+# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|redis|prometheus|compiler|postgres` exits 0, or prints the
 # one line that says what only apt-get has, and exits 1. With --packages it prints the packages instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,6 +8,8 @@ need=$1
 case $need in
     browser) packages="chromium libatomic1" what="Chromium" ;;
     prometheus) packages="prometheus" what="Prometheus" ;;
+    postgres) packages="postgresql" what="PostgreSQL" ;;
+    compiler) packages="gcc libc6-dev" what="a C compiler, for the floor of the benchmarks" ;;
     redis) packages="redis-server iproute2 iptables" what="redis-server, and ip and iptables for networks" ;;
 esac
 if [[ ${2:-} == --packages ]]; then
@@ -28,6 +30,17 @@ redis_ready() {
 
 prometheus_ready() {
     command -v prometheus >/dev/null && command -v promtool >/dev/null
+}
+
+postgres_ready() {
+    shopt -s nullglob
+    # Debian keeps the server's programs out of PATH.
+    local servers=(/usr/lib/postgresql/*/bin/postgres)
+    [[ -x ${servers[0]:-} ]] || command -v postgres >/dev/null
+}
+
+compiler_ready() {
+    command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null
 }
 
 "${need}_ready" && exit

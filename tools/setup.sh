@@ -59,7 +59,7 @@ install() {
     say "installed in $((SECONDS - started)) s"
 }
 
-# The browser tests drive Debian's Chromium, others its redis-server and its Prometheus: no pip package brings them.
+# The browser tests drive Debian's Chromium, others its redis-server, Prometheus, PostgreSQL and gcc: no pip package brings them.
 install_for() {
     local missing packages
     missing=$(tools/ready_for.sh "$1") && return
@@ -100,6 +100,8 @@ if [[ $purpose == --tests ]]; then
     install_for browser
     install_for redis
     install_for prometheus
+    install_for compiler
+    install_for postgres
 else
     install run "installing the pinned packages; Spark is the large one (456 MB), so the first time takes minutes" \
         requirements.txt

@@ -85,7 +85,7 @@ def test_bars_run_unchanged_on_two_workers_and_two_nodes(tmp_path: Path) -> None
                 assert {found["job"] for found in control.jobs()["jobs"]} == {"bars", "bars_final"}
         assert [len(list(folder.glob("app-*"))) for folder in all_.folders] == [1, 1], "each worker had an executor"
         for n, name in enumerate(SYMBOLS):
-            final = [bar for bar in history(other, f"/bars/us/{name}/1s") if bar["final"] == "1"]
+            final = [bar for bar in history(other, f"/bars-1s/us/{name}") if bar["final"] == "1"]
             assert len(final) > SECONDS - 10, "those at the end wait for the watermark"
             for second, bar in enumerate(final):
                 assert (bar["start"], bar["close"]) == (str(T + 1000 * second), price(n, second))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import zipfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +20,7 @@ from spark import data
 from spark.jobs import kafka
 from spark.jobs.running import JobError, parse
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
-from tests.support.sidecar import Sidecar
+from tests.support.sidecar import ROOT, Sidecar
 
 pytestmark = pytest.mark.spark
 WHEN = datetime(2026, 11, 22, tzinfo=UTC)
@@ -93,10 +98,32 @@ def test_text_and_bytes_are_content(session: SparkSession) -> None:
 
 
 def test_without_the_connector_it_says_what_to_do(session: SparkSession) -> None:
-    with pytest.raises(
-        JobError, match=r"spark-submit --packages org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.3\.0 "
-    ):
+    """By a package that there is: none has been published of the version of this Spark."""
+    with pytest.raises(JobError, match=r"spark_job --packages org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.2\.0 "):
         kafka.check_connector(session)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        ([kafka.CONNECTOR], "not all that it needs: " + ", ".join(kafka.NEEDED.values())),
+        ([kafka.CONNECTOR, *kafka.NEEDED], "does not fit Spark 4.3.0, it fails with java.lang.ClassFormatError"),
+    ],
+)
+def test_a_connector_that_cannot_work_is_said_in_one_line(tmp_path: Path, classes: list[str], told: str) -> None:
+    """Jars get to Spark by `manage.py spark_job --jars`; these hold no Java."""
+    jar = tmp_path / "connector.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for name in classes:
+            archive.writestr(name.replace(".", "/") + ".class", "no class")
+    words = ["--jars", str(jar), "--conf", "spark.ui.enabled=false", "--url", "127.0.0.1:1"]
+    command = [sys.executable, "manage.py", "spark_job", *words, "kafka", "--servers", "127.0.0.1:1", "--topics", "a"]
+    environment = os.environ | {"REALTIME_PUBLISH_TOKEN": "any"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:

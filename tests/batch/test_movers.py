@@ -1,8 +1,8 @@
-"""Rankings over sliding windows: of small frames, of real closes, and in a stream."""
+"""Moves over sliding windows: of small frames, of real closes, and in a stream."""
 
 from __future__ import annotations
 
-import json
+from collections import defaultdict
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from tests.support.streams import outcome
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("light")]
 
 
-def rankings(rows: list[Any]) -> dict[tuple[int, str], list[dict[str, Any]]]:
-    """By the end of the window in seconds after noon, and the side."""
-    return {
-        ((int(row.fields["window_end"]) - NOON) // 1000, row.subject.rpartition("/")[2]): json.loads(row.content)
-        for row in rows
-    }
+def found(rows: list[Any]) -> dict[int, dict[str, tuple[str, dict[str, str]]]]:
+    """By the end of the window in seconds after noon, and the symbol: the content, and the fields that tell most."""
+    told: dict[int, dict[str, tuple[str, dict[str, str]]]] = defaultdict(dict)
+    for row in rows:
+        end = int(row.fields["window_end"])
+        symbol = row.subject.removeprefix("/movers/us/")
+        assert (row.fields["symbol"], row.version) == (symbol, end)
+        told[(end - NOON) // 1000][symbol] = row.content, {name: row.fields[name] for name in ("name", "price")}
+    return told
 
 
 def moves(session: SparkSession) -> list[tuple[Any, ...]]:
@@ -41,20 +44,27 @@ def moves(session: SparkSession) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_gainers_and_losers(session: SparkSession) -> None:
-    ranked = movers.transform(frame(session, moves(session)), window_seconds=10, slide_seconds=5)
-    found = rankings(movers.messages(ranked).collect())
-    assert found[10, "gainers"] == [
-        {"symbol": "UP", "name": "Upper", "price": 110.0, "change_pct": 10.0},
-        {"symbol": "EQUAL", "price": 101.0, "change_pct": 1.0},
-        {"symbol": "LESS", "price": 202.0, "change_pct": 1.0},
-    ]
-    assert found[10, "losers"] == [{"symbol": "DOWN", "price": 45.0, "change_pct": -10.0}]
+def test_each_instrument_has_a_message_of_its_own(session: SparkSession) -> None:
+    """And no message tells of two; what did not move says so."""
+    rows = movers.messages(
+        movers.transform(frame(session, moves(session)), window_seconds=10, slide_seconds=5)
+    ).collect()
+    told = found(rows)
+    assert told[10] == {
+        "UP": ("10.00", {"name": "Upper", "price": "110.00"}),
+        "DOWN": ("-10.00", {"name": None, "price": "45.00"}),
+        "LESS": ("1.00", {"name": None, "price": "202.00"}),
+        "EQUAL": ("1.00", {"name": None, "price": "101.00"}),
+        "STILL": ("0.00", {"name": None, "price": "7.00"}),
+    }
     # Within 5 to 15 each has one price only.
-    assert (found[15, "gainers"], found[15, "losers"]) == ([], [])
-    assert {end for end, _ in found} == {5, 10, 15, 20}
-    short = movers.messages(movers.transform(frame(session, moves(session)), 10, 5, count=1)).collect()
-    assert [row["symbol"] for row in rankings(short)[10, "gainers"]] == ["UP"]
+    assert {symbol: change for symbol, (change, _) in told[15].items()} == dict.fromkeys(
+        ("UP", "DOWN", "LESS", "EQUAL", "STILL"), "0.00"
+    )
+    assert set(told) == {5, 10, 15, 20}
+    for row in rows:
+        others = {"UP", "DOWN", "LESS", "EQUAL", "STILL"} - {row.fields["symbol"]}
+        assert not any(other in f"{row.content} {row.fields}" for other in others)
 
 
 def test_a_stream_gives_each_window_once(session: SparkSession, tmp_path: Path) -> None:
@@ -63,14 +73,16 @@ def test_a_stream_gives_each_window_once(session: SparkSession, tmp_path: Path) 
 
     rows = moves(session)
     late = message("LATE", 1, NOON + 3_000, "1")
-    parts = [rows[:5], [*rows[5:], message("END", 1, NOON + 30_000, "1")], [late]]
+    # What is late is known from the batch after the one that moved the watermark.
+    ends = [message("END", 1, NOON + 30_000, "1"), message("END", 2, NOON + 31_000, "1")]
+    parts = [rows[:5], [*rows[5:], ends[0]], [ends[1]], [late]]
     streamed = outcome([frame(session, part) for part in parts], messages, tmp_path)
     batch = messages(frame(session, rows)).collect()
     assert sorted(map(str, streamed)) == sorted(map(str, batch))
 
 
 def test_real_closes(session: SparkSession) -> None:
-    """Twenty days of March 2020, one each second: the ranking is that of the month."""
+    """Twenty days of March 2020, one each second: the moves are those of the month."""
     closes = data.read()
     first = closes.dates.index(date(2020, 3, 2))
     days = {symbol: column[first : first + 20] for symbol, column in closes.prices.items()}
@@ -79,12 +91,9 @@ def test_real_closes(session: SparkSession) -> None:
         for symbol, column in days.items()
         for day, price in enumerate(column)
     ]
-    found = rankings(movers.messages(movers.transform(frame(session, rows), 60, 60)).collect())[60, "losers"]
-    changes = {
-        symbol: round((round(column[-1], 2) - round(column[0], 2)) * 100 / round(column[0], 2), 2)
-        for symbol, column in days.items()
-    }
-    worst = sorted((symbol for symbol in changes if changes[symbol] < 0), key=changes.__getitem__)[:10]
-    assert [row["symbol"] for row in found] == worst
-    assert [row["change_pct"] for row in found] == pytest.approx([changes[symbol] for symbol in worst], abs=0.011)
-    assert found[0]["change_pct"] < -20
+    told = found(movers.messages(movers.transform(frame(session, rows), 60, 60)).collect())[60]
+    assert set(told) == set(days)
+    for symbol, column in days.items():
+        change = round((round(column[-1], 2) - round(column[0], 2)) * 100 / round(column[0], 2), 2)
+        assert float(told[symbol][0]) == pytest.approx(change, abs=0.011)
+    assert min(float(change) for change, _ in told.values()) < -20

@@ -64,6 +64,9 @@ def test_the_fields_of_a_batch() -> None:
         ({"processedRowsPerSecond": math.inf}, "rows_done_per_s", None),
         ({"sink": {"numOutputRows": -1}}, "rows_out", None),
         ({"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}, "watermark", None),
+        ({"eventTime": {}}, "newest", None),
+        ({"eventTime": {"max": "1970-01-01T00:00:00.000Z"}}, "newest", None),
+        ({"timestamp": ""}, "batch_time", None),
         ({"eventTime": {}}, "lag_ms", None),
         ({"eventTime": {"max": "2026-01-05T10:00:09Z"}}, "lag_ms", "0"),
         ({"stateOperators": []}, "state_rows", None),
@@ -90,6 +93,7 @@ def sidecar() -> Iterator[Sidecar]:
         yield running
 
 
+@pytest.mark.timing
 def test_every_node_is_told_and_one_that_is_away_holds_nothing_up(sidecar: Sidecar) -> None:
     with Sidecar() as other:
         reports = Reports(f"127.0.0.1:1, {sidecar.publisher_url},{other.publisher_url}")

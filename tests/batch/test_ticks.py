@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from entitlement import demo
 from spark import data
 from spark.data import INSTRUMENTS
 from spark.jobs import running, simulation, ticks
@@ -26,6 +27,11 @@ def messages(session: SparkSession, closes: data.Closes, count: int, first_day: 
     result = ticks.transform(numbers, data.histories(session, closes), first_day, sent=F.lit(1700000000000))
     assert result.columns == ["subject", "content", "fields", "as_of"]
     return result.collect()
+
+
+def test_an_instrument_has_one_name() -> None:
+    """That of the ticks is that of the board: neither side may import the other's list."""
+    assert {symbol: (name, exchange) for symbol, name, exchange in demo.INSTRUMENTS} == data.INSTRUMENTS
 
 
 def test_the_file_holds_what_it_is_said_to_hold() -> None:

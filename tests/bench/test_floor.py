@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 
 import pytest
 
 from fastpath.bench import servers
 from fastpath.bench.dialects import Dialect, Floor, FloorAll
-from fastpath.bench.floor.compiling import COMPILERS, FloorError, compiled
+from fastpath.bench.floor.compiling import FloorError, compiled
 from fastpath.bench.measure import Options, loaded, run
 from fastpath.bench.scenarios import SCENARIOS
-
-HAS_COMPILER = any(shutil.which(name) for name in COMPILERS)
 
 
 def test_without_a_compiler_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +20,7 @@ def test_without_a_compiler_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatc
         compiled()
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("coalesce", [False, True])
 @pytest.mark.parametrize(
     ("scenario", "changes", "dialect"),
@@ -38,10 +36,6 @@ def test_it_delivers_everything_in_order(
     coalesce: bool, scenario: str, changes: dict[str, int], dialect: Dialect
 ) -> None:
     """One subject, all subjects, lists and pairs; every connection is read in full."""
-    if not HAS_COMPILER:
-        with pytest.raises(FloorError, match="no C compiler"):
-            compiled()
-        return
     short = SCENARIOS[scenario].changed(changes | {"duration_s": 0.2, "warmup_s": 0.05})
     options = Options(sample_every=1)
     with servers.floor(compiled(), coalesce, None) as server, loaded(short, server, dialect, options) as load:

@@ -132,8 +132,8 @@ def test_waits_for_the_first_tick_then_moves(visit: Any, prices: Prices) -> None
 
 def test_candles_movers_and_alerts(visit: Any, prices: Prices) -> None:
     """What other jobs publish shows beside the prices, with as of when it is (test_board_market.py has the rest)."""
-    prices.publish("/bars/us/AAPL/1s", "101.5", start="1000", open="101", high="102", low="100", final="1")
-    prices.publish("/movers/us/gainers", '[{"symbol": "GE", "price": 9.5, "change_pct": 3.25}]')
+    prices.publish("/bars-1s/us/AAPL", "101.5", start="1000", open="101", high="102", low="100", final="1")
+    prices.publish("/movers/us/GE", "3.25", price="9.5", window_start="0", window_end="60000")
     prices.publish("/alerts/us/GE", "GE rose", level="critical", symbol="GE")
     page = visit("alice")
     expect(page.locator("#candles-symbol")).to_have_text("AAPL")
@@ -143,6 +143,7 @@ def test_candles_movers_and_alerts(visit: Any, prices: Prices) -> None:
     expect(page.locator("#alert-list li")).to_contain_text("GE rose")
 
 
+@pytest.mark.timing
 def test_standing_still_is_said_and_unsaid(visit: Any, prices: Prices) -> None:
     """Within five seconds of the last tick, and away with the next."""
     page = visit("alice")
@@ -180,7 +181,7 @@ def test_a_changed_rule_stops_and_starts_a_row(
     page.evaluate("window.sameDocument = true")
     expect(cell(page, "GE")).to_have_text(prices.tick())
     with django_db_blocker.unblock(), stack.orm() as alias:
-        rule = Rule.objects.using(alias).filter(pattern="/stocks/us/GE")
+        rule = Rule.objects.using(alias).filter(pattern="/*/us/GE")
         assert rule.update(effect=Effect.DENY) == 1
         row_becomes(page, "GE", "denied")
         expect(cell(page, "GE")).to_have_text("–")

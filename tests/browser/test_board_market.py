@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from playwright.sync_api import Browser, Page, expect
 
-from entitlement.models import Effect, Rule
+from entitlement import demo
+from entitlement.models import Action, Effect, Rule
 from tests.browser.stack import Stack, sign_in
 from tests.support.axe import assert_usable
 from tests.support.waiting import until
@@ -49,12 +50,12 @@ class Jobs:
             "final": final,
         }
         told |= {"volume": "1500", "vwap": "100.1234", "ticks": "4", "simulated": "volume", "symbol": symbol}
-        self.send(f"/bars/us/{symbol}/{interval}", f"{close:.2f}", **(told | options))
+        self.send(f"/bars-{interval}/us/{symbol}", f"{close:.2f}", **(told | options))
 
-    def movers(self, which: str, *rows: tuple[str, float], as_of: Any = None) -> None:
-        """A window's list."""
-        content = [{"symbol": symbol, "price": 100 + change, "change_pct": change} for symbol, change in rows]
-        self.send(f"/movers/us/{which}", json.dumps(content), as_of, window_start="0", window_end="300000")
+    def move(self, of: str, change: float, end: int = 300_000, as_of: Any = None, **more: str) -> None:
+        """How much an instrument moved in the five minutes up to `end`, in ms."""
+        told = {"price": str(100 + change), "window_start": str(end - 300_000), "window_end": str(end)} | more
+        self.send(f"/movers/us/{of}", str(change), as_of, **told)
 
     def alert(self, symbol: str, text: str, at: int, level: str = "warning") -> None:
         """An alert of that time, in ms."""
@@ -184,7 +185,8 @@ def test_choosing_an_instrument_and_an_interval(visit: Any, jobs: Jobs) -> None:
     jobs.bar("KO", 0, 61)
     jobs.bar("PG", 0, 81)
     jobs.bar("PG", 0, 82, interval="1m")
-    jobs.movers("gainers", ("KO", 2.5), ("??", 1))
+    jobs.move("KO", 2.5)
+    jobs.move("PG", 1, symbol="??")
     page = visit("bob")
     expect(page.locator("#candles-symbol")).to_have_text("BAC")  # the first that he may see
     expect(page.locator('[data-subject="/stocks/us/BAC"]')).to_have_class("chosen")
@@ -209,24 +211,27 @@ def test_choosing_an_instrument_and_an_interval(visit: Any, jobs: Jobs) -> None:
 
 
 def test_movers(visit: Any, jobs: Jobs) -> None:
-    """Best first, as long as the newest list, with the window and as of when; nonsense changes nothing."""
-    jobs.movers("gainers", ("KO", 2.5), ("BAC", 1.25), as_of="10:12")
-    jobs.movers("losers", ("GE", -3))
-    page = visit("bob")
+    """Ranked on the page, of what the user may see, as long as the windows overlap; nonsense changes nothing."""
+    for symbol, change in (("BAC", 1.25), ("KO", 2.5), ("GE", -3), ("CVX", -3.5), ("HD", 0), ("MSFT", 9)):
+        jobs.move(symbol, change, end=900_000, as_of=START)
+    alice, page = visit("alice"), visit("bob")
+    expect(alice.locator("#gainers li")).to_have_count(3)
+    assert lines(alice, "#gainers li")[0] == "MSFT Microsoft 109.00 +9.00 %"
     expect(page.locator("#gainers li")).to_have_count(2)
-    expect(page.locator("#losers li")).to_have_count(1)
+    expect(page.locator("#losers li")).to_have_count(2)
     assert lines(page, "#gainers li") == ["KO Coca-Cola 102.50 +2.50 %", "BAC Bank of America 101.25 +1.25 %"]
-    assert lines(page, "#losers li") == ["GE GE Aerospace 97.00 −3.00 %"]
+    assert lines(page, "#losers li") == ["CVX Chevron 96.50 −3.50 %", "GE GE Aerospace 97.00 −3.00 %"]
     expect(page.locator("#movers-window")).to_have_text("of the last 5 min")
-    expect(page.locator("#movers-as-of")).to_contain_text("Data as of")
-    jobs.send("/movers/us/losers", "no list")
-    jobs.movers("gainers", ("HD", 1))
-    expect(page.locator("#gainers li")).to_have_count(1)
-    assert lines(page, "#gainers li") == ["HD Home Depot 101.00 +1.00 %"]
-    assert lines(page, "#losers li") == ["GE GE Aerospace 97.00 −3.00 %"]
-    jobs.movers("gainers")
+    expect(page.locator("#movers-as-of")).to_contain_text("Data as of 14 Nov 2023")
+    jobs.send("/movers/us/GE", "nonsense", window_start="0", window_end="999999")
+    jobs.send("/movers/us/GE", "5", window_start="900000", window_end="900000")
+    jobs.move("HD", 3, end=905_000)
+    expect(page.locator("#gainers li")).to_have_count(3)
+    assert [line.split()[0] for line in lines(page, "#gainers li")] == ["HD", "KO", "BAC"]
+    assert [line.split()[0] for line in lines(page, "#losers li")] == ["CVX", "GE"]
+    jobs.move("HD", 0, end=1_300_000)
     expect(page.locator("#gainers-note")).to_have_text("Nothing moved.")
-    expect(page.locator("#gainers li")).to_have_count(0)
+    expect(page.locator("#gainers li, #losers li")).to_have_count(0)
 
 
 def test_alerts(visit: Any, jobs: Jobs) -> None:
@@ -256,27 +261,34 @@ def test_alerts(visit: Any, jobs: Jobs) -> None:
 
 
 def test_rights_that_change(visit: Any, jobs: Jobs, stack: Stack, django_db_blocker: Any) -> None:
-    """Candles, movers and alerts of what is denied go away, and come back."""
+    """One denial takes an instrument's price, candles, move and alerts away; they come back with the right."""
     jobs.bar("XOM", 0, 99)
-    jobs.movers("losers", ("XOM", -1))
+    jobs.send("/stocks/us/XOM", "98.76", change="1", change_pct="1")
+    jobs.move("XOM", -1, end=2_000_000)
+    jobs.move("KO", -2, end=2_000_000)
     jobs.alert("XOM", "of exxon", int(time.time() * 1000) + 60_000)
     page = visit("bob", path="/%23XOM/1s")
     expect(read(page, "close")).to_have_text("99.00")
     exxon = page.locator("#alert-list li", has_text="of exxon")
+    price = page.locator('[data-subject="/stocks/us/XOM"] .price')
     expect(exxon).to_have_count(1)
+    expect(price).to_have_text("98.76")
+    expect(page.locator("#losers li")).to_have_count(2)
     with django_db_blocker.unblock(), stack.orm() as alias:
-        rules = Rule.objects.using(alias).filter(
-            pattern__in=("/bars/us/XOM/*", "/alerts/us/XOM", "/movers/us/losers"), group__name="NYSE desk"
+        desk = Group.objects.using(alias).get(name="NYSE desk")
+        denial = Rule.objects.using(alias).create(
+            group=desk, pattern=demo.instrument("XOM"), action=Action.SUBSCRIBE, effect=Effect.DENY
         )
-        assert rules.update(effect=Effect.DENY) == 3
         expect(page.locator("#candles-note")).to_have_text("You are not entitled to these bars.")
-        expect(page.locator("#losers-note")).to_have_text("You are not entitled to the movers.")
-        expect(page.locator("#losers li")).to_have_count(0)
-        expect(exxon).to_have_count(0)
-        rules.update(effect=Effect.ALLOW)
-        expect(read(page, "close")).to_have_text("99.00")
         expect(page.locator("#losers li")).to_have_count(1)
+        assert [line.split()[0] for line in lines(page, "#losers li")] == ["KO"]
+        expect(exxon).to_have_count(0)
+        expect(price).to_have_text("–")
+        denial.delete()
+        expect(read(page, "close")).to_have_text("99.00")
+        expect(page.locator("#losers li")).to_have_count(2)
         expect(exxon).to_have_count(1)
+        expect(price).to_have_text("98.76")
     other = page.context.new_page()
     other.goto(page.url)
     other.click("text=Sign out")
@@ -290,8 +302,8 @@ def test_it_is_usable(visit: Any, jobs: Jobs) -> None:
     """With all panels full, at three widths and in both schemes (WCAG 2.1 as far as axe sees)."""
     for number in range(120):
         jobs.bar("AAPL", number, 100 + number % 7)
-    jobs.movers("gainers", ("KO", 2.5), ("BAC", 1.25))
-    jobs.movers("losers", ("GE", -3))
+    for symbol, change in (("KO", 2.5), ("BAC", 1.25), ("GE", -3)):
+        jobs.move(symbol, change, end=3_000_000)
     jobs.alert("AAPL", "x" * 200, int(time.time() * 1000), "critical")
     jobs.send("/stocks/us/AAPL", "100", START, change="1", change_pct="1", volume="5", bid="99", ask="101")
     page = visit("alice")

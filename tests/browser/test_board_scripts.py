@@ -96,22 +96,37 @@ def test_bars_are_kept_in_the_order_of_their_times(page: Page) -> None:
 
 OTHERS = """async () => {
     const { ticksBetween } = await import("/realtime/static/realtime/bars.js");
-    const { moversOf, windowOf } = await import("/realtime/static/realtime/movers.js");
+    const { moveOf, rank, windowOf } = await import("/realtime/static/realtime/movers.js");
     const { alertOf } = await import("/realtime/static/realtime/alerts.js");
     const round = (values) => values.map((value) => Math.round(value * 1e6) / 1e6);
     const message = { subject: "/alerts/us/BAC", content: "fell", epoch: 7, seq: 3, time: 5000, asOf: null };
     const alert = (fields, more) => alertOf({ ...message, fields, ...more });
     const whole = { symbol: "BAC", level: "critical", kind: "zscore", time: "4000", price: "9.5", limit: "3" };
     const ranges = [[99.2, 104.9, 5], [0, 1, 4], [1.001, 1.009, 3], [5, 5, 3], [5, 4, 3], [99, 101, 0]];
-    const row = { symbol: "A", price: "3.456", change_pct: "1.5" };
-    const odd = { symbol: "<b>", name: "B", price: "n/a", change_pct: -2 };
-    const windows = [[0, 300_000], [0, 90_000], [0, 7_200_000], [5, 5], ["x", 5]];
+    const window = { window_start: "0", window_end: "60000" };
+    const about = { subject: "/movers/us/A", asOf: null };
+    const move = (content, fields) => moveOf({ ...about, content, fields: { ...window, ...fields } });
+    const unlike = [
+        ["x"], [""], [new Uint8Array([49])], ["1", { window_start: "60000" }], ["1", { window_end: "soon" }],
+    ];
+    const named = (...given) => {
+        const moves = given.map(([symbol, change, end = 60_000]) => ({ symbol, change, start: end - 60_000, end }));
+        const { gainers, losers } = rank(moves);
+        return [gainers, losers].map((each) => each.map(({ symbol }) => symbol));
+    };
+    const windows = [[0, 300_000], [0, 90_000], [0, 7_200_000], [5, 5]];
     return {
         ticks: ranges.map((given) => round(ticksBetween(...given))),
-        none: ["{", "{}", "[1, null, {}]", new Uint8Array([1])].map(moversOf),
-        movers: moversOf(JSON.stringify([row, odd, { ...row, change_pct: null }, { ...row, price: null }])),
-        many: moversOf(JSON.stringify(Array(30).fill(row))).length,
-        windows: windows.map(([from, to]) => windowOf({ window_start: from, window_end: to })),
+        none: unlike.map((given) => move(...given)),
+        moves: [
+            move("1.5", { price: "3.456" }), move("-2", { symbol: "<b>", name: "B", price: "n/a" }), move("0", {}),
+        ],
+        ranked: [
+            named(["B", 1], ["C", -1], ["A", 1], ["D", 2], ["E", 0], ["F", -5]),
+            named(["old", 9], ["near", 8, 100_000], ["new", 1, 120_000]),
+            named(...Array(30).fill(["A", 1])).map((each) => each.length), named(),
+        ],
+        windows: windows.map(([start, end]) => windowOf({ start, end })),
         alerts: [
             alert(whole, { asOf: { batch: 5, job: "alerts" } }), alert({ level: "deadly", time: "1e99" }),
             alert({}, { seq: 0 }),
@@ -121,17 +136,18 @@ OTHERS = """async () => {
 
 
 def test_movers_alerts_and_axes(page: Page) -> None:
-    """What is no list is none, what is unknown has a default, and steps of an axis are round."""
+    """What is no move is none, what is unknown has a default, the newest windows count, steps of an axis are round."""
     told = page.evaluate(OTHERS)
     assert told["ticks"] == [[100, 102, 104], [0, 0.5, 1], [1.005], [], [], [100]]
-    assert told["none"] == [None, None, [], None]
-    assert told["movers"] == [
-        {"symbol": "A", "name": "", "price": "3.46", "change": 1.5},
-        {"symbol": "<b>", "name": "B", "price": "n/a", "change": -2},
-        {"symbol": "A", "name": "", "price": "–", "change": 1.5},
+    assert told["none"] == [None] * 5
+    window = {"start": 0, "end": 60_000, "asOf": 60_000}
+    assert told["moves"] == [
+        window | {"symbol": "A", "name": "", "price": "3.46", "change": 1.5},
+        window | {"symbol": "<b>", "name": "B", "price": "n/a", "change": -2},
+        window | {"symbol": "A", "name": "", "price": "–", "change": 0},
     ]
-    assert told["many"] == 10
-    assert told["windows"] == ["5 min", "90 s", "2 h", "", ""]
+    assert told["ranked"] == [[["D", "A", "B"], ["F", "C"]], [["near", "new"], []], [10, 0], [[], []]]
+    assert told["windows"] == ["5 min", "90 s", "2 h", ""]
     whole, unknown, standard = told["alerts"]
     assert whole == {
         "key": "/alerts/us/BAC 7/3", "subject": "/alerts/us/BAC", "symbol": "BAC", "text": "fell", "level": "critical",

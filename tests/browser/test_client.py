@@ -173,11 +173,31 @@ def test_pause_and_resume(page: Page, sidecar: Sidecar) -> None:
     assert [message["kind"] for message in client.messages] == ["recovered", "recovered"]
 
 
+def test_a_backlog_beyond_the_outgoing_queue_is_recovered(page: Page) -> None:
+    """However much it is, the client gets all of it, each message once and in order."""
+    count = 20_000
+    with Sidecar(mode="none", outbox_bytes_max=256 << 10, cache_messages=2 * count) as sidecar:
+        client = Scripted(page, sidecar.client_url)
+        client.subscribe(SUBJECT)
+        client.wait("subscribed")
+        client.do("client.pause()")
+        with Publisher(sidecar.publisher_url) as publisher:
+            for start in range(0, count, 1000):
+                publisher.send_batch([[SUBJECT, str(number)] for number in range(start, start + 1000)])
+            publisher.flush()
+        client.do("client.resume()")
+        until(lambda: len(client.contents) >= count, 60)
+        assert client.contents == [str(number) for number in range(count)]
+        assert client.statuses("subscribed")[-1]["recovery"] == "recovered"
+
+
 def test_a_restarted_sidecar_is_told_as_resynchronised(page: Page, sidecar: Sidecar) -> None:
     """The process was killed: the client comes back by itself, and says that it may have missed something."""
     client = Scripted(page, sidecar.client_url)
     client.subscribe(SUBJECT)
     client.publish(SUBJECT, "before")
+    # It is acknowledged before it is delivered, and this sidecar keeps nothing: killed in between it takes it along.
+    until(lambda: client.contents == ["before"])
     sidecar.kill()
     client.wait("disconnected")
     sidecar.start()
@@ -277,6 +297,7 @@ def test_renewing_the_token(page: Page, rules_sidecar: Sidecar) -> None:
     assert "another user" in client.do("client.renew(argument).catch(String)", mint("bob"))
 
 
+@pytest.mark.timing
 def test_latency_is_measured(page: Page, sidecar: Sidecar) -> None:
     """By the protocol's own ping, from the first second on."""
     client = Scripted(page, sidecar.client_url)
@@ -305,3 +326,34 @@ def test_a_client_that_does_not_keep_up_is_conflated_and_told(page: Page) -> Non
         assert positions[:-2] == list(range(1, len(positions) - 1))
         assert [status["subject"] for status in client.statuses("lagging", "caughtUp")] == [SUBJECT, SUBJECT]
         assert client.statuses("gap") == []
+
+
+SILENT = """async ([url, token, subjects, names]) => {
+    const { connect } = await import("/realtime/static/realtime/client.js");
+    const client = connect({ urls: [url], token, quickSeconds: 0.1 });
+    for (const name of names) client.on(name, () => {});
+    client.subscribe(subjects, () => {});
+    window.silent = client;
+    await new Promise((resolve) => client.on("latency", resolve));  // what was asked before has its answer
+}"""
+
+
+@pytest.mark.parametrize("names", [[], ["connected"], ["denied"], ["status"]])
+def test_what_is_missing_is_told_on_the_console_where_nobody_listens(
+    page: Page, rules_sidecar: Sidecar, names: list[str]
+) -> None:
+    """Once for each subject, however often the client reconnects; a page that listens handles it itself."""
+    warned: list[str] = []
+    page.on("console", lambda message: warned.append(message.text) if message.type == "warning" else None)
+    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/us/AAPL"))
+    page.evaluate(SILENT, [rules_sidecar.client_url, mint("ann"), ["/stocks/us/AAPL", SUBJECT, "/stocks/us/HP"], names])
+    page.evaluate("() => { silent.pause(); silent.resume(); return new Promise((go) => silent.on('latency', go)) }")
+    if set(names) & {"denied", "status"}:
+        assert warned == []
+    else:
+        assert [subject for line in warned for subject in (SUBJECT, "/stocks/us/HP", "/AAPL") if subject in line] == [
+            SUBJECT,
+            "/stocks/us/HP",
+        ]
+        assert "no right" in warned[0]
+        assert 'client.on("denied"' in warned[0]

@@ -24,7 +24,10 @@ DEAF = """() => {
     // Hears nothing while window.deaf is set: answers are lost, commands arrive.
     const Real = globalThis.WebSocket;
     globalThis.WebSocket = class extends Real {
-        set onmessage(hear) { super.onmessage = hear && ((event) => { if (!globalThis.deaf) hear(event); }); }
+        set onmessage(hear) { super.onmessage = hear && ((event) => {
+            if (globalThis.deaf) globalThis.unheard = true;
+            else hear(event);
+        }); }
     };
 }"""
 
@@ -48,6 +51,7 @@ def test_a_killed_server_is_left_for_the_other(page: Page, sidecar: Sidecar, oth
     client = Scripted(page, sidecar.client_url, other.client_url)
     client.subscribe(SUBJECT)
     client.publish(SUBJECT, "here")
+    until(lambda: client.contents == ["here"])  # it may be acknowledged before it is delivered
     used, left = (sidecar, other) if client.do("client.url") == sidecar.client_url else (other, sidecar)
     used.kill()
     client.wait("disconnected")
@@ -100,6 +104,7 @@ def test_a_publication_whose_answer_was_lost_is_stored_once(page: Page, sidecar:
     client.do("{ window.deaf = true; window.answer = client.publish(argument, 'once'); }", SUBJECT)
     with Control(sidecar.control) as control:
         until(lambda: control.snapshot(SUBJECT)["status"] == "found")
+        until(lambda: page.evaluate("window.unheard === true"))
         client.do("{ window.deaf = false; }")
         proxy.cut()
         answer = client.do("answer")

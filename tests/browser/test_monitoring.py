@@ -183,6 +183,9 @@ def test_the_hot_subject_comes_first(visit: Any, stack: Stack, feed: Publisher) 
         first = page.locator("#top tbody tr th").first
         until(lambda: first.inner_text() == HOT)
         assert "spark" in words(page, "#publishers tbody")
+        with Publisher(stack.publishers, stack.manage("realtime_token", "spark").strip(), publisher="brief") as brief:
+            publish(brief, COLD, 3)
+        expect(page.locator("#senders")).to_contain_text("brief")
         page.select_option("#by", "bytes")
         until(lambda: first.inner_text() == COLD)
         page.select_option("#by", "subscribers")

@@ -121,7 +121,7 @@ NODES = """async (folder) => {
     nodes.states([{ ...a, error: "Django cannot" }, b]);
     found.push(said());
     show({ ...a, workers: [] }, { ...b, workers: [] });
-    nodes.states([a, b]);
+    nodes.states([a, { ...b, starved: [0, 2] }]);
     show({ ...a, workers: [] }, { ...b, workers: [] });
     return found;
 }"""
@@ -147,5 +147,5 @@ def test_nodes_that_are_away_or_not_ready_and_silent_workers(page: Page) -> None
         ["||a|not ready: 60 of 60|6", "||b|draining|6"],
         ["away||a|away: Django cannot|–", "||b|up|6"],
         ["away||a|away: Django cannot|–", "||b|up|6"],
-        ["||a|up|6", "||b|up|6"],
+        ["||a|up|6", "||b|starved of CPU: worker 0, 2|6"],
     ]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from . import faults_network, faults_node, faults_parted, faults_redis, faults_rolling
+from . import (
+    faults_away,
+    faults_network,
+    faults_node,
+    faults_parted,
+    faults_redis,
+    faults_rolling,
+    faults_starved,
+)
 from .table import Fault
 
 FAULTS: tuple[Fault, ...] = (
     *faults_node.FAULTS,
+    *faults_starved.FAULTS,
     *faults_network.FAULTS,
+    *faults_away.FAULTS,
     *faults_redis.FAULTS,
     *faults_parted.FAULTS,
     *faults_rolling.FAULTS,

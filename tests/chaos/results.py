@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from fastpath.bench.machine import NOT_RECORDED
+
 from .model import KINDS
 from .run import percentile
 from .table import Fault
@@ -61,12 +63,12 @@ class Results:
         """Markdown: a row a fault."""
         lines = [
             "| fault | must hold | injected | acknowledged | lost | doubled | reordered | unannounced | "
-            "recovered | resynchronised (cache reached) | pause p95 s | besides |",
-            "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
+            "recovered | resynchronised (cache reached) | pause p95 s | besides | revision |",
+            "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|",
         ]
         for fault in faults:
             runs = self.of({fault.name})
-            lines.append(_row(fault, runs) if runs else f"| {fault.what} | {fault.holds} | 0 |" + " – |" * 9)
+            lines.append(_row(fault, runs) if runs else f"| {fault.what} | {fault.holds} | 0 |" + " – |" * 10)
         return "\n".join(lines)
 
     def write(self, page: Path, table: str) -> None:
@@ -98,6 +100,7 @@ def _row(fault: Fault, runs: list[dict[str, Any]]) -> str:
         f"{total('resynchronised'):,} ({total('in_reach')})",
         f"{percentile(pauses, 95) / 1000:.1f}",
         _besides(others, runs),
+        ", ".join(dict.fromkeys(run.get("revision", NOT_RECORDED) for run in runs)),
     )
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fastpath.bench.machine import revision
 from tests.support.sidecar import ROOT
 
 from .checker import check
@@ -35,7 +36,7 @@ Say = Callable[[str], None]
 def run_fault(fault: Fault, injections: int, seed: int, say: Say) -> dict[str, Any]:
     """Inject so often, at most INJECTIONS_MAX; the result has ``failures``, a list of texts that should be empty."""
     begin = time.monotonic()
-    result: dict[str, Any] = {"fault": fault.name, "injections": 0, "seed": seed}
+    result: dict[str, Any] = {"fault": fault.name, "injections": 0, "seed": seed, "revision": revision()}
     failures: list[str] = []
     verdict = Verdict()
     pauses: list[int] = []

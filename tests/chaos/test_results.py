@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fastpath.bench.machine import revision
 from tests.chaos import __main__ as program
 from tests.chaos.faults import BY_NAME, FAULTS
 from tests.chaos.results import BEGIN, END, Results
-from tests.chaos.run import merge, percentile
+from tests.chaos.run import merge, percentile, run_fault
 
 
 def result(fault: str, injections: int, **more: Any) -> dict[str, Any]:
@@ -74,6 +76,19 @@ def test_the_last_line_counts_and_the_status_tells(
     assert json.loads(shown.out.splitlines()[-1])["lost"] == 1
     assert "lost: p:1 on /a" in shown.err
     assert program.main(["run", "no-such-fault"]) == 2
+
+
+def test_runs_and_the_table_name_the_revision(tmp_path: Path) -> None:
+    """Of runs that were made before it was recorded, that is said."""
+    fault = BY_NAME["minority"]
+    with_fault = replace(fault, make=lambda **_: 1 / 0)  # type: ignore[arg-type,return-value]
+    made = run_fault(with_fault, 1, 7, lambda text: None)
+    assert made["revision"] == revision() != ""
+    results = Results(tmp_path / "r")
+    for run in (result(fault.name, 1), made | result(fault.name, 1), made | result(fault.name, 1)):
+        results.add(run)
+    (row,) = [line for line in results.table([fault]).splitlines() if line.startswith(f"| {fault.what} |")]
+    assert row.endswith(f"| not recorded, {revision()} |")
 
 
 def test_pauses_are_judged_over_all_runs(tmp_path: Path) -> None:

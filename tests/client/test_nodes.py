@@ -16,6 +16,7 @@ from tests.support.waiting import until
 ROW = ["/a/b", "x"]
 
 
+@pytest.mark.timing
 @pytest.mark.redis
 def test_after_a_time_without_redis_nothing_waits_for_what_was_given_up() -> None:
     """Whether its end was told, or nobody waited for it."""

@@ -6,6 +6,8 @@ import itertools
 import json
 import time
 
+import pytest
+
 from fastpath.client.following import Following
 from fastpath.client.message import Position
 from fastpath.client.state import ClientState
@@ -40,6 +42,7 @@ def test_the_patterns_over_a_subject_are_those_that_cover_it() -> None:
         ]
 
 
+@pytest.mark.timing
 def test_a_reconnection_with_many_patterns() -> None:
     """Each pattern with its subjects: 200 of them with 2000 in all."""
     commands: list[object] = []
@@ -55,6 +58,7 @@ def test_a_reconnection_with_many_patterns() -> None:
     assert [len(command.since) for command in commands] == [10] * 200  # type: ignore[attr-defined]
 
 
+@pytest.mark.timing
 def test_interest_in_many_subjects_is_not_walked_for_each_that_comes() -> None:
     state = ClientState("json")
     state.offer(["/prices/**"])

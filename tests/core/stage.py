@@ -9,7 +9,7 @@ from fastpath.core.codec import JSON, decode_server, encode
 from fastpath.core.deflate import inflate
 from fastpath.core.frames import TEXT, split_frames
 from fastpath.core.grants import Grants
-from fastpath.core.interest import Group
+from fastpath.core.groups import Group
 from fastpath.core.interfaces import Writer
 from fastpath.core.limits import Limits
 from fastpath.core.messages import AnyCommand, Data, Message
@@ -68,6 +68,7 @@ class Actor:
             self.take(b"".join(queue.chunks)[queue.sent :])
             if self.client.group is not None:
                 self.client.group.refile(self.client)
+            self._stage.sessions.recoveries.drained(self.client)
 
     def take(self, data: bytes) -> None:
         """Decode frames into ``got``."""
@@ -170,9 +171,15 @@ class Stage:
         self.broker.flush(self.now)
         self.turn()
         self.broker.flush_answers()
+        self.recover()
         for client in self.ended:
             self.sessions.close(client)
         self.ended.clear()
+
+    def recover(self) -> None:
+        """Everybody takes the slices of what it missed."""
+        while self.sessions.recoveries.busy:
+            self.sessions.recoveries.step(self.sessions.recoveries.next())
 
 
 class Checking(Writer):
@@ -184,6 +191,14 @@ class Checking(Writer):
         for slot, client in enumerate(group.ready):
             assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
         for client in [*group.ready, *group.singles]:
+            client.link.write(data)
+
+    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+        """To some members of a large group."""
+        assert [client.fd for client in clients] == fds
+        for client in clients:
+            assert client.group is not None and client.group.ready[client.slot] is client
+        for client in clients:
             client.link.write(data)
 
     def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fastpath.core.deflate import inflate
-from fastpath.core.interest import Group
+from fastpath.core.groups import Group
 from fastpath.core.messages import Message, Subscribe, Unsubscribe
 from fastpath.core.wire import RECENT_BYTES_MAX, Encoding, Wire, encoding, wire
 from tests.core.stage import Actor, Checking, Stage

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath.core.admission import Outcome
+from fastpath.core.codec import encode
 from fastpath.core.grants import Principal
 from fastpath.core.limits import Limits
 from fastpath.core.messages import Data, Message, Subscribe, Unsubscribe
@@ -166,15 +167,33 @@ def test_a_burst_of_snapshots_waits_for_room() -> None:
     assert len(ann.client.subscriptions) == 9
 
 
-def test_recovery_beyond_the_outgoing_queue_is_told() -> None:
-    """A burst that would close the client as slow becomes a resynchronisation."""
+def test_recovery_beyond_the_outgoing_queue_comes_as_the_client_takes_it() -> None:
+    """A burst that would close the client as slow is none: the rest waits in the cache."""
     stage = Stage(limits=Limits(outbox_bytes_max=10_000))
     for _ in range(10):
         stage.publish("/s/1", "x" * 1000)
     ann = stage.enter("ann")
     ann.say(Subscribe(id=1, subjects=["/s/1"], since={"/s/1": (stage.broker.engine.epoch, 1)}))
     result = ann.taken()[1].results[0]
-    assert (result.recovery, result.messages) == ("resynchronised", 1)
+    assert (result.recovery, result.messages) == ("recovered", 9)
     ann.say(Subscribe(id=2, subjects=["/s/1"], since={"/s/1": (stage.broker.engine.epoch, 8)}))
     result = ann.taken()[0].results[0]
     assert (result.recovery, result.messages) == ("recovered", 2)
+
+
+def test_who_joins_or_leaves_does_not_have_the_group_written() -> None:
+    """What is pending for a hundred is owed to them; one who comes costs nothing, one who goes its own copy."""
+    stage = Stage()
+    actors = [stage.enter(f"client {number}") for number in range(100)]
+    for actor in actors:
+        actor.say(Subscribe(id=1, subjects=["/s/1"]))
+    stage.broker.publish(None, [Message("/s/1", "x", retained=False)], stage.now)
+    before = stage.broker.counters.messages_out
+    newcomer = stage.enter("newcomer")
+    stage.sessions.receive(newcomer.client, encode(Subscribe(id=1, subjects=["/s/1"]), "json"), stage.now)
+    assert stage.broker.counters.messages_out == before
+    stage.sessions.receive(actors[0].client, encode(Unsubscribe(id=2, subjects=["/s/1"]), "json"), stage.now)
+    assert stage.broker.counters.messages_out == before + 1
+    stage.end()
+    assert stage.broker.counters.messages_out == before + 100
+    assert [len(actor.messages()) for actor in (*actors, newcomer)] == [1] * 100 + [0]

@@ -234,6 +234,20 @@ def test_a_client_without_a_sign_of_life_is_closed() -> None:
     assert ann.closed == (4002, "ping_timeout: no sign of life")
 
 
+def test_time_in_which_the_server_did_not_run_is_no_silence_of_its_clients() -> None:
+    """Pinged as ever, but judged by the time that the server had: here a tenth of what passes."""
+    stage = Stage()
+    ann = stage.enter("ann")
+    for second in range(1, 10 * 24):
+        stage.sessions.beat(stage.now + 1000 * second, second / 10)
+        stage.end()
+        assert ann.closed is None, second
+    for second in range(10 * 24, 10 * 80):
+        stage.sessions.beat(stage.now + 1000 * second, second / 10)
+        stage.end()
+    assert ann.closed == (4002, "ping_timeout: no sign of life")
+
+
 def test_the_claims_of_an_outside_issuer() -> None:
     """Mode jwt: patterns for sub, pub and all; without a token nothing."""
     stage = Stage(JwtGrants(SECRET))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastpath.core.broker import Broker
@@ -71,11 +72,14 @@ def run(steps: Any, cached: int) -> Chain:
     return subject
 
 
-@given(STEPS, st.integers(1, 12), st.data())
-def test_exactly_what_lies_between_or_what_is_missing(steps: Any, cached: int, data: st.DataObject) -> None:
+@given(STEPS, st.integers(1, 12), st.integers(0, 26), st.integers(0, 26))
+@example([("begin", 1), ("mark", None), ("add", 2)], 1, 0, 1)
+@example([("begin", 1), ("mark", None), ("add", 1), ("add", 1)], 1, 0, 1)
+@example([("begin", 1), ("mark", None), ("add", 3)], 2, 0, 1)
+@example([("add", 3), ("mark", None), ("begin", 2), ("mark", None), ("add", 5)], 3, 1, 2)
+def test_exactly_what_lies_between_or_what_is_missing(steps: Any, cached: int, mark: int, another: int) -> None:
     subject = run(steps, cached)
-    first = data.draw(st.integers(0, len(subject.marks) - 1))
-    last = data.draw(st.integers(first, len(subject.marks) - 1))
+    first, last = sorted((mark % len(subject.marks), another % len(subject.marks)))
     (after, had), (upto, wanted) = subject.marks[first], subject.marks[last]
     assert not is_ahead(subject.topic, upto)
     found = span(subject.topic, after, upto)
@@ -90,6 +94,9 @@ def test_exactly_what_lies_between_or_what_is_missing(steps: Any, cached: int, d
         assert 0 < lost.first <= lost.last
     if len(there) < len(owed):
         assert found.lost
+    for message in owed:
+        if message.seq > after[1] and not any(message is one for one in there):
+            assert any(lost.first <= message.seq <= lost.last for lost in found.lost)
     if wanted[: len(had)] == had and len(there) == len(owed) and subject.epoch == 1:
         assert not found.lost
 
@@ -122,6 +129,21 @@ def test_what_an_epoch_replaced_is_named() -> None:
     assert span(subject.topic, (1, 4), after) == (4, 0, (Lost(5, 6, REPLACED),))
     assert span(subject.topic, after, (2, 5)) == (4, 1, (Lost(5, 6, REPLACED),))
     assert span(subject.topic, (1, 4), (2, 5)) == (4, 1, ())
+
+
+@pytest.mark.parametrize(("cached", "more"), [(1, 2), (2, 3), (1, 200), (100, 200)])
+def test_what_an_epoch_put_in_place_of_what_was_read_is_told_when_it_is_evicted(cached: int, more: int) -> None:
+    subject = Chain(cached)
+    subject.add(1)
+    subject.mark()
+    subject.begin(1)  # another number 1
+    subject.mark()
+    subject.add(more)
+    after, upto = subject.marks[0][0], subject.marks[1][0]
+    assert (after, upto) == ((1, 1), (2, 1))
+    assert span(subject.topic, after, upto) == (0, 0, (Lost(1, 1, REPLACED),))
+    evicted = Lost(2, 1 + more - cached, EVICTED)
+    assert span(subject.topic, after, None) == (0, cached, (Lost(1, 1, REPLACED), evicted))
 
 
 @given(st.integers(0, 6000), st.integers(0, 6000), st.integers(0, 50))

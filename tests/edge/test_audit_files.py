@@ -200,6 +200,7 @@ def test_an_end_with_nothing_to_tell_makes_no_file(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.timing
 def test_nobody_waits_for_a_slow_disk(tmp_path: Path) -> None:
     """A fifo that nobody reads is as slow as a disk can be: what is beyond the bound is not taken."""
     os.mkfifo(tmp_path / "fifo")

@@ -60,7 +60,9 @@ def raw(path: str, data: bytes) -> list[Any]:
 
 def test_hello(rules: Sidecar, control: Control) -> None:
     answer = control.hello()
-    assert answer.keys() == {"version", "server", "pid", "mode", "epoch", "generation", "engine", "draining"}
+    names = {"version", "server", "pid", "mode", "epoch", "generation", "engine", "draining", "message_bytes_max"}
+    assert answer.keys() == names
+    assert answer["message_bytes_max"] == 1 << 20
     assert (answer["version"], answer["pid"], answer["mode"]) == (1, rules.pid, "rules")
     assert isinstance(answer["generation"], int)
     with pytest.raises(ControlRefused, match="version 1"):

@@ -149,6 +149,7 @@ def test_told_to_stop_it_drains_for_so_long_then_all_go_at_once() -> None:
         assert "see FASTPATH_DRAIN_SECONDS" in sidecar.log
 
 
+@pytest.mark.timing
 def test_a_second_signal_ends_the_drain() -> None:
     with Sidecar(servers=SERVERS, drain_per_second=1, drain_seconds=60) as sidecar, ExitStack() as stack:
         clients = clients_of(sidecar, stack, 5)

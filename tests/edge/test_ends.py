@@ -63,6 +63,7 @@ def test_over_tls_too(tmp_path: Path) -> None:
         assert ended(sidecar, 3) == 0
 
 
+@pytest.mark.timing
 def test_who_does_not_answer_holds_it_up_for_two_seconds_at_most() -> None:
     with Sidecar() as sidecar, ExitStack() as stack:
         deaf = stack.enter_context(WireClient(sidecar, receive_bytes=4096))

@@ -10,11 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from fastpath.client.control import Control
 from fastpath.client.errors import ControlRefused
+from fastpath.client.staging import Attempt, Stager
 from fastpath.core.codec import JSON
 from fastpath.core.messages import Message, Subscribe
 from fastpath.core.stats import ENDS, FAILURES, REFUSALS
@@ -27,6 +30,7 @@ from fastpath.edge.suppliers import Suppliers
 from fastpath.edge.top import Top
 from fastpath.server import make_hub
 from fastpath.settings import Settings
+from tests.edge.transacting import Transacting, run
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import auntil, until
@@ -102,6 +106,7 @@ def test_every_delivery_is_measured_whoever_published(sidecar: Sidecar, control:
         assert 0 < seconds < 8
 
 
+@pytest.mark.timing
 def test_conflation_is_late_on_purpose_and_what_a_listener_collects_counts(sidecar: Sidecar, control: Control) -> None:
     host = sidecar.ready["clients"][1]
     with (
@@ -159,6 +164,7 @@ def stage_client(stack: ExitStack, sidecar: Sidecar) -> WireClient:
     return client
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_slow_clients_and_what_waits_for_them(sidecar: Sidecar, control: Control) -> None:
     with WireClient(sidecar, receive_bytes=4096) as slow, WirePublisher(sidecar) as publisher:
@@ -234,6 +240,56 @@ def test_publishers_and_what_they_have_sent(sidecar: Sidecar, control: Control) 
         }  # fmt: skip
         assert len(control.publishers(limit=1)["publishers"]) == 1
     until(lambda: control.publishers()["total"] == 0)
+
+
+def test_who_has_sent_is_known_after_its_connections_are_gone(sidecar: Sidecar, control: Control) -> None:
+    """A publisher that reconnects goes on where it was, and so do the tasks of a batch; who only reads is no sender."""
+    with WirePublisher(sidecar, publisher="reader"):
+        for _ in range(3):
+            with WirePublisher(sidecar, publisher="comes-and-goes") as publisher:
+                publisher.publish(["/senders/a", "1"], ["/senders/a", "2"])
+        rows = msgspec.msgpack.encode([["/senders/b", ("1", "2", "3")]])
+        for partition in range(2):
+            with Stager(sidecar.publisher_url, None, Attempt("load", 0, partition, 0)) as stager:
+                stager.stage(3, rows, None)
+                stager.flush()
+        senders = {one["name"]: one for one in control.publishers()["senders"]}
+        assert "reader" not in senders
+        assert (senders["comes-and-goes"]["kind"], senders["comes-and-goes"]["messages"]) == ("publisher", 6)
+        assert (senders["load"]["kind"], senders["load"]["messages"]) == ("transaction", 6)
+        until(lambda: any(one["messages_per_s"] > 0 for one in control.publishers()["senders"]))
+
+
+def test_what_is_staged_and_not_committed_is_told_of_each_transaction(tmp_path: Path) -> None:
+    """How many rows, how many bytes, since when; with a journal it is known after a restart, when nobody has sent."""
+
+    def sender() -> dict[str, Any]:
+        with Control(sidecar.control) as control:
+            found = {one["name"]: one for one in control.publishers()["senders"]}
+        return found.get("waits", {"uncommitted": 0, "uncommitted_bytes": 0})
+
+    for data in ("", str(tmp_path / "data")):
+        options = {"journal": "batch", "data": data} if data else {}
+        with Sidecar(**options) as sidecar:
+            with WirePublisher(sidecar) as publisher:
+                job = Transacting(publisher, "waits")
+                job.stage(1, 0, 1, [run("/uncommitted/rows", "a", "b")])
+                job.stage(1, 1, 2, [run("/uncommitted/rows", "c")])
+                with Control(sidecar.control) as control:
+                    (row,) = control.publishers()["publishers"]
+                    assert (row["transaction"], row["messages"]) == ("waits", 3)
+            first = sender()
+            assert (first["uncommitted"], first["kind"]) == (3, "transaction")
+            assert first["uncommitted_bytes"] > 0
+            assert until(lambda before=first: sender()["uncommitted_ms"] >= before["uncommitted_ms"] + 100)
+        if data:
+            with Sidecar(**options) as sidecar:
+                again = sender()
+                assert (again["uncommitted"], again["messages"]) == (3, 0)
+                assert again["uncommitted_ms"] > first["uncommitted_ms"]
+                with WirePublisher(sidecar) as publisher:
+                    assert Transacting(publisher, "waits").commit(1, (0, 1, 2), (1, 2, 1))[0] == "committed"
+                assert (sender()["uncommitted"], sender()["uncommitted_bytes"]) == (0, 0)
 
 
 def test_publications_that_are_refused_by_code(sidecar: Sidecar, control: Control) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from fastpath.core.broker import Broker
 from fastpath.core.histogram import BOUNDS_NS, quantile_ms
 from fastpath.edge.latency import Latency, measure
@@ -20,6 +22,7 @@ def counted(latency: Latency) -> dict[float, int]:
     return {bound: count for bound, count in zip(bounds, latency.histogram.counts, strict=True) if count}
 
 
+@pytest.mark.timing
 def test_a_turn_counts_from_its_first_publication_on_and_weighs_as_many_as_it_delivers() -> None:
     latency = Latency()
     latency.flushed(5)
@@ -40,6 +43,7 @@ def test_a_turn_counts_from_its_first_publication_on_and_weighs_as_many_as_it_de
     assert quantile_ms(latency.histogram.counts, 0.001) < 20
 
 
+@pytest.mark.timing
 def test_what_comes_from_elsewhere_counts_from_its_acceptance_there() -> None:
     latency = Latency()
     latency.accepted(0)
@@ -58,6 +62,7 @@ def test_what_comes_from_elsewhere_counts_from_its_acceptance_there() -> None:
     assert sum(counted(latency).values()) == 4, "a clock has been set"
 
 
+@pytest.mark.timing
 def test_what_a_listener_collects_counts_from_the_moment_at_which_it_began() -> None:
     """Whatever the clock says meanwhile."""
     stage = Stage()
@@ -83,6 +88,7 @@ def test_nothing_is_attached_when_nobody_wants_to_know() -> None:
     assert (broker.accepting, broker.batches.released) == (None, None)
 
 
+@pytest.mark.timing
 def test_the_longest_delay_of_a_second_is_kept() -> None:
     lateness = Lateness()
     assert lateness.longest_ms == 0

@@ -55,6 +55,7 @@ def counted(sidecar: Sidecar, limit: str, before: int, times: int = 1) -> bool:
     return bool(until(lambda: count(sidecar, limit) >= before + times))
 
 
+@pytest.mark.timing
 def test_commands_beyond_the_rate_wait_and_none_is_lost(limited: Sidecar) -> None:
     before = count(limited, "commands")
     with at(limited, "10.0.0.1") as hasty, at(limited, "10.0.0.2") as good:
@@ -80,6 +81,7 @@ def test_publications_beyond_the_rate_wait_and_none_is_lost(limited: Sidecar) ->
     assert counted(limited, "publications", before)
 
 
+@pytest.mark.timing
 def test_a_publisher_beyond_the_rate_is_not_read_from_for_a_while(limited: Sidecar) -> None:
     before = count(limited, "publications")
     with WirePublisher(limited, BOB) as publisher, WirePublisher(limited, BOB) as other:

@@ -216,6 +216,7 @@ def _ends(sidecar: Sidecar) -> None:
         pass
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_nobody_waits_for_who_reads_the_log() -> None:
     """The standard error is a pipe that nobody reads, with room for a page."""

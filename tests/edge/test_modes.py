@@ -141,6 +141,7 @@ def test_tokens_that_are_not_taken(issued: Sidecar) -> None:
     assert refused(issued, signed("RS256", exp=now - 1)) == (4007, "token_expired")
 
 
+@pytest.mark.timing
 def test_keys_that_change_under_way(issued: Sidecar, path: Path) -> None:
     """On every worker: what a key signed that is gone ends, a new one is known, and a broken file changes nothing."""
     with (

@@ -13,7 +13,8 @@ import pytest
 
 from fastpath.client.control import Control
 from fastpath.listener import SettingsError
-from fastpath.privileges import _give
+from fastpath.privileges import _give, drop
+from fastpath.settings import load
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar
@@ -22,6 +23,8 @@ from tests.support.waiting import until
 USER = "nobody"
 ROOT = os.geteuid() == 0
 BIND_SERVICE = 1 << 10
+
+as_root = pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
 
 
 def low_port() -> int:
@@ -60,12 +63,35 @@ def check_is_user(pid: int, capabilities: int) -> None:
     assert found["NoNewPrivs"] == "1"
 
 
+def test_only_root_can_become_somebody_else() -> None:
+    """Asked in a process that is not root's, whoever runs the tests."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if ROOT:
+                os.setresuid(*[pwd.getpwnam(USER).pw_uid] * 3)
+            os.write(writing, _refusal("root" if ROOT else USER).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        told = pipe.read()
+    os.waitpid(pid, 0)
+    assert told == f"FASTPATH_USER: only root can become {'root' if ROOT else USER}; leave it empty"
+
+
+def _refusal(user: str) -> str:
+    try:
+        drop(load({"FASTPATH_USER": user, "FASTPATH_MODE": "none"}))
+    except SettingsError as error:
+        return str(error)
+    return "it was allowed"
+
+
+@as_root
 def test_low_ports_are_opened_and_root_is_dropped() -> None:
     sidecar = Sidecar(user=USER, workers=2, journal="interval", audit="access")
-    if not ROOT:
-        with pytest.raises(AssertionError, match="FASTPATH_USER: only root can become nobody"):
-            sidecar.start()
-        return
     owned(sidecar)
     sidecar.settings["data"] = sidecar.folder / "deep" / "data"
     sidecar.settings["audit_folder"] = sidecar.folder / "audit"
@@ -114,11 +140,10 @@ def test_without_low_ports_nothing_of_root_is_left() -> None:
             check_is_user(sidecar.pid, 0)
 
 
+@as_root
 @pytest.mark.slow
 def test_a_new_folder_of_the_log_is_given_to_the_user() -> None:
     """One that exists is left as it is: it may be everybody's."""
-    if not ROOT:
-        return
     sidecar = Sidecar(user=USER, workers=2)
     owned(sidecar)
     path = sidecar.folder / "new" / "log"

@@ -272,6 +272,7 @@ def revocation_seconds(rights: Rules, client: WireClient, number: int) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.timing
 def test_a_change_reaches_everybody_within_a_second() -> None:
     """With a thousand other rules, and clients that have a thousand subscriptions each."""
     others = [rule(n, f"/s/{n}") for n in range(10, 900)]

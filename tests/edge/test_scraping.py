@@ -94,6 +94,7 @@ def test_django_reads_the_same_text_over_the_control_socket(sidecar: Sidecar) ->
 
 def test_whatever_the_dashboard_and_the_alerts_name_is_served(sidecar: Sidecar) -> None:
     with Control(sidecar.control) as control:
+        control.rights()  # as Django's agent says while it is there
         served = set(re.findall(r"^(fastpath_\w+)", control.metrics(), re.MULTILINE)) | DJANGO
     for name in ("fastpath.json", "alerts.yml", "prometheus.yml"):
         named = set(re.findall(r"\bfastpath_\w+", (GRAFANA / name).read_text(encoding="utf-8")))

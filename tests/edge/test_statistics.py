@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from fastpath.core.histogram import Histogram
 from fastpath.edge.figures import Statistics
 from fastpath.edge.top import Top
@@ -27,6 +29,7 @@ async def test_the_first_worker_is_told_what_the_others_count_also_without_stati
     hub.stop()
 
 
+@pytest.mark.timing
 async def test_the_figures_are_sampled_on_the_whole_seconds_of_a_clock_that_all_workers_share() -> None:
     loop = asyncio.get_running_loop()
     hub = make_hub(Settings(mode="none"), loop)

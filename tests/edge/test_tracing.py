@@ -57,6 +57,7 @@ def called(sidecar: Sidecar, user: str, **options: Any) -> WireClient:
     return client
 
 
+@pytest.mark.timing
 def test_a_user_from_coming_to_going(ward: Sidecar, control: Control) -> None:
     """Whoever is there already, and whoever comes; of others nothing."""
     with called(ward, "ann") as there, called(ward, "bob") as bob:
@@ -150,6 +151,7 @@ def test_one_connection_until_it_ends(ward: Sidecar, control: Control) -> None:
     assert reader.dropped == 0
 
 
+@pytest.mark.timing
 def test_a_subject_and_who_publishes_to_it(ward: Sidecar, control: Control) -> None:
     """Each publication with its outcome, to how many it went, and who begins and ends to read."""
     with called(ward, "ann") as ann, called(ward, "bob") as bob, WirePublisher(ward, mint("carl")) as carl:

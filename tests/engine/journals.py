@@ -10,6 +10,7 @@ from fastpath.core.admission import Outcome
 from fastpath.core.broker import Broker
 from fastpath.core.grants import Grants
 from fastpath.core.interest import Topic
+from fastpath.core.interfaces import Engine
 from fastpath.core.limits import Limits
 from fastpath.core.messages import Message
 from fastpath.core.snapshot import Snapshot
@@ -21,15 +22,19 @@ from fastpath.engine.memory import MemoryEngine
 START = 1_700_000_000_000
 
 
+def broker_of(engine: Engine, now: int = START, limits: Limits | None = None) -> Broker:
+    """A broker in which everybody may do everything."""
+    own = MemoryEngine(now)
+    return Broker(engine, Grants(), limits or Limits(), server="s", started=now, secret=b"s" * 32, own=own)
+
+
 class Node:
     """One life of a node whose journal is in ``folder``; it ends with ``crash``, or in order with ``stop``."""
 
     def __init__(self, folder: Path, now: int = START, *, limits: Limits | None = None, **options: Any) -> None:
         self.now = now
         self.engine = JournalEngine(str(folder), clock=lambda: self.now, **({"batch": False} | options))
-        self.broker = Broker(
-            self.engine, Grants(), limits or Limits(), server="s", started=now, secret=b"s" * 32, own=MemoryEngine(now)
-        )
+        self.broker = broker_of(self.engine, now, limits)
         try:
             self.engine.restore(self.broker)
         except BaseException:

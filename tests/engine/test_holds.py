@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from fastpath.core.messages import Message
 from fastpath.core.packets import Refusal
 from fastpath.engine import holds
@@ -78,6 +80,7 @@ def test_who_sends_nothing_again_waits_a_moment_from_when_it_is_over() -> None:
     assert held.passed(11) == [11]
 
 
+@pytest.mark.timing
 def test_ten_thousand_who_are_held_up_cost_each_other_nothing() -> None:
     held = Held()
     later = [messages(6, publisher=f"{n}") for n in range(10_000)]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import Row
 
+from fastpath.bench.machine import revision
 from spark.session import build
 from tests.edge.wire import WireClient
 from tests.exactly_once import job
@@ -80,7 +81,9 @@ def bars(kills: int, chance: random.Random, say: Callable[[str], None]) -> tuple
                 (row.subject, row.fields["start"]): (row.content, row.fields)
                 for row in job.transformed(ticks).collect()
             }
-            published = [_text(row) for row in reader.option("subjects", "/bars/us/**").load().collect()]
+            published = [
+                _text(row) for row in reader.option("subjects", "/bars-1s/us/*,/bars-1m/us/*").load().collect()
+            ]
             # A bar is final when the watermark has passed its end: so are all that end before the newest.
             newest = max((int(fields["end"]) for _, _, fields in published), default=0)
             return check_bars(published, recomputed, newest), done
@@ -125,7 +128,8 @@ def main() -> int:
         began = time.monotonic()
         run = rows if what == "rows" else bars
         verdict, done = run(options.kills, random.Random(options.seed), lambda text: print(text, flush=True))
-        told = asdict(verdict) | {"what": what, "faults": done, "seconds": round(time.monotonic() - began)}
+        seconds = round(time.monotonic() - began)
+        told = asdict(verdict) | {"what": what, "revision": revision(), "faults": done, "seconds": seconds}
         print(json.dumps(told), flush=True)
         good = good and verdict.good
     return 0 if good else 1

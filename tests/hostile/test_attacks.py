@@ -18,40 +18,40 @@ from tests.support.tokens import SECRET, mint
 from tests.support.waiting import until
 
 from .attacks import ATTACKS
-from .measuring import attacked, measure
+from .measuring import TooSlow, measure, pair
 
-USUAL_MS_MAX = 50
-"""The median of the latency of the well-behaved during an attack; before it is under 1 ms. Fifty attackers who fill
-every turn of a millisecond (edge/turns.py) can make it as long; usually it is a fifth of that."""
-
-LATENCY_MS_MAX = 150
-"""The 99th percentile; it says as much of the machine as of the server, because an attack keeps all cores busy."""
-
-TRIES = 5
-"""A machine that does other things at the same time may spoil a measurement, not five."""
+P90_TIMES_MAX = 60
+"""How much longer the slowest tenth may take under an attack than beside it, whatever the attack: some milliseconds."""
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[Sidecar]:
-    """One process that everybody shares; it has to survive all of it."""
-    with attacked() as running:
-        files = open_files(running.pid)
-        yield running
-        wait_gone(running, files)
-        assert running.process is not None
-        assert running.process.poll() is None
-        assert "Traceback" not in running.log, running.log[-4000:]
+def targets() -> Iterator[tuple[Sidecar, Sidecar]]:
+    """One process that everybody shares and another beside it; they have to survive all of it."""
+    with pair() as both:
+        files = [open_files(one.pid) for one in both]
+        yield both
+        for one, before in zip(both, files, strict=True):
+            wait_gone(one, before)
+            assert one.process is not None
+            assert one.process.poll() is None
+            assert "Traceback" not in one.log, one.log[-4000:]
+
+
+@pytest.fixture(scope="module")
+def target(targets: tuple[Sidecar, Sidecar]) -> Sidecar:
+    return targets[0]
 
 
 @pytest.mark.slow
+@pytest.mark.timing(only="TooSlow")
 @pytest.mark.parametrize("name", ATTACKS)
-def test_the_well_behaved_loses_nothing_and_hardly_waits(target: Sidecar, name: str) -> None:
-    found = []
-    for _ in range(TRIES):
-        found.append(measure(target, name))
-        if found[-1]["usual"] <= USUAL_MS_MAX and found[-1]["during"] <= max(LATENCY_MS_MAX, 3 * found[-1]["before"]):
-            return
-    pytest.fail(f"the latency of the well-behaved, in ms: {found}")
+def test_the_well_behaved_loses_nothing_and_hardly_waits(targets: tuple[Sidecar, Sidecar], name: str) -> None:
+    found = measure(*targets, name)
+    if (
+        found["p50"] > found["elsewhere_p50"] * ATTACKS[name].times_max
+        or found["p90"] > found["elsewhere_p90"] * P90_TIMES_MAX
+    ):
+        raise TooSlow(f"the latency of the well-behaved, in ms: {found}")
 
 
 def spoken(sidecar: Sidecar, *packets: bytes) -> list[Any]:
@@ -135,7 +135,7 @@ def test_memory_that_is_used_up_refuses_what_is_new_until_there_is_room_again() 
         for client in there:
             assert client.message()[3] == "still there"
         until(lambda: not refused(sidecar), 30)
-        assert "new load is taken again" in sidecar.log
+        until(lambda: "new load is taken again" in sidecar.log)  # a thread writes the log
 
 
 def asked(client: WireClient, subject: str) -> dict[str, Any] | None:

@@ -83,6 +83,8 @@ NODE = '{node="a"}'
 ALARMS = {
     "FastpathNodeAway": {'up{job="fastpath",node="a"}': "0x20"},
     "FastpathNotReady": {f"fastpath_ready{NODE}": "0x20"},
+    "FastpathRightsNotFollowed": {f"fastpath_rights_followed{NODE}": "0x20"},
+    "FastpathTriggersMissing": {f"fastpath_triggers_missing{NODE}": "12x20"},
     "FastpathPublicationsFail": {'fastpath_publications_failed_total{node="a",code="failed"}': "0+1x20"},
     "FastpathJournalCannotBeWritten": {f"fastpath_journal_failed_writes_total{NODE}": "0+1x20"},
     "FastpathConnectionsNearLimit": {
@@ -93,6 +95,10 @@ ALARMS = {
     "FastpathFilesNearLimit": {f"fastpath_files{NODE}": "91x20", f"fastpath_files_max{NODE}": "100x20"},
     "FastpathSubjectsNearLimit": {f"fastpath_subjects{NODE}": "91x20", f"fastpath_subjects_max{NODE}": "100x20"},
     "FastpathWorkerBusy": {'fastpath_worker_cpu_seconds_total{node="a",worker="0"}': "0+58x30"},
+    "FastpathStarved": {
+        f"fastpath_cpu_waited_seconds_total{NODE}": "0+70x20",
+        f"fastpath_workers{NODE}": "2x20",
+    },
     "FastpathLoopHeld": {f"fastpath_loop_lag_seconds{NODE}": "0.2x20"},
     "FastpathLatencyHigh": {
         'fastpath_latency_seconds_bucket{node="a",le="0.5"}': "0x20",

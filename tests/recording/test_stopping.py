@@ -23,6 +23,7 @@ def _closed() -> str:
     return f"127.0.0.1:{try_port('127.0.0.1', 0)}"
 
 
+@pytest.mark.timing
 def test_the_time_of_a_recording_is_over_before_a_server_answers(tmp_path: Path) -> None:
     """Each attempt that fails like the one before is not told again, and none says that anything was lost."""
     path, url, began = tmp_path / "a.jsonl", f"ws://{_closed()}/ws", time.monotonic()

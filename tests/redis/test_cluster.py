@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fastpath.client.control import Control
-from tests.edge.wire import WireClient, WirePublisher
+from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.redis import RedisServer, Topology
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
@@ -142,13 +142,20 @@ def test_a_node_that_joins_later_has_it_all(redis: RedisServer, pair: tuple[Side
 
 def test_redis_goes_and_comes_back() -> None:
     with RedisServer() as server, Sidecar(engine=server.url) as one, Sidecar(engine=server.url) as other:
-        with WirePublisher(one, publisher="p") as publisher, WireClient(other) as client, WireClient(one) as late:
+        with (
+            WirePublisher(one, publisher="p") as publisher,
+            WireClient(other) as client,
+            WireClient(one) as beside,
+            WireClient(one) as late,
+        ):
+            beside.subscribe(A)
             (result,) = client.subscribe(A)
             publisher.publish([A, "1", None, {"id": 1}])
             assert client.texts(1) == ["1"]
             server.kill()
             publisher.packet("batch", 2, [[A, "2", None, {"id": 2}]])
-            assert client.answer("notice")["code"] == "stale"
+            for each in (client, beside):  # each node says so when it has found out
+                assert each.answer("notice")["code"] == "stale"
             assert publisher.silent(), "it cannot be stored"
             (answer,) = late.subscribe(A, since={A: [result["epoch"], 0]})
             assert (answer["recovery"], answer["messages"]) == ("recovered", 1), "the cache still serves"
@@ -245,20 +252,23 @@ def test_two_workers_and_the_first_one_restarted() -> None:
                 publisher.publish([A, "2"])
                 until(lambda: sidecar.log.count("joined:") == 2)
                 publisher.publish([A, "3"])
-                followers = 0
-                for client in clients:
-                    try:
-                        assert client.texts(2) == ["2", "3"]
-                        followers += 1
-                    except Exception:  # it was the first worker's
-                        client.sock.close()
-                assert followers
+                followed = [texts_or_end(client, 2) for client in clients]
+                assert ["2", "3"] in followed
+                assert {str(one) for one in followed} <= {str(["2", "3"]), "lost"}, "its clients went with the first"
                 with WireClient(sidecar) as late:
                     (result,) = late.subscribe(A, since={A: [epoch, 1]})
                     assert (result["recovery"], late.texts(2)) == ("recovered", ["2", "3"])
         finally:
             for client in clients:
                 client.sock.close()
+
+
+def texts_or_end(client: WireClient, count: int) -> list[str] | str:
+    """The next texts, or that the connection was lost before them."""
+    try:
+        return client.texts(count)
+    except (Ended, ConnectionError):
+        return "lost"
 
 
 def reads(sidecar: Sidecar) -> int:

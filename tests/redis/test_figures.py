@@ -16,6 +16,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("workers", [1, 2])
 def test_latency_counts_from_where_redis_has_it_and_publishers_wait_while_it_is_away(workers: int) -> None:
     with ExitStack() as stack:

@@ -10,6 +10,8 @@ from time import perf_counter, sleep
 import pytest
 
 from fastpath.client import blocking
+from fastpath.client.errors import SidecarSilent
+from fastpath.client.nodes import Nodes
 from tests.edge import test_delivery
 from tests.edge.test_delivery import (  # the same stories, on another engine
     test_a_subscriber_of_one_subject_never_gets_another,
@@ -83,6 +85,7 @@ def test_ports_open_when_redis_is_there_and_the_process_stops_before() -> None:
         sidecar.__exit__()
 
 
+@pytest.mark.timing
 def test_an_acknowledgement_waits_for_no_clock(shared: Sidecar) -> None:
     """Though it usually comes after the log has been read, when nothing else is to be sent."""
     seconds = []
@@ -107,3 +110,19 @@ class _impatient:
         from tests.support import sidecar
 
         sidecar.READY_SECONDS_MAX = self._seconds
+
+
+def test_a_node_whose_redis_is_away_answers_the_rest() -> None:
+    """It makes publications wait; that is no reason to take it for hung, and to ask it nothing for some seconds."""
+    with (
+        RedisServer() as server,
+        Sidecar(engine=server.url) as sidecar,
+        Nodes([sidecar.control], timeout_seconds=1) as nodes,
+    ):
+        assert nodes.publish([["/a/b", "before"]])["results"] == [1]
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(SidecarSilent):  # after its own second, and not refused at once
+                nodes.publish([["/a/b", "meanwhile"]])
+            assert nodes.hello()["engine"] == "redis"
+            assert nodes.snapshot("/a/b")["message"]["content"] == "before"

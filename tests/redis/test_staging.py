@@ -139,6 +139,57 @@ def test_what_is_staged_goes_with_time_and_counts_until_then(redis: RedisServer)
         assert ask(publisher, "commit", tx, 0, [[0, 1, 10]], {})[:2] == ["failed", "missing"]
 
 
+def test_each_node_tells_what_was_staged_through_it_and_is_not_committed(pair: tuple[Sidecar, Sidecar]) -> None:
+    """So that over both nothing is missing and nothing counts twice; what the other one commits goes here, too."""
+    tx, subject = name(), f"/tx/{name()}"
+
+    def uncommitted(node: Sidecar) -> tuple[int, int]:
+        with Control(node.control) as control:
+            senders = {one["name"]: one for one in control.publishers()["senders"]}
+        row = senders.get(tx, {"uncommitted": 0, "uncommitted_ms": 0})
+        return row["uncommitted"], row["uncommitted_ms"]
+
+    one, other = pair
+    with WirePublisher(one) as here, WirePublisher(other) as there:
+        stage(here, [tx, 0, 0, 1], 0, subject, ["a", "b"])
+        stage(there, [tx, 0, 1, 2], 0, subject, ["c"])
+        assert (uncommitted(one)[0], uncommitted(other)[0]) == (2, 1)
+        until(lambda: uncommitted(one)[1] > 100)
+        assert ask(there, "commit", tx, 0, [[0, 1, 2], [1, 2, 1]], {})[1]["rows"] == 3
+        assert uncommitted(other) == (0, 0)
+        until(lambda: uncommitted(one) == (0, 0))
+
+
+def test_what_has_no_answer_is_summed_over_the_connections_of_a_sender(redis: RedisServer) -> None:
+    """Rows that Redis has not taken yet: of a publisher and of a transaction, with the age of the oldest."""
+    tx, feed = name(), name()
+    with Sidecar(engine=redis.url) as node, Control(node.control) as control, ExitStack() as stack:
+
+        def waits(kind: str) -> dict[str, Any]:
+            return next(one for one in control.publishers()["senders"] if one["kind"] == kind)
+
+        feeds = [stack.enter_context(WirePublisher(node, publisher=feed)) for _ in range(2)]
+        jobs = [stack.enter_context(WirePublisher(node)) for _ in range(2)]
+        for publisher in feeds:
+            publisher.publish(["/lag/known", "0"])
+        stage(jobs[0], [tx, 0, 0, 1], 0, "/lag/staged", ["a"])
+        redis.freeze()
+        try:
+            for partition, job in enumerate(jobs):
+                job.packet("stage", job.batch + 1, [tx, 1, partition, 1, 0], 2, [["/lag/staged", ["a", "b"]]])
+            for publisher in feeds:
+                publisher.packet("batch", publisher.batch + 1, [["/lag/known", "1"]] * 3)
+            for kind, expected in (("transaction", 4), ("publisher", 6)):
+                until(lambda kind=kind, expected=expected: waits(kind)["unacknowledged"] == expected)
+                until(lambda kind=kind: waits(kind)["oldest_ms"] > 100)
+            rows = [one for one in control.publishers()["publishers"] if one.get("transaction") == tx]
+            assert [(one["unacknowledged"], one["batches"]) for one in rows] == [(2, 1), (2, 1)]
+        finally:
+            redis.thaw()
+        for kind in ("transaction", "publisher"):
+            until(lambda kind=kind: (waits(kind)["unacknowledged"], waits(kind)["oldest_ms"]) == (0, 0), 30)
+
+
 @pytest.mark.slow
 def test_a_node_dies_in_the_middle_of_a_commit(redis: RedisServer) -> None:
     chunks, size = 30, 2000

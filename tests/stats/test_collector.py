@@ -179,9 +179,10 @@ def test_a_database_that_does_not_answer_loses_nothing(caplog: pytest.LogCapture
             cursor.execute("ALTER TABLE elsewhere RENAME TO realtime_statisticsbucket")
     one.end()
     assert counted() == (8, 8)
-    assert [record.message for record in caplog.records if "cannot be saved" in record.message] == [
-        "the statistics cannot be saved: no such table: realtime_statisticsbucket; trying again"
-    ]
+    [message] = [record.message for record in caplog.records if "cannot be saved" in record.message]
+    assert message.startswith("the statistics cannot be saved: ")
+    assert "realtime_statisticsbucket" in message, "as the database says it"
+    assert message.endswith("; trying again")
 
 
 @pytest.mark.parametrize("jump", [-40.0, 5000.0, -40.0 * DAY])

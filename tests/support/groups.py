@@ -10,17 +10,24 @@ from typing import Any
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-FIRST = tuple(f"tests/{name}/" for name in ("batch", "browser", "chaos", "redis", "workers", "web", "bench"))
-"""Folders of long files."""
+FIRST = tuple(
+    f"tests/{name}/" for name in ("batch", "redis", "workers", "postgres", "chaos", "web", "browser", "bench")
+)
+"""Folders of long files; Spark's tests begin apart from the browsers', some of which have a Spark of their own."""
 
 SPARK = "tests/batch/"
 """The folder whose tests share a session."""
 
+SUITES = "tests/postgres/"
+"""The folder of which each test is a suite of its own."""
+
 
 class Groups(LoadScopeScheduling):
-    """Gives out a file at a time."""
+    """Gives out a file at a time, or a suite."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(SUITES):
+            return nodeid
         return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
 
 

@@ -12,11 +12,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS_MAX = 20
 STOP_SECONDS_MAX = 10
+LOG_CHARS_MAX = 8000
+"""So much of a log is shown when a test fails."""
+
+
+def tail(log: str) -> str:
+    """The end of a log."""
+    return log if len(log) <= LOG_CHARS_MAX else f"… {log[-LOG_CHARS_MAX:]}"
 
 
 class Sidecar:
@@ -29,6 +36,9 @@ class Sidecar:
     client_url: str
     publisher_url: str
     pid: int
+
+    running: ClassVar[set[Sidecar]] = set()
+    """Those whose folders are there, with their logs."""
 
     def __init__(self, **settings: Any) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fp-"))
@@ -43,17 +53,23 @@ class Sidecar:
         } | settings
         self.command = [sys.executable, "-m", "fastpath"]
         self.process: subprocess.Popen[bytes] | None = None
+        self.running.add(self)
 
     def __enter__(self) -> Self:
         try:
             return self.start()
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def __exit__(self, error: type[BaseException] | None = None, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            if error is not None:  # pytest shows it with the failure
+                sys.stderr.write(f"log of the sidecar {self.folder.name}:\n{tail(self.log)}\n")
+            self.running.discard(self)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> Self:
         """Start the process and wait for its ready line; AssertionError with its log when none comes."""

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.test import RequestFactory
 
+from entitlement import conf as entitlement_conf
+from entitlement import keys
 from realtime import checks
 from realtime.conf import conf, local_address
+from tests.entitlement.live import RunningAgent
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -178,3 +183,33 @@ def test_the_sidecars_addresses_are_those_it_listens_on() -> None:
     assert local_address("clients://*:8800?proxy=v2,clients+unix:///run/c.sock,clients://*:8810", "clients") == (
         "127.0.0.1:8810"
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_sidecar_that_does_not_take_the_tokens_is_an_error(settings: Any, tmp_path: Path) -> None:
+    """It answers and has its rights, but with another secret, or other keys, every user would be refused."""
+    own = entitlement_conf.token_secret()
+    for secret, found in (("x" * 32, ["realtime.E013"]), (own, [])):
+        with Sidecar(mode="rules", token_secret=secret) as sidecar, RunningAgent(sidecar.control):
+            settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
+            messages = until_ready()
+            assert [message.id for message in messages] == found
+            assert all("realtime_keys --secret" in message.hint for message in messages)
+    keys.rotate(path := str(tmp_path / "keys.json"), "EdDSA")
+    keys.rotate(other := str(tmp_path / "other.json"), "EdDSA")
+    settings.REALTIME = settings.REALTIME | {"TOKEN_KEYS": path, "TOKEN_SECRET": None}
+    for file, found in ((other, ["realtime.E013"]), (path, [])):
+        public = keys.public_path(file)
+        with Sidecar(mode="rules", token_secret="", token_keys=public) as sidecar, RunningAgent(sidecar.control):
+            settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
+            assert [message.id for message in until_ready()] == found
+
+
+def until_ready() -> list[CheckMessage]:
+    """What the check says once the rights have arrived."""
+
+    def looked() -> list[list[CheckMessage]]:
+        messages = checks.sidecar_messages()
+        return [] if any(message.id == "realtime.W002" for message in messages) else [messages]
+
+    return until(looked)[0]

@@ -85,6 +85,7 @@ def test_what_a_hook_can_answer(custom: Sidecar, deciding: Deciding) -> None:
         assert publisher.publish(["/room/open", "1"])[0] > 0
 
 
+@pytest.mark.timing
 def test_a_raising_or_sleeping_hook_is_its_own_clients_matter(
     custom: Sidecar, deciding: Deciding, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,6 +147,7 @@ def test_the_example_of_the_page(custom: Sidecar, settings: Any, transactional_d
             thread.join(5)
 
 
+@pytest.mark.timing
 def test_recheck(custom: Sidecar, deciding: Deciding, settings: Any) -> None:
     """Within a second, and an error when a node cannot be told."""
     with enter(custom, "ann") as client:
@@ -163,6 +165,7 @@ def test_recheck(custom: Sidecar, deciding: Deciding, settings: Any) -> None:
         assert client.answer("subscribed")["results"][0]["subject"] == "/room/one"
 
 
+@pytest.mark.timing
 def test_snapshots_over_http_wait_for_themselves(custom: Sidecar, deciding: Deciding) -> None:
     """One that the hook takes long for keeps no other waiting."""
     statuses: dict[str, int] = {}

@@ -13,6 +13,7 @@ from django.contrib.auth.models import Permission, User
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
+from fastpath.client.control import Control
 from fastpath.client.publisher import Publisher
 from realtime import figures, nodes
 from realtime.conf import conf
@@ -237,3 +238,19 @@ def test_what_the_overview_asks_for(bob: User, node: Sidecar, settings: Any, tmp
     assert found["sums"]["connections"] == found["nodes"][1]["figures"]["connections"] == 1
     assert len(found["errors"]) == 1
     assert found["errors"][0].startswith(f"{away}: ")
+
+
+def test_missing_triggers_are_an_alarm(bob: User, node: Sidecar, settings: Any) -> None:
+    settings.REALTIME = settings.REALTIME | {"CONTROL": node.control}
+    client = may(bob, "view_monitoring")
+
+    def alarms() -> list[str]:
+        found: list[str] = client.get("/monitoring/data/attention/").json()["alarms"]
+        return found
+
+    with Control(node.control) as agent:
+        agent.rights("", 3)
+        [alarm] = until(alarms)
+        assert alarm.startswith("3 triggers of the database are missing.")
+        agent.rights("", 0)
+        until(lambda: not alarms())

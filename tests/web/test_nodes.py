@@ -79,6 +79,7 @@ def test_the_server_list_leaves_out_who_drains_and_who_is_away(pair: tuple[Sidec
     until(lambda: listed() == [ONE, OTHER, RELAY], 3)
 
 
+@pytest.mark.timing
 def test_a_node_that_does_not_answer_holds_up_no_page(
     pair: tuple[Sidecar, Sidecar], settings: Any, silent: str
 ) -> None:
@@ -114,7 +115,7 @@ def test_publish_goes_to_the_next_node_and_stays_there(pair: tuple[Sidecar, Side
 
 def test_a_node_that_does_not_answer_in_time_is_followed_by_the_next(sidecar: Sidecar, silent: str) -> None:
     """And what was sent there already keeps its number, so that a common engine stores it once."""
-    with Nodes([silent, sidecar.control], timeout_seconds=0.2) as both:
+    with Nodes([silent, sidecar.control], timeout_seconds=1) as both:
         assert both.publish([[SUBJECT, "1"], [SUBJECT, "2", {}, {"retained": False}]])["results"] == [1, 2]
         assert both.snapshot(SUBJECT)["message"]["content"] == "1"
         assert both.publish([[SUBJECT, "3"]])["results"] == [3]

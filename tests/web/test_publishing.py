@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import transaction
 
 from fastpath.client.errors import SidecarUnavailable
@@ -92,20 +91,6 @@ def test_without_a_sidecar_it_raises_and_says_what_to_do(settings: Any, tmp_path
         publish(SUBJECT, "193")
     with pytest.raises(SidecarUnavailable), transaction.atomic():
         publish(SUBJECT, "193")
-
-
-def test_a_sidecar_that_goes_before_the_commit_is_told(open_sidecar: Sidecar) -> None:
-    """The data is saved, the message is not sent, and the caller learns it."""
-
-    def change() -> None:
-        with transaction.atomic():
-            User.objects.create(username="ann")
-            publish(SUBJECT, "193")
-            open_sidecar.kill()
-
-    with pytest.raises(SidecarUnavailable):
-        change()
-    assert User.objects.filter(username="ann").exists()
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def test_a_node_that_is_slow_at_one_thing_is_asked_others(node: Node) -> None:
     assert node.asked == ["top", "hello", "clients", "disconnect"]
 
 
+@pytest.mark.timing
 def test_a_silent_node_is_passed_over_but_not_by_actions(node: Node) -> None:
     """Until one of them was answered."""
     node.answers = ("disconnect",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -95,6 +96,19 @@ def test_options_and_settings_win_in_their_order(spark: User, settings: Any, mon
     given = spark_job.environment("spark", "d:1", None)
     assert given[spark_job.URL] == "d:1"
     assert given[spark_job.TOKEN] != "mine"
+
+
+def test_sparks_own_options_are_its_settings(spark: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As spark-submit has them; those that the environment has already stay, unless they are named."""
+    monkeypatch.setenv(spark_job.CONF, '{"spark.jars": "a.jar", "spark.executor.cores": "2"}')
+    given = spark_job.environment(None, None, None, {"spark.jars": "b.jar", "spark.jars.packages": "a:b:1"})
+    assert json.loads(given[spark_job.CONF]) == {
+        "spark.jars": "b.jar", "spark.jars.packages": "a:b:1", "spark.executor.cores": "2"
+    }  # fmt: skip
+    told = run("--help").stdout
+    assert all(f"--{option}" in told for option in ("jars", "packages", "repositories", "files", "conf"))
+    with pytest.raises(CommandError, match=r"'driver\.memory=1g' is no setting of Spark's: spark\.NAME=VALUE"):
+        call_command("spark_job", "--conf", "driver.memory=1g", "ticks")
 
 
 def test_what_is_missing_is_said_before_anything_starts(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 
 from fastpath.client.control import Control
 from fastpath.core.stats import ENDS
+from realtime.figures import starved
 from tests.edge.test_figures import Change, latencies
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
@@ -134,6 +137,31 @@ def test_what_a_worker_that_hangs_told_last_is_not_shown_as_live() -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_gets_no_cpu_is_counted_as_starved() -> None:
+    """It has what others leave of one core, and that is next to nothing."""
+    with Sidecar(workers=2, hang_seconds=60) as sidecar, Control(sidecar.control) as control:
+        before = until(lambda: (now := control.stats())["workers"] == 2 and now)
+        assert before["by_worker"][1]["cpu_waited_seconds"] > 0
+        assert starved(before | {"by_worker": []}) == []
+        core, pid = min(os.sched_getaffinity(0)), sidecar.ready["workers"][1]
+        burn = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"
+        burners = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(3)]
+        try:
+            os.sched_setaffinity(pid, [core])
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+            figures = until(lambda: 1 in starved(now := control.stats()) and now, 20)
+            row = figures["by_worker"][1]
+            assert figures["cpu_waited_percent"] >= row["cpu_waited_percent"] > 50
+            assert row["cpu_waited_seconds"] > before["by_worker"][1]["cpu_waited_seconds"] + 0.4
+            assert 'fastpath_worker_cpu_waited_seconds_total{worker="1"} ' in control.metrics()
+        finally:
+            for burner in burners:
+                burner.kill()
+                burner.wait()
+        until(lambda: 1 not in starved(control.stats()), 60)
+
+
+@pytest.mark.slow
 def test_the_top_subjects_and_the_publishers_of_all_workers(sidecar: Sidecar, clients: Spread) -> None:
     with Control(sidecar.control) as control:
         clients.first.subscribe("/all/one", "/all/two")
@@ -155,6 +183,7 @@ def test_the_top_subjects_and_the_publishers_of_all_workers(sidecar: Sidecar, cl
                 publisher.sock.close()
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_what_is_handed_in_counts_from_where_its_publisher_is(sidecar: Sidecar, clients: Spread) -> None:
     other = clients.others[0]

@@ -7,9 +7,14 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fastpath.awake import AwakeClock
 from fastpath.core.admission import Outcome
 from fastpath.core.messages import Message
-from fastpath.edge.link import LinkSocket
+from fastpath.core.packets import pack
+from fastpath.edge import link as links
+from fastpath.edge.link import HOLD_BYTES, LinkSocket
 from fastpath.edge.link_follower import Follower
 from fastpath.engine.follower import FollowerEngine
 from fastpath.server import make_hub
@@ -68,3 +73,57 @@ async def test_what_the_first_worker_could_not_store_holds_up_what_follows_at_th
         assert told == [1, 2, 3]
         follower.stop()
         first.link.close("over")
+
+
+async def test_a_worker_that_is_busy_writing_takes_no_log_and_says_that_it_is_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "link")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(path)
+        listening.listen()
+        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop(), FollowerEngine())
+        follower = Follower(hub, FollowerEngine(), 1, path, lambda: None)
+        follower.start()
+        first = First(listening, "one")
+        await auntil(follower.copied.is_set)
+        for told in hub.crowded:
+            told(True)
+        first.say(["notice", "stale", "nobody reads this yet"])
+        await auntil(lambda: first.heard.count(["busy"]) >= 3)
+        assert not hub.stale
+        for told in hub.crowded:
+            told(False)
+        await auntil(lambda: hub.stale)
+        follower.stop()
+        first.link.close("over")
+
+
+@pytest.mark.parametrize("reading", [True, False])
+async def test_who_says_something_is_waited_for_though_it_takes_nothing(
+    reading: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where this side takes nothing of it for now: else the two would give each other up."""
+    monkeypatch.setattr(links, "STUCK_SECONDS", 0.2)
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    clock, end = AwakeClock(1.0, loop.time()), loop.time() + 1
+    link = LinkSocket(loop, ours, lambda packet: None, lambda why: None, clock=clock)
+    link.send(["log", b"." * (HOLD_BYTES + (4 << 20))])
+    link.flush()
+    link.read(reading)
+    assert link.holds
+
+    def talks() -> bool:
+        theirs.send(pack(["busy"]))
+        clock.tick(loop.time())
+        return loop.time() > end
+
+    await auntil(talks)
+    assert link.holds
+
+    def silent() -> bool:
+        clock.tick(loop.time())
+        return not link.holds
+
+    await auntil(silent)
+    link.close("over")
+    theirs.close()

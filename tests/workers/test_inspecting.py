@@ -109,6 +109,7 @@ def test_a_trace_sees_all_workers(pair: Sidecar, control: Control) -> None:
             control.untrace(reader.trace)
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_named(pair: Sidecar, control: Control) -> None:
     """Of the others the answer comes all the same."""

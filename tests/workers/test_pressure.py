@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from fastpath.client.control import Control
 from fastpath.client.errors import ClientError
 from tests.edge.rules import rule, ruled
@@ -98,6 +100,7 @@ def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
         assert "is over" not in sidecar.log, sidecar.log
 
 
+@pytest.mark.timing
 def test_a_whole_set_of_rights_takes_force_within_a_second_under_load() -> None:
     with ruled(rule(1, "/r/**"), workers=2) as rules:
         token = mint("alice", generation=rules.generation)
@@ -149,6 +152,7 @@ def test_a_stopped_worker_holds_publishers_for_about_a_second() -> None:
         until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 2 and each[1]["pid"] != stopped, 20)
 
 
+@pytest.mark.timing
 def test_only_those_who_publish_are_held_on_every_worker() -> None:
     """Control, and what clients ask otherwise, is served meanwhile; what is held is taken afterwards, in order."""
     with Sidecar(workers=3) as sidecar, spread(sidecar, 3) as clients:
@@ -190,6 +194,7 @@ def is_stopped(client: WireClient) -> bool:
     return False
 
 
+@pytest.mark.timing
 def test_rights_change_while_the_others_get_their_copy_of_a_take_over() -> None:
     """Control is open before the publishers' port: those who serve already are told of what is revoked."""
     with ruled(rule(1, "/r/**"), workers=2, cache_bytes=256 << 20) as rules:

@@ -81,6 +81,7 @@ def test_a_single_token_is_revoked(rules: Rules) -> None:
             assert all(client.texts(1) == ["2"] for client in clients.all)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("whole", [False, True], ids=["difference", "whole set"])
 def test_publishers_of_every_worker_end_at_once(rules: Rules, whole: bool) -> None:
     """Also those that advertise and are asked about again and again, and without waiting for the next second."""

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ def logged(sidecar: Sidecar, name: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == name]
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_worker_that_is_stopped_is_replaced(number: int) -> None:
@@ -107,6 +110,90 @@ def test_a_loop_that_was_held_up_is_told() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_that_stand_still_together_are_left_alone(count: int) -> None:
+    """It is the machine: none is killed, nobody loses a connection, and nothing is lost."""
+    with ExitStack() as stack:
+        sidecar = stack.enter_context(Sidecar(listen=LISTEN, workers=count, hang_seconds=4, log_format="json"))
+        publisher = stack.enter_context(WirePublisher(sidecar))
+        clients = [stack.enter_context(WireClient(sidecar)) for _ in range(8)]
+        for client in clients:
+            client.subscribe("/watchdog/one")
+        workers = sidecar.ready["workers"]
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            until(lambda: len(logged(sidecar, "worker silent as others are")) == count)
+            subprocess.run(["sleep", "3"], check=True)  # as long as they are to stand still after that
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
+        until(lambda: len(logged(sidecar, "worker goes on")) == count)
+        publisher.publish(["/watchdog/one", "x"])
+        for client in clients:
+            assert client.texts(1) == ["x"], "it is still connected"
+        assert logged(sidecar, "worker killed") == logged(sidecar, "worker hangs") == []
+        assert "restarting" not in sidecar.log
+
+
+@pytest.mark.slow
+def test_one_that_gets_no_cpu_is_told_of_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """It has a second's work to do before its next beat, and what others leave of one core."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    core = min(os.sched_getaffinity(0))
+    program = (
+        "import os, sys, time\n"
+        "from fastpath.watchdog import Heart\n"
+        "heart = Heart(int(sys.argv[1]))\n"
+        "heart.beat()\n"
+        "sys.stdin.read(1)\n"
+        "while time.process_time() < float(sys.argv[2]): pass\n"
+        "heart.beat()\n"
+        "sys.stdin.read(1)\n"
+    )
+    burn = f"import os\nos.sched_setaffinity(0, [{core}])\nprint(flush=True)\nwhile True: pass"
+    begin = [sys.executable, "-c"]
+    options = {"cwd": ROOT, "pass_fds": [writing], "stdin": subprocess.PIPE}
+    child = subprocess.Popen([*begin, program, str(writing), "1.2"], **options)
+    burners = [subprocess.Popen([*begin, burn], stdout=subprocess.PIPE) for _ in range(4)]
+    os.close(writing)
+    assert child.stdin is not None
+    try:
+        until(lambda: _read(reading))
+        for burner in burners:
+            assert burner.stdout is not None
+            burner.stdout.read(1)
+        os.sched_setaffinity(child.pid, [core])
+        os.sched_setscheduler(child.pid, os.SCHED_IDLE, os.sched_param(0))
+        watchdog = Watchdog(4)
+        watchdog.begin(3, child.pid)
+
+        def look(words: str) -> bool:
+            watchdog.look(lambda: _hand_over(reading, watchdog, 3))
+            return words in caplog.text
+
+        with caplog.at_level("INFO", "fastpath.workers"):
+            child.stdin.write(b"x")
+            child.stdin.flush()
+            until(lambda: look("worker starved"))
+            told = caplog.records[-1].__dict__["values"]
+            assert told["waited_seconds"] > 2 * told["ran_seconds"]
+            begun = time.monotonic()
+            until(lambda: look("worker killed") or time.monotonic() > begun + 5, 10)
+            for burner in burners:
+                burner.kill()
+            until(lambda: look("worker goes on"), 60)  # beside the machine's other work, which still comes first
+            assert "worker hangs" not in caplog.text
+            assert "worker killed" not in caplog.text
+    finally:
+        for process in (child, *burners):
+            process.kill()
+            process.communicate()
+        os.close(reading)
+
+
+@pytest.mark.slow
 def test_where_it_hangs_and_what_goes_on_again(caplog: pytest.LogCaptureFixture) -> None:
     """The stack is told also by a process whose Python code never comes to an end."""
     reading, writing = os.pipe()
@@ -129,13 +216,11 @@ def test_where_it_hangs_and_what_goes_on_again(caplog: pytest.LogCaptureFixture)
     assert child.stdin is not None
     try:
         until(lambda: _read(reading))
-        watchdog = Watchdog(3, child.pid, 0.1)
+        watchdog = Watchdog(0.1)
+        watchdog.begin(3, child.pid)
 
         def look(words: str) -> bool:
-            data = _read(reading)
-            if data:
-                watchdog.hear(data)
-            watchdog.look()
+            watchdog.look(lambda: _hand_over(reading, watchdog, 3))
             return words in caplog.text
 
         with caplog.at_level("INFO", "fastpath.workers"):
@@ -147,13 +232,19 @@ def test_where_it_hangs_and_what_goes_on_again(caplog: pytest.LogCaptureFixture)
             until(lambda: look("worker killed"))
         assert child.wait(5) == -signal.SIGKILL
         assert "busy_for_ever" in caplog.records[-1].__dict__["values"]["traceback"]
-        watchdog.look()
+        watchdog.look(lambda: None)
         assert caplog.text.count("worker killed") == 1
     finally:
         child.kill()
         child.wait()
         child.stdin.close()
         os.close(reading)
+
+
+def _hand_over(reading: int, watchdog: Watchdog, number: int) -> None:
+    data = _read(reading)
+    if data:
+        watchdog.hear(number, data)
 
 
 def _read(descriptor: int) -> bytes:
@@ -163,19 +254,24 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
+@pytest.mark.timing
 def test_a_parent_that_was_suspended_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("fastpath.watchdog.time", clock)
     with subprocess.Popen(["sleep", "100"]) as child:  # a signal would end it
         try:
-            watchdog = Watchdog(1, child.pid, 10)
-            for seconds in [1.0] * 9 + [3600.0] + [1.0] * 9:
+            # Until it sleeps it may wait for a processor, which is nobody's fault.
+            until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
+            watchdog = Watchdog(10)
+            watchdog.begin(1, child.pid)
+            for seconds in [0.25] * 36 + [3600.0] + [0.25] * 2:
                 clock.moment += seconds
-                watchdog.look()
+                watchdog.look(lambda: None)
             with pytest.raises(subprocess.TimeoutExpired):
                 child.wait(0.05)
-            clock.moment += 1
-            watchdog.look()
+            for _ in range(4):
+                clock.moment += 0.25
+                watchdog.look(lambda: None)
             assert child.wait(5) == -signal.SIGUSR1, "it is asked where it stands"
         finally:
             child.kill()
@@ -184,10 +280,11 @@ def test_a_parent_that_was_suspended_blames_nobody(monkeypatch: pytest.MonkeyPat
 def test_who_debugs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("fastpath.watchdog.time", clock)
-    watchdog = Watchdog(1, os.getpid(), 0)
+    watchdog = Watchdog(0)
+    watchdog.begin(1, os.getpid())
     for _ in range(100):
-        clock.moment += 1
-        watchdog.look()  # a signal would end this process
+        clock.moment += 0.25
+        watchdog.look(lambda: None)  # a signal would end this process
 
 
 class Clock:

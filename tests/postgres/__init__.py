@@ -1,0 +1,1 @@
+"""Suites that run on Debian's PostgreSQL as well."""

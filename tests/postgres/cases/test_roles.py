@@ -1,0 +1,81 @@
+"""An agent whose database user may read and write rows, and make no triggers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from entitlement import triggers
+from tests.entitlement.test_migrating import Watched, node
+from tests.entitlement.test_migrating import pytestmark as pytestmark
+from tests.support.sidecar import ROOT, Sidecar
+from tests.support.waiting import until
+
+__all__ = ["node"]
+
+ROLE = "application"
+
+
+def _run(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+@pytest.fixture
+def role() -> Iterator[str]:
+    """It may what an application has to."""
+    _run(f"CREATE ROLE {ROLE} LOGIN")
+    _run(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {ROLE}")
+    _run(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {ROLE}")
+    yield ROLE
+    _run(f"DROP OWNED BY {ROLE}")
+    _run(f"DROP ROLE {ROLE}")
+
+
+def test_it_compares_the_tables_and_says_that_it_may_not(node: Sidecar, role: str, tmp_path: Path) -> None:
+    environment = os.environ | {"REALTIME_DATABASE": connection.settings_dict["NAME"], "TEST_POSTGRES_USER": role}
+    command = [sys.executable, "-m", "django", "realtime_agent", "--control", node.control]
+    log = tmp_path / "log"
+
+    def log_says(words: str) -> bool:
+        return words in log.read_text()
+
+    with log.open("w") as file, subprocess.Popen(command, cwd=ROOT, env=environment, stderr=file) as agent:
+        try:
+            with Watched(node, agent=False) as watched:
+                until(lambda: watched.control.health()["ready"])
+                triggers.remove(connection)
+                until(lambda: log_says("the missing triggers cannot be installed from here"), 15)
+                watched.all_end()
+                assert watched.control.stats()["triggers_missing"] == len(triggers.missing(connection))
+                assert watched.control.health()["ready"]
+        finally:
+            agent.terminate()
+            triggers.install(connection)
+    assert log.read_text().count("cannot be installed from here") == 1
+    assert log_says("run migrate")
+
+
+def test_a_table_that_is_in_use_is_not_waited_for(node: Sidecar, caplog: pytest.LogCaptureFixture) -> None:
+    """Everybody else would wait behind the agent; it comes again."""
+    caplog.set_level(logging.INFO, "entitlement.polling")
+    other = connection.copy()
+    with Watched(node) as watched:
+        triggers.remove(connection)
+        other.set_autocommit(False)
+        try:
+            with other.cursor() as cursor:
+                cursor.execute("LOCK TABLE entitlement_rule IN ROW EXCLUSIVE MODE")
+            until(lambda: "a table is in use" in caplog.text, 15)
+            watched.all_end()
+            assert triggers.missing(connection)
+        finally:
+            other.close()
+        until(lambda: not triggers.missing(connection), 15)

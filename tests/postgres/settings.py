@@ -1,0 +1,17 @@
+"""The project's settings with PostgreSQL in place of SQLite."""
+
+from __future__ import annotations
+
+import os
+
+from realtime.settings import *  # noqa: F403
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": os.environ["TEST_POSTGRES_HOST"],
+        "USER": os.environ.get("TEST_POSTGRES_USER", "postgres"),
+        "NAME": os.environ.get("REALTIME_DATABASE", "postgres"),
+        "TEST": {"NAME": f"test_{os.getpid()}"},
+    }
+}

@@ -1,0 +1,248 @@
+"""publish() and transactions: which one it waits for, what leaves together, and what becomes of failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
+from django.test import TestCase
+
+from fastpath.client.errors import SidecarUnavailable
+from realtime import PublishRefused, committing, publish
+from realtime.control import control
+from realtime.exposition import lines
+from realtime.failures import failures
+from tests.support.sidecar import Sidecar
+from tests.support.tap import tapped
+
+SUBJECT = "/stocks/us/IBM"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def stored(subject: str = SUBJECT) -> list[str]:
+    """What was published there, in order."""
+    [node] = control().controls
+    try:
+        messages = node.history(subject, limit=100)["messages"]
+    except Exception as error:
+        assert getattr(error, "code", "") == "unknown", error
+        return []
+    return [message["content"] for message in reversed(messages)]
+
+
+@pytest.fixture
+def node(sidecar: Sidecar, settings: Any) -> Iterator[Sidecar]:
+    """A sidecar without rights to ask for."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
+    with control():
+        yield sidecar
+
+
+@pytest.fixture
+def other(transactional_db: None, tmp_path: Path) -> Iterator[str]:
+    """A second database."""
+    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "other.sqlite3"), "OPTIONS": {}}
+    connections.settings["other"] = connections.settings["default"] | sqlite
+    connections["other"].connect()  # Django's test case lets no other alias than its own be opened later
+    yield "other"
+    connections["other"].close()
+    del connections["other"]
+    del connections.settings["other"]
+
+
+def test_a_transaction_of_another_database_is_waited_for(node: Sidecar, other: str) -> None:
+    """It is found, a rollback takes the message back, and so it is when it is named."""
+    for using in (None, other):
+        with transaction.atomic(using=other):
+            assert publish(SUBJECT, "kept", using=using) is None
+            assert "kept" not in stored()[-1:]
+        assert stored()[-1] == "kept"
+        with transaction.atomic(using=other):
+            publish(SUBJECT, "rolled back", using=using)
+            transaction.set_rollback(True, using=other)
+        publish(SUBJECT, "at once", using=using)
+    assert stored() == ["kept", "at once"] * 2
+
+
+def test_of_two_open_transactions_one_has_to_be_named(node: Sidecar, other: str) -> None:
+    with transaction.atomic(), transaction.atomic(using=other):
+        with pytest.raises(TransactionManagementError, match=r'"default" and "other".*using="default"'):
+            publish(SUBJECT, "of which")
+        publish(SUBJECT, "first", using="default")
+        publish(SUBJECT, "second", using="other")
+        transaction.set_rollback(True, using=other)
+    assert stored() == ["first"]
+    with transaction.atomic():
+        assert publish(SUBJECT, "at once", using=other) is not None
+    assert stored() == ["first", "at once"]
+
+
+def test_without_autocommit_it_is_refused_like_on_commit(node: Sidecar) -> None:
+    """Nobody would tell of the commit; inside of atomic() Django does."""
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(TransactionManagementError, match=r"autocommit is off.*atomic"):
+            publish(SUBJECT, "too early")
+        with transaction.atomic():
+            User.objects.create(username="ann")
+            publish(SUBJECT, "rolled back")
+        transaction.rollback()
+        with transaction.atomic():
+            publish(SUBJECT, "kept")
+        transaction.commit()
+        assert stored() == []
+        transaction.set_autocommit(True)  # then Django calls what waits for the commit
+        assert stored() == ["kept"]
+    finally:
+        if not transaction.get_autocommit():
+            transaction.rollback()
+            transaction.set_autocommit(True)
+
+
+def test_a_test_case_of_two_databases_is_not_ambiguous(node: Sidecar, other: str) -> None:
+    """Its own transactions are not those of the code under test."""
+    entered = [transaction.atomic(using=one) for one in ("default", other)]
+    for block in entered:
+        block._from_testcase = True
+        block.__enter__()
+    try:
+        assert publish(SUBJECT, "of the test") is None
+        with transaction.atomic(using=other):
+            publish(SUBJECT, "of the code")
+        assert len(connections["default"].run_on_commit) == len(connections[other].run_on_commit) == 1
+        with TestCase.captureOnCommitCallbacks(using="default", execute=True):
+            publish(SUBJECT, "captured", using="default")
+        assert stored() == ["captured"]
+    finally:
+        for block in reversed(entered):
+            transaction.set_rollback(True, using=block.using)
+            block.__exit__(None, None, None)
+    assert stored() == ["captured"]
+
+
+def test_a_transaction_is_one_frame_and_asks_once(sidecar: Sidecar, settings: Any, tmp_path: Path) -> None:
+    """In the order of the calls; what a savepoint took back is not in it."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "tap.sock")}
+    with tapped(sidecar, tmp_path / "tap.sock") as asked, control():
+        with transaction.atomic():
+            for number in range(300):
+                with transaction.atomic():
+                    publish(f"/n/{number % 7}", str(number))
+                    if number % 3 == 0:
+                        transaction.set_rollback(True)
+            publish("/n/0", "last but one")
+            with transaction.atomic():
+                publish("/n/0", "last", qos="standard", retained=False)
+                transaction.set_rollback(True)
+        assert [one for one in asked if one[0] == "publish"] == [("publish", 201)]
+        # One for the transaction, one after each savepoint that left nothing.
+        assert [verb for verb, _ in asked].count("hello") <= 2
+        kept = [str(number) for number in range(0, 300, 7) if number % 3]
+        assert stored("/n/0") == [*kept, "last but one"]
+
+
+def test_nothing_is_kept_of_savepoints_that_were_taken_back(node: Sidecar) -> None:
+    """Else each call in a long transaction would look through all of them."""
+    with transaction.atomic():
+        publish(SUBJECT, "kept")
+        for number in range(100):
+            with transaction.atomic():
+                publish(SUBJECT, str(number))
+                publish(SUBJECT, str(number))
+                transaction.set_rollback(True)
+        waiting = committing._waiting[connections["default"]]
+        assert len(waiting._calls) <= 3
+    assert stored() == ["kept"]
+
+
+def test_more_than_a_frame_takes_goes_in_several(sidecar: Sidecar, settings: Any, tmp_path: Path) -> None:
+    """By their bytes, and by their number."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "tap.sock")}
+    with tapped(sidecar, tmp_path / "tap.sock") as asked, control():
+        with transaction.atomic():
+            for number in range(20):
+                publish(f"/large/{number}", "x" * 1_000_000)
+        assert sum(messages for _, messages in asked) == 20
+        assert [verb for verb, _ in asked] == ["hello", "publish", "publish"]
+        assert all(control().snapshot(f"/large/{number}")["status"] == "found" for number in range(20))
+        del asked[:]
+        with transaction.atomic():
+            for number in range(10_001):
+                publish("/many/1", str(number))
+        assert asked == [("hello", 0), ("publish", 10_000), ("publish", 1)]
+
+
+def test_what_fails_at_the_commit_is_logged_and_breaks_nobody(node: Sidecar, caplog: Any) -> None:
+    """The row is saved, later callbacks of other apps run, the failure is counted where Prometheus sees it."""
+    ran: list[str] = []
+    before = failures.total
+    with caplog.at_level(logging.ERROR, "realtime.failures"), transaction.atomic():
+        User.objects.create(username="ann")
+        transaction.on_commit(lambda: ran.append("before"))
+        publish(SUBJECT, "193")
+        publish("/stocks/us/GE", "194")
+        transaction.on_commit(lambda: ran.append("after"))
+        node.kill()
+    assert ran == ["before", "after"]
+    assert User.objects.filter(username="ann").exists()
+    [record] = caplog.records
+    assert "2 of 2 messages not published after their transaction was committed" in record.getMessage()
+    assert "/stocks/us/IBM, /stocks/us/GE" in record.getMessage()
+    assert failures.total == before + 2
+    [sample] = [line for line in lines() if line.startswith("fastpath_publish_failures_total{")]
+    assert sample.endswith(f" {before + 2}")
+
+
+def test_it_is_raised_where_the_settings_say_so(node: Sidecar, settings: Any) -> None:
+    settings.REALTIME = settings.REALTIME | {"ON_FAILURE": "raise"}
+
+    def order(name: str) -> None:
+        with transaction.atomic():
+            User.objects.create(username=name)
+            publish(SUBJECT, name)
+            node.kill()
+
+    with pytest.raises(SidecarUnavailable):
+        order("ann")
+    assert User.objects.filter(username="ann").exists()
+    with pytest.raises(SidecarUnavailable):
+        order("bob")
+    assert not User.objects.filter(username="bob").exists()
+
+
+def test_where_it_is_only_logged_no_call_fails(node: Sidecar, settings: Any, caplog: Any) -> None:
+    """But for what is wrong with the message itself."""
+    settings.REALTIME = settings.REALTIME | {"ON_FAILURE": "log"}
+    node.kill()
+    assert publish(SUBJECT, "193") is None
+    with transaction.atomic():
+        User.objects.create(username="ann")
+        publish(SUBJECT, "193")
+    assert User.objects.filter(username="ann").exists()
+    assert [record.name for record in caplog.records] == ["realtime.failures"] * 2
+    with pytest.raises(PublishRefused):
+        publish("no slash", "193")
+
+
+def test_in_asynchronous_code_it_says_what_to_do(node: Sidecar, monkeypatch: Any) -> None:
+    """Instead of holding up the loop; as Django's own, who knows better may say so."""
+
+    async def view() -> None:
+        with pytest.raises(SynchronousOnlyOperation, match=r"sync_to_async\(publish, thread_sensitive=False\)"):
+            publish(SUBJECT, "refused")
+        assert await sync_to_async(publish, thread_sensitive=False)(SUBJECT, "in a thread") is not None
+        monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        publish(SUBJECT, "allowed")
+
+    asyncio.run(view())
+    assert stored() == ["in a thread", "allowed"]
