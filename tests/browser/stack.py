@@ -19,6 +19,7 @@ from django.db import connections
 from playwright.sync_api import Browser, Page
 
 from fastpath.client.publisher import Publisher
+from tests.support.processes import command_line, descendants
 from tests.web.server import ROOT, Program
 
 ALIAS = "running"
@@ -67,9 +68,12 @@ class Stack:
             check=True,
         ).stdout
 
-    def pid(self, name: str) -> int:
-        """The process id of "sidecar", "web" or "spark" as the summary names it."""
-        return int(self._said(rf"{name} (\d+)"))
+    def spark(self) -> set[int]:
+        """The processes of the demonstration's Spark as they are now: it is started again if it ends."""
+        ours = descendants(self.program.process.pid)
+        drivers = {pid for pid in ours if b"spark.jobs.live" in command_line(pid)}
+        assert drivers, self.program.output
+        return drivers.union(*map(descendants, drivers))
 
     @property
     def sidecar_pid(self) -> int:

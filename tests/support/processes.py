@@ -27,6 +27,14 @@ def running(pids: set[int]) -> set[int]:
     return {pid for pid in pids if (_fields(Path(f"/proc/{pid}/stat")) or ["Z"])[0] != "Z"}
 
 
+def command_line(pid: int) -> bytes:
+    """Its arguments, each ended by a zero byte; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def send(number: signal.Signals, pids: Iterable[int]) -> None:
     """Send a signal to each that is still there: helpers of a program come and go meanwhile."""
     for pid in pids:

@@ -1,4 +1,4 @@
-"""A test that fails shows what the sidecars that still run have written to their logs; one that has ended is gone."""
+"""A failing test shows the logs of the sidecars and programs that still run; those of one that has ended are gone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests.web.server import Program
 
 from .sidecar import Sidecar, tail
 
@@ -17,4 +19,6 @@ def pytest_runtest_makereport() -> Iterator[None]:
     if report.failed:
         for sidecar in tuple(Sidecar.running):
             report.sections.append((f"Log of the sidecar {sidecar.folder.name}", tail(sidecar.log)))
+        for program in tuple(Program.running):
+            report.sections.append((f"Output of {program.process.args}", tail(program.output)))
     return report

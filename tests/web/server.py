@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from tests.support.waiting import until
 
@@ -19,6 +19,9 @@ STOP_SECONDS_MAX = 15
 
 class Program:
     """``with Program(argv, ready=r"…") as program:`` runs a command until the block ends."""
+
+    running: ClassVar[set[Program]] = set()
+    """Those of this process, whose output a failing test shows."""
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Program:
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
+        self.running.add(self)
         try:
             until(lambda: self._ready.search(self.output) or self.process.poll() is not None, self._ready_seconds)
             found = self._ready.search(self.output)
@@ -61,6 +65,7 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.running.discard(self)
         self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS_MAX)
