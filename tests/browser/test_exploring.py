@@ -27,7 +27,7 @@ def stack() -> Iterator[Stack]:
     """The site without Spark, with many subjects side by side."""
     with Stack() as running, running.feed() as feed:
         for start in range(0, SIBLINGS, 5000):
-            feed.send_batch([[f"/stocks/wide/{number:05}", "1"] for number in range(start, start + 5000)])
+            feed.send_batch([[f"/wide/us/{number:05}", "1"] for number in range(start, start + 5000)])
         feed.send_batch([["/stocks/us/GE", "1", {"bid": "0.9"}]])
         yield running
 
@@ -163,9 +163,9 @@ def test_a_trace_of_a_user(page: Page, stack: Stack, browser: Browser, tmp_path:
 def test_the_tree_of_many_subjects(page: Page, stack: Stack) -> None:
     """By keyboard: a place opens where it stands, its segments come by the page, and are found by their beginning."""
     page.goto(f"{stack.url}/monitoring/subjects/")
-    for place in ("/stocks", "/stocks/wide"):
+    for place in ("/wide", "/wide/us"):
         page.get_by_role("link", name=f"Below {place}", exact=True).press("Enter")
-    wide = page.locator('[data-prefix="/stocks/wide"]')
+    wide = page.locator('[data-prefix="/wide/us"]')
     expect(wide.locator(".segment")).to_have_count(100)
     expect(wide.locator(".turn")).to_contain_text("100 of 10000")
     wide.get_by_role("button", name="Next").press("Enter")
@@ -178,15 +178,15 @@ def test_the_tree_of_many_subjects(page: Page, stack: Stack) -> None:
     expect(wide.get_by_role("searchbox")).to_be_focused()
     assert_usable(page)
     wide.get_by_role("link", name="07774").click()
-    expect(page.locator("#subject-title")).to_have_text("/stocks/wide/07774")
+    expect(page.locator("#subject-title")).to_have_text("/wide/us/07774")
     expect(page.locator("#tree [aria-current]")).to_have_text("07774")
-    page.get_by_role("link", name="Below /stocks/wide", exact=True).press("Enter")
-    expect(page.locator('[data-prefix="/stocks/wide"]')).to_have_count(0)
+    page.get_by_role("link", name="Below /wide/us", exact=True).press("Enter")
+    expect(page.locator('[data-prefix="/wide/us"]')).to_have_count(0)
 
 
 def test_a_subject_and_a_test_message(page: Page, stack: Stack) -> None:
     """What is published by hand is there at once; the page follows what comes, and has older messages by the page."""
-    subject = "/stocks/wide/00042"
+    subject = "/wide/us/00042"
     page.goto(f"{stack.url}/monitoring/subjects/?subject={subject}")
     expect(page.locator("#position")).to_contain_text("/1")
     page.fill("#content", "by hand")

@@ -389,7 +389,7 @@ def test_the_page_stays_small(visit: Any, feed: Publisher) -> None:
     """With thousands of subjects it has as many elements as with few, and figures that come add none."""
     page = visit()
     until(lambda: page.locator("#statistics tbody tr").count() == 7)
-    feed.send_batch([[f"/stocks/many/{number}", "1"] for number in range(5000)])
+    feed.send_batch([[f"/many/us/{number}", "1"] for number in range(5000)])
     feed.flush()
     until(lambda: page.locator("#top tbody tr").count() == 15)
     count, before = page.evaluate("document.querySelectorAll('*').length"), points(page, "connections")
