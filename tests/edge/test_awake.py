@@ -40,13 +40,14 @@ def ping(client: WireClient) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ping_seconds", [1, 2])
-def test_an_answer_to_a_ping_that_comes_while_the_server_stands_still_counts(ping_seconds: int) -> None:
-    with Sidecar(ping_seconds=ping_seconds) as sidecar, WireClient(sidecar) as client:
+def test_an_answer_to_a_ping_that_comes_while_the_server_stands_still_counts() -> None:
+    """Whether a loop that goes on looks at its clock or its sockets first is chance: it has to go on several times."""
+    with Sidecar(ping_seconds=1) as sidecar, WireClient(sidecar) as client:
         client.ask("connect", "connected")
-        payload = ping(client)
-        with stopped(sidecar, 3 * ping_seconds):
-            client.frame(PONG, payload)
+        for _ in range(4):
+            payload = ping(client)
+            with stopped(sidecar, 3):
+                client.frame(PONG, payload)
         assert client.subscribe("/awake/one")[0]["subject"] == "/awake/one", "it is still connected"
 
 
