@@ -203,6 +203,7 @@ def test_a_question_that_cannot_be_sent_was_never_asked() -> None:
     story(test)
 
 
+@pytest.mark.timing
 def test_works_at_once_share_a_slice() -> None:
     """Each turn of the loop does one millisecond of all of them together, and none waits for another's end."""
 
@@ -232,6 +233,7 @@ CLIENTS, SUBJECTS = 50_000, 10_000
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_very_many_are_looked_at_in_slices(capsys: pytest.CaptureFixture[str]) -> None:
     """50,000 clients, one of whom has 10,000 subscriptions; everybody else waits for a slice at most."""
 

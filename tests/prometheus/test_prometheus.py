@@ -113,6 +113,10 @@ ALARMS = {
 """Each alert, and what raises it: a value each minute."""
 
 
+UP = ("up", "fastpath_ready", "fastpath_rights_followed")
+"""1 when all is well."""
+
+
 def promtool(tmp_path: Path, cases: list[tuple[str, dict[str, str], int]]) -> None:
     """Evaluate the alerts over series: (alert, series, how many fire after 40 minutes)."""
     tests = []
@@ -144,7 +148,9 @@ def test_each_alert_is_raised_by_what_it_is_for(tmp_path: Path) -> None:
 
 def test_a_node_that_is_well_raises_none(tmp_path: Path) -> None:
     well = {
-        name: ("1x20" if name.startswith(("up", "fastpath_ready")) else "100x20" if "_max" in name else "5x20")
+        name: (
+            "1x20" if name.startswith(UP) else "0x20" if "missing" in name else "100x20" if "_max" in name else "5x20"
+        )
         for series in ALARMS.values()
         for name in series
     }
