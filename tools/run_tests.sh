@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs pytest on the tests of one kind: `tools/run_tests.sh MARKERS [ARGUMENT...]`, as in `tools/run_tests.sh "not slow"`.
 #
-# The tests that are not slow wait more than they work, and run in TEST_PROCESSES (default 3) processes beside each other;
-# the slow ones measure, and have the machine for themselves.
+# The tests that are not slow wait more than they work, and run in TEST_PROCESSES (default 3) processes beside each other. Of
+# the slow ones some wait, too, and run in two; those that measure have the machine for themselves (tests/support/groups.py).
 #
 # In CI a test that fails has failed the run, but for one that is marked `timing`: that runs once more at once, with the same
 # seed and beside the same tests, and the run says which (tests/support/again.py). A machine that stands still for a second is
@@ -21,10 +21,18 @@ for need in browser redis prometheus compiler postgres; do
         missing+=("$line")
     fi
 done
-processes=()
-[[ $markers == *"not slow"* ]] && processes=(-n "${TEST_PROCESSES:-3}" --no-loadscope-reorder)  # tests/support/groups.py has an order
 status=0
-.venv/bin/python -m pytest -p no:cacheprovider -m "$markers" "${processes[@]}" "$@" || status=$?
+run() { .venv/bin/python -m pytest -p no:cacheprovider -m "$markers" --no-loadscope-reorder "$@" || status=$?; }
+if [[ $markers == *"not slow"* ]]; then
+    run -n "${TEST_PROCESSES:-3}" "$@"
+else
+    run --part beside -n 2 "$@"
+    beside=$status
+    status=0
+    run --part alone "$@"
+    # 5: nothing of what was asked for is in this part.
+    if ((status == 5 || (status == 0 && beside != 5))); then status=$beside; fi
+fi
 for line in "${missing[@]}"; do
     printf 'NOT RUN: %s\n' "$line" >&2
 done

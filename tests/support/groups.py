@@ -1,6 +1,7 @@
 """Shares the tests out over the processes of `pytest -n`: a file stays together, and so do those of one Spark session.
 
-What takes longest begins first, so that no process is left with it at the end.
+What takes longest begins first, so that no process is left with it at the end. Of the slow tests, those that measure
+or starve need the machine for themselves: ``--part alone`` runs these, ``--part beside`` the others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ SUITES = "tests/postgres/"
 """The folder of which each test is a suite of its own."""
 
 
+BESIDE = tuple(
+    f"tests/{name}/"
+    for name in ("batch", "browser", "client", "entitlement", "jmx", "prometheus", "recording", "stats", "web")
+)
+"""Folders whose slow tests wait more than they measure, and may run beside each other."""
+
+
 class Groups(LoadScopeScheduling):
     """Gives out a file at a time, or a suite."""
 
@@ -29,6 +37,11 @@ class Groups(LoadScopeScheduling):
         if nodeid.startswith(SUITES):
             return nodeid
         return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Hook of pytest."""
+    parser.addoption("--part", choices=("alone", "beside"), help="tests that need the machine for themselves, or others")
 
 
 def _rank(item: pytest.Item) -> int:
@@ -42,6 +55,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In its processes, the long files first; in one process the order stays."""
+    """Only those of the part; in its processes, the long files first, while in one process the order stays."""
+    if part := config.getoption("part"):
+        others = [item for item in items if item.nodeid.startswith(BESIDE) != (part == "beside")]
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
     if hasattr(config, "workerinput"):
         items.sort(key=_rank)
