@@ -25,8 +25,10 @@ def test_latency_counts_from_where_redis_has_it_and_publishers_wait_while_it_is_
         control = stack.enter_context(Control(sidecar.control))
         with WireClient(sidecar) as client, WirePublisher(sidecar, publisher="feed") as publisher:
             client.subscribe("/redis/one")
+            change = Change(control)
             publisher.publish(["/redis/one", "first"])  # the reading of its group begins
             assert client.message()[3] == "first"
+            until(lambda: change.of_latencies()[0] == 1)  # it is counted after it has been written
             change = Change(control)
             publisher.publish(["/redis/one", "1"], ["/redis/one", "2"])
             assert client.texts(2) == ["1", "2"]

@@ -41,7 +41,9 @@ class Groups(LoadScopeScheduling):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Hook of pytest."""
-    parser.addoption("--part", choices=("alone", "beside"), help="tests that need the machine for themselves, or others")
+    parser.addoption(
+        "--part", choices=("alone", "beside"), help="tests that need the machine for themselves, or others"
+    )
 
 
 def _rank(item: pytest.Item) -> int:
