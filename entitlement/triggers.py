@@ -23,7 +23,7 @@ from entitlement.models import Change, Generation, RevokedToken, Rule
 
 PREFIX = "entitlement_on_"
 VENDORS = ("sqlite", "postgresql")
-_FUNCTION = "entitlement_raise"
+_FUNCTION = "entitlement_raise_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,11 @@ def watches() -> Iterator[Watch]:
     yield Watch(RevokedToken._meta.db_table, "INSERT", Change.Kind.TOKEN.value, "jti")
     if store := sessions.session_model():
         yield Watch(store._meta.db_table, "DELETE", Change.Kind.SESSION.value, _column(store, "session_key"))
+
+
+def _emptied_log() -> Watch:
+    """What ended nobody knows without the log, so that every user's tokens end; who is signed in gets new ones."""
+    return Watch(Change._meta.db_table, "TRUNCATE", Change.Kind.PASSWORD.value, get_user_model()._meta.pk.column)
 
 
 def _user_watches() -> Iterator[Watch]:
@@ -112,6 +117,8 @@ def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
     found = watched(connection)
     if connection.vendor == "postgresql":
         found += [replace(watch, event="TRUNCATE") for watch in found if watch.event == "DELETE"]
+        if any(watch.table == get_user_model()._meta.db_table for watch in found):
+            found.append(_emptied_log())
     make = _sqlite if connection.vendor == "sqlite" else _postgresql
     return {trigger.name: trigger for trigger in (make(connection, watch) for watch in found)}
 
@@ -161,7 +168,7 @@ def install(connection: BaseDatabaseWrapper, *, add_only: bool = False, wait_ms:
             if wait_ms:
                 cursor.execute(f"SET LOCAL lock_timeout = {wait_ms:d}")
             if add:
-                cursor.execute(_postgresql_function(connection))
+                cursor.execute(_postgresql_function(connection)[1])
         # Also what is to be added: it may be there, and disabled.
         _drop(connection, cursor, drop | {trigger.name: trigger.table for trigger in add})
         for trigger in add:
@@ -207,9 +214,9 @@ def _column(model: type[models.Model], name: str) -> str:
     return str(model._meta.get_field(name).column)
 
 
-def _named(watch: Watch, body: str, function: str = "") -> Trigger:
-    """The trigger whose statement, but for its name, is ``body``; another function makes it another trigger."""
-    digest = hashlib.sha256((body + function).encode()).hexdigest()[:10]
+def _named(watch: Watch, body: str) -> Trigger:
+    """The trigger whose statement, but for its name, is ``body``."""
+    digest = hashlib.sha256(body.encode()).hexdigest()[:10]
     # PostgreSQL cuts names at 63 bytes.
     name = f"{PREFIX}{watch.table[:24]}_{watch.event.lower()}_{digest}"
     return Trigger(name, watch.table, watch.event, body.replace("%NAME%", f'"{name}"'))
@@ -247,35 +254,51 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
 def _postgresql(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
     quote = connection.ops.quote_name
     event, condition = _event(connection, watch, "IS DISTINCT FROM")
+    function, _ = _postgresql_function(connection)
     arguments = f"'{watch.kind}', '{watch.key.replace(chr(39), chr(39) * 2)}'"
     # Deferred to the end of the transaction, so that the one row every change writes is locked briefly, and
     # two long transactions do not wait for each other.
     body = f"""
         CREATE CONSTRAINT TRIGGER %NAME% AFTER {event} ON {quote(watch.table)}
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW{condition}
-        EXECUTE FUNCTION {_FUNCTION}({arguments})"""
+        EXECUTE FUNCTION {function}({arguments})"""
     if watch.event == "TRUNCATE":
         # Before it, when the rows are still there: it ends each of them.
         body = f"""
         CREATE TRIGGER %NAME% BEFORE TRUNCATE ON {quote(watch.table)}
-        FOR EACH STATEMENT EXECUTE FUNCTION {_FUNCTION}({arguments})"""
-    return _named(watch, body, _postgresql_function(connection))
+        FOR EACH STATEMENT EXECUTE FUNCTION {function}({arguments})"""
+        if watch.table == Change._meta.db_table:
+            # After it: what is noted before goes with the rest.
+            users = get_user_model()._meta.db_table.replace("'", "''")
+            body = body.replace("BEFORE", "AFTER").replace(arguments, f"{arguments}, '{users}'")
+    return _named(watch, body)
 
 
-def _postgresql_function(connection: BaseDatabaseWrapper) -> str:
-    """One generation for a whole transaction (kept in a setting local to it), one change for each row.
+def _postgresql_function(connection: BaseDatabaseWrapper) -> tuple[str, str]:
+    """The function's name, which holds a digest, and its statement: no other version of the project replaces it.
 
-    A TRUNCATE is the end of each row, as a DELETE of all is.
+    One generation for a whole transaction (kept in a setting local to it), one change for each row.
+
+    A TRUNCATE is the end of each row, as a DELETE of all is; that of the log itself has a full set sent.
     """
     quote = connection.ops.quote_name
     generation, change = quote(Generation._meta.db_table), quote(Change._meta.db_table)
-    return f"""
-        CREATE OR REPLACE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $$
+    body = f"""
+        RETURNS trigger LANGUAGE plpgsql AS $$
         DECLARE
             raised bigint := nullif(current_setting('entitlement.generation', true), '')::bigint;
             old_key text;
             new_key text;
         BEGIN
+            IF TG_OP = 'TRUNCATE' AND TG_WHEN = 'AFTER' THEN
+                UPDATE {generation} SET value = value + 1, forgotten = value + 1 RETURNING value INTO raised;
+                EXECUTE format(
+                    'INSERT INTO {change} (generation, kind, key, time) '
+                    'SELECT $1, $2, %I::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint '
+                    'FROM %I WHERE $1 IS NOT NULL', TG_ARGV[1], TG_ARGV[2]
+                ) USING raised, TG_ARGV[0];
+                RETURN NULL;
+            END IF;
             IF raised IS NULL THEN
                 UPDATE {generation} SET value = value + 1 RETURNING value INTO raised;
                 IF raised IS NULL THEN
@@ -302,6 +325,8 @@ def _postgresql_function(connection: BaseDatabaseWrapper) -> str:
                 FROM unnest(ARRAY[old_key, new_key]) k WHERE k IS NOT NULL;
             RETURN NULL;
         END $$"""
+    name = _FUNCTION + hashlib.sha256(body.encode()).hexdigest()[:10]
+    return name, f"CREATE OR REPLACE FUNCTION {name}(){body}"
 
 
 def _rows(watch: Watch) -> tuple[str, ...]:

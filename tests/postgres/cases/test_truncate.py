@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 
+from entitlement import triggers
 from entitlement.models import Change, Generation
 from tests.entitlement.test_migrating import SUBJECT, Watched, node
 from tests.entitlement.test_migrating import pytestmark as pytestmark
@@ -26,6 +28,7 @@ TABLES: dict[str, Callable[[Watched], object]] = {
     "auth_group CASCADE": lambda watched: [viewer.revoked(SUBJECT) for viewer in watched.viewers.values()],
     "django_session": lambda watched: [watched.viewers["eve"].closed(), watched.viewers["bob"].ask("ping")],
     "auth_user CASCADE": lambda watched: [viewer.closed() for viewer in watched.viewers.values()],
+    "entitlement_rule, entitlement_change": lambda watched: [viewer.closed() for viewer in watched.viewers.values()],
 }
 
 
@@ -41,3 +44,32 @@ def test_one_generation_for_the_transaction() -> None:
     _truncate("entitlement_rule, django_session")
     assert Generation.objects.get().value == before + 1
     assert not Change.objects.filter(generation__gt=before).exists(), "they were empty"
+
+
+def test_the_log_itself() -> None:
+    user = get_user_model().objects.create(username="ann")
+    before = Generation.objects.get().value
+    _truncate("entitlement_change")
+    now = Generation.objects.get()
+    assert (now.value, now.forgotten) == (before + 1, before + 1), "only a full set tells what was in it"
+    assert list(Change.objects.values_list("generation", "kind", "key")) == [
+        (now.value, Change.Kind.PASSWORD, str(user.pk))
+    ]
+
+
+def test_another_version_that_runs_beside_it_leaves_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    def functions() -> dict[str, str]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'entitlement_raise%'")
+            return dict(cursor.fetchall())
+
+    ours = functions()
+    with monkeypatch.context() as older:
+        older.setattr(triggers, "own_tables", lambda: {Change._meta.db_table})
+        older.setattr(Generation._meta, "db_table", 'public"."entitlement_generation')  # the same, said otherwise
+        triggers.install(connection, add_only=True)
+    try:
+        assert ours.items() < functions().items()
+    finally:
+        triggers.install(connection)
+    assert not triggers.missing(connection)
