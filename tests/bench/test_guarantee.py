@@ -21,6 +21,7 @@ def _quiet(text: str) -> None:
     assert text
 
 
+@pytest.mark.slow
 def test_the_cost_of_every_setting_is_beside_that_of_standard_delivery() -> None:
     """Four servers at once, each measured in turn; every message reaches its subscribers."""
     case = next(case for case in guarantee_cost.CASES if case.name == "publish")
@@ -58,6 +59,7 @@ def test_acknowledgements_are_timed_at_a_rate_and_at_the_most() -> None:
         assert one["cpu_us"]["node"] > 0
 
 
+@pytest.mark.slow
 def test_clients_that_come_back_get_all_that_they_missed() -> None:
     """Two hundred of them, each a hundred messages, each told that it recovered."""
     found = guarantee_recovery.measure(Options(), _quiet, SHORT)

@@ -57,6 +57,7 @@ def test_all_that_is_published_arrives_once_and_in_order(
     assert found["settings"]["FASTPATH_MODE"] == "rules"
 
 
+@pytest.mark.slow
 def test_slow_readers_are_closed_and_resume_and_nobody_else_notices() -> None:
     """Two of ten clients do not read until their queues pass the bound; each comes back with its positions."""
     scenario = _short("F3", connections=10, window=64)
@@ -103,6 +104,7 @@ def test_memory_and_the_cost_of_connecting_are_measured() -> None:
     assert connecting["verification_us"]["HS256 by this server"] > 0
 
 
+@pytest.mark.slow
 def test_several_workers_and_load_processes_lose_nothing() -> None:
     """Two of each at least, one order over all."""
     found = measure_crowd(_short("F10", connections=300), Options(workers=2, sample_every=5))

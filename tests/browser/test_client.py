@@ -173,6 +173,7 @@ def test_pause_and_resume(page: Page, sidecar: Sidecar) -> None:
     assert [message["kind"] for message in client.messages] == ["recovered", "recovered"]
 
 
+@pytest.mark.slow
 def test_a_backlog_beyond_the_outgoing_queue_is_recovered(page: Page) -> None:
     """However much it is, the client gets all of it, each message once and in order."""
     count = 20_000

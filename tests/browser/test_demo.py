@@ -64,6 +64,7 @@ def row_becomes(page: Page, symbol: str, state: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_blocker: Any) -> None:
     """Prices, candles and movers move; rights apply and change live; a killed sidecar and a stopped Spark are survived

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 from realtime.settings import *  # noqa: F403
+
+# Its driver is installed apart (requirements-postgres.txt).
+sys.path.append(str(Path(sys.prefix) / "postgres"))
 
 DATABASES = {
     "default": {

@@ -97,6 +97,7 @@ def test_the_projects_own_page_of_groups_stays(tmp_path: Path, app: str, admin: 
     assert project.shell(SHOWN).strip() == shown
 
 
+@pytest.mark.slow
 def test_the_parts_under_another_supervisor(project: Project) -> None:
     """The guide's commands: the sidecar has the derived secret, and `check` would say if it had another."""
     project.shell("from django.contrib.auth.models import User; User.objects.create_user('ann')")
@@ -126,6 +127,7 @@ def test_the_parts_under_another_supervisor(project: Project) -> None:
         assert (refused.returncode, "realtime.E013" in refused.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_the_secret_of_keys_is_none(project: Project) -> None:
     """Where keys sign, the command says what the sidecar is given instead."""
     project.append("mysite/settings.py", 'REALTIME["TOKEN_KEYS"] = BASE_DIR / "keys.json"')
