@@ -32,6 +32,9 @@ _ALTERING = (
 )
 """What a trigger may stand in the way of; an added field, index or constraint does not touch what one names."""
 
+_ALTERING_CALLS = frozenset({"alter_db_table", "alter_field", "delete_model", "execute", "remove_field"})
+"""The same of a schema editor, which RunPython and operations of somebody's own call; first comes the model, or SQL."""
+
 _MODEL_NAMES = ("model_name", "name", "old_name", "new_name")
 
 _ALTERING_SQL = re.compile(r"\b(ALTER|DROP|RENAME)\b", re.IGNORECASE)
@@ -84,32 +87,96 @@ class _Wrapped:
         if not before:
             self._alter(app_label, schema_editor, from_state, to_state)
             return
-        aside = self._in_the_way(app_label, (from_state, to_state), set(before.values()))
+        aside = _Aside(connection)
         triggers.fire(connection)
-        # In a transaction nobody else writes a table whose triggers are aside.
-        alone = connection.in_atomic_block and not isinstance(self._operation, kinds.RunSQL)
-        copy = Copy(connection) if aside and not alone else None
-        triggers.remove(connection, aside)
+        tables = self._in_the_way(app_label, (from_state, to_state), set(before.values()))
+        aside.take(tables, may_write=isinstance(self._operation, kinds.RunSQL))
+        editor = _Editor(schema_editor, aside, set(before.values())) if self._is_free else schema_editor
         try:
-            self._alter(app_label, schema_editor, from_state, to_state)
+            self._alter(app_label, editor, from_state, to_state)
         except BaseException:
             if not connection.in_atomic_block:  # nothing takes back what was set aside
-                _bring_back_after_failure(connection, before, copy)
+                _bring_back_after_failure(connection, before, aside.copy)
             raise
-        _bring_back(connection, before, copy)
+        _bring_back(connection, before, aside.copy)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether it runs code of somebody's own, of which nothing says what it alters."""
+        kind = type(self._operation)
+        return issubclass(kind, kinds.RunPython) or not kind.__module__.startswith("django.")
 
     def _in_the_way(self, app_label: str, states: Iterable[Any], tables: set[str]) -> set[str]:
         """The tables, of those that have triggers, whose triggers would be."""
         operation = self._operation
         if isinstance(operation, kinds.RunSQL):
-            text = f"{operation.sql} {operation.reverse_sql}"
-            named = {table for table in tables | triggers.own_tables() if table in text}
-            named = named if _ALTERING_SQL.search(text) else set()
-        else:
-            named = _tables_of(operation, app_label, states)
+            return _of_sql(f"{operation.sql} {operation.reverse_sql}", tables)
+        named = _tables_of(operation, app_label, states)
         if named & triggers.own_tables():  # every trigger writes them
             return tables
-        return named & tables if isinstance(operation, (*_ALTERING, kinds.RunSQL)) else set()
+        return named & tables if isinstance(operation, _ALTERING) else set()
+
+
+class _Aside:
+    """What an operation goes without, until it is done: the triggers of some tables."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+        self.copy: Copy | None = None
+        """What the tables held before, where something may change that no trigger sees."""
+
+    def take(self, tables: set[str], *, may_write: bool) -> None:
+        """Set the triggers of the tables aside; ``may_write``: the operation may also change rows of them."""
+        if not tables:
+            return
+        # In a transaction nobody else writes a table whose triggers are aside.
+        if self.copy is None and (may_write or not self._connection.in_atomic_block):
+            self.copy = Copy(self._connection)
+        triggers.remove(self._connection, tables)
+
+
+class _Editor:
+    """The schema editor for code of somebody's own: whatever triggers would hinder goes without them from then on."""
+
+    def __init__(self, editor: Any, aside: _Aside, tables: set[str]) -> None:
+        self._editor = editor
+        self._aside = aside
+        self._tables = tables
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._editor, name)
+        if name not in _ALTERING_CALLS:
+            return value
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            what = arguments[0] if arguments else options.get("model", options.get("sql", ""))
+            self._take(_of_sql(str(what), self._tables) if name == "execute" else self._of_model(what))
+            return value(*arguments, **options)
+
+        return call
+
+    def _of_model(self, model: type[models.Model]) -> set[str]:
+        named = _with_relations(model)
+        return self._tables if named & triggers.own_tables() else named & self._tables
+
+    def _take(self, tables: set[str]) -> None:
+        if tables:
+            triggers.fire(self._editor.connection)
+        self._aside.take(tables, may_write=True)
+
+
+def _of_sql(text: str, tables: set[str]) -> set[str]:
+    """The tables, of those that have triggers, whose triggers statements may be hindered by."""
+    if not _ALTERING_SQL.search(text):
+        return set()
+    if any(table in text for table in triggers.own_tables()):  # every trigger writes them
+        return tables
+    return {table for table in tables if table in text}
+
+
+def _with_relations(model: type[models.Model]) -> set[str]:
+    """Its table, and those of its own many-to-many relations."""
+    return {model._meta.db_table, *(field.m2m_db_table() for field in model._meta.local_many_to_many)}
 
 
 def _tables_of(operation: Operation, app_label: str, states: Iterable[Any]) -> set[str]:
@@ -121,8 +188,7 @@ def _tables_of(operation: Operation, app_label: str, states: Iterable[Any]) -> s
     for state in states:
         for name in names:
             if (app_label, name) in state.models:
-                options = state.apps.get_model(app_label, name)._meta
-                tables |= {options.db_table, *(field.m2m_db_table() for field in options.local_many_to_many)}
+                tables |= _with_relations(state.apps.get_model(app_label, name))
     return tables
 
 

@@ -39,6 +39,27 @@ def deactivates(apps, schema_editor):
 def looks(apps, schema_editor):
     seen.PRESENT.append(seen.triggers.present(connection))
 
+def alters(apps, schema_editor):
+    User = apps.get_model("auth", "User")
+    before = User._meta.get_field("username")
+    longer = models.CharField(max_length=151, unique=True)
+    longer.set_attributes_from_name("username")
+    longer.model = User
+    schema_editor.alter_field(User, before, longer)
+    deactivates(apps, schema_editor)
+    schema_editor.alter_field(User, longer, before)
+
+def executes(apps, schema_editor):
+    if connection.vendor == "postgresql":
+        there = "ALTER TABLE auth_user ALTER COLUMN username TYPE varchar(151)"
+        back = "ALTER TABLE auth_user ALTER COLUMN username TYPE varchar(150)"
+    else:
+        there = "ALTER TABLE auth_user RENAME COLUMN username TO called"
+        back = "ALTER TABLE auth_user RENAME COLUMN called TO username"
+    schema_editor.execute(there)
+    schema_editor.execute(back)
+    deactivates(apps, schema_editor)
+
 class Migration(migrations.Migration):
     dependencies = [("sessions", "{before}")]
     atomic = {atomic}
@@ -191,6 +212,18 @@ def test_sql_that_alters_is_a_change_as_well(steps: Steps) -> None:
     steps.add(f"migrations.RunSQL('{there_and_back}', migrations.RunSQL.noop)", LOOKS)
     before = triggers.present(connection)
     steps.migrate()
+    assert [before] == PRESENT
+
+
+@pytest.mark.parametrize("code", ["alters", "executes"])
+@pytest.mark.parametrize("atomic", [True, False])
+def test_code_may_alter_and_what_it_changes_is_seen(node: Sidecar, steps: Steps, code: str, atomic: bool) -> None:
+    before = triggers.present(connection)
+    steps.add(f"migrations.RunPython({code}, migrations.RunPython.noop)", LOOKS, atomic=atomic)
+    with Watched(node) as watched:
+        steps.migrate()
+        assert watched.viewers["bob"].closed() == 4502
+        assert watched.viewers["max"].ask("ping")["op"] == "pong"
     assert [before] == PRESENT
 
 
