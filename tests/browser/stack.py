@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from django.db import connections
 from playwright.sync_api import Browser, Page
 
 from fastpath.client.publisher import Publisher
+from tests.support.ports import free_port
 from tests.support.processes import command_line, descendants
 from tests.web.server import ROOT, Program
 
@@ -40,7 +40,7 @@ class Stack:
             "REALTIME_VAR": folder,
             "REALTIME_DATABASE": str(self.database),
             "FASTPATH_CONTROL": str(Path(folder) / "fastpath.sock"),
-            "FASTPATH_LISTEN": "clients://127.0.0.1:0,publishers://127.0.0.1:0",
+            "FASTPATH_LISTEN": f"clients://127.0.0.1:{free_port()},publishers://127.0.0.1:{free_port()}",
         }
         self.manage("migrate", "-v0")
         self.manage("realtime_demo")
@@ -127,9 +127,3 @@ def sign_in(browser: Browser, stack: Stack, user: str, width: int = 1400, path: 
     page.click("button.main")
     page.wait_for_selector("html[data-connection]")
     return page
-
-
-def free_port() -> int:
-    """One where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -15,7 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from entitlement.models import Effect, Rule
 from tests.browser.conftest import CHROMIUM, FLAGS
-from tests.browser.stack import Stack, free_port, sign_in
+from tests.browser.stack import Stack, sign_in
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser

@@ -199,8 +199,8 @@ def test_a_port_in_use() -> None:
 
 
 def test_an_address_of_another_machine() -> None:
-    words = refused(listen="clients://192.0.2.1:0")
-    assert words == "fastpath: cannot listen on 192.0.2.1:0: Cannot assign requested address\n"
+    words = refused(listen="clients://192.0.2.1:7000")
+    assert words == "fastpath: cannot listen on 192.0.2.1:7000: Cannot assign requested address\n"
 
 
 def test_a_name_that_is_none() -> None:

@@ -26,6 +26,7 @@ from tests.edge.test_delivery import (  # the same stories, on another engine
 from tests.edge.test_wildcards import test_coming_back, test_what_is_there_and_what_comes_to_be
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
 
 __all__ = [
     "test_a_subscriber_of_one_subject_never_gets_another",
@@ -74,7 +75,7 @@ def test_ports_open_when_redis_is_there_and_the_process_stops_before() -> None:
     try:
         with pytest.raises(AssertionError, match="was not ready"), _impatient():
             sidecar.start()
-        assert "cannot" in sidecar.log or "reading from Redis" in sidecar.log
+        until(lambda: "cannot" in sidecar.log or "reading from Redis" in sidecar.log)
         assert sidecar.process is not None
         sidecar.process.terminate()
         assert sidecar.process.wait(5) == 0

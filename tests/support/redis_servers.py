@@ -6,11 +6,9 @@ import atexit
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support.certificates import Certificate
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 NAME = "fp"
@@ -26,17 +25,6 @@ NAME = "fp"
 
 ENDED = (redis.RedisError, OSError)
 """What a call to a server raises that is not there, or not yet."""
-
-_PORTS = range(10_240, 32_000)  # below those that the kernel gives to clients, so that a restart finds its port free
-
-
-def free_port() -> int:
-    """A port on which nobody listens and which no client is given by chance."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -13,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any, ClassVar, Self
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS_MAX = 20
@@ -73,6 +76,8 @@ class Sidecar:
 
     def start(self) -> Self:
         """Start the process and wait for its ready line; AssertionError with its log when none comes."""
+        if "listen" in self.settings:  # a port that is chosen by the kernel may be another's at the next start
+            self.settings["listen"] = re.sub(r":0\b", lambda _: f":{free_port()}", str(self.settings["listen"]))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FASTPATH_")}
         environment |= {f"FASTPATH_{name.upper()}": str(value) for name, value in self.settings.items()}
         environment["PYTHONUNBUFFERED"] = "1"
@@ -91,8 +96,6 @@ class Sidecar:
             self.client_url = f"ws://{self.ready['clients'][0]}/ws"
         if self.ready.get("publishers"):
             self.publisher_url = self.ready["publishers"][0]
-        if "listen" in self.settings and ":0" in self.settings["listen"]:
-            self.settings["listen"] = self._same_ports(self.settings["listen"])
         return self
 
     def kill(self) -> None:
@@ -137,13 +140,3 @@ class Sidecar:
         assert line.startswith(b"ready {"), line
         answer: dict[str, Any] = json.loads(line.split(b"\n")[0].removeprefix(b"ready "))
         return answer
-
-    def _same_ports(self, listen: str) -> str:
-        """The addresses as asked for, with the port that each got instead of 0."""
-        left = {purpose: list(self.ready.get(purpose, ())) for purpose in ("clients", "publishers", "metrics")}
-        result = []
-        for url in listen.split(","):
-            purposes = url.split("://")[0].split("+")
-            got = [left[purpose].pop(0) for purpose in purposes if left.get(purpose)]
-            result.append(url.replace(":0", ":" + got[0].rsplit(":", 1)[1], 1) if ":0" in url and got else url)
-        return ",".join(result)
