@@ -242,7 +242,7 @@ def test_who_takes_nothing_holds_nobody_up(log: logging.Logger) -> None:
     writer.start()
     for _ in range(LINES_MAX + 5000):
         writer.put(b"line\n")
-    assert 4000 <= writer.dropped <= 5000, "some may have been taken to be written"
+    assert 0 < writer.dropped <= 5000, "some may have been taken to be written"
     sink.gate.set()
     lost = writer.dropped
     until(lambda: sink.text.count("line\n") == LINES_MAX + 5000 - lost)
@@ -263,7 +263,7 @@ def test_lines_of_a_pause_are_written_after_it_in_order(stuck: bool) -> None:
     if stuck:
         sink.gate.clear()
     writer.put(b"1")
-    writer.stop(0.01)
+    writer.stop(0.01 if stuck else 10)
     assert stuck or "log" not in {thread.name for thread in threading.enumerate()}
     writer.put(b"2")
     writer.start()

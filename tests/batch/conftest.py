@@ -34,3 +34,10 @@ def light(session: SparkSession) -> Iterator[SparkSession]:
             session.conf.unset(name)
         else:
             session.conf.set(name, value)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What interrupts a call into the JVM breaks the session for all tests after it: they get much time."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(400))

@@ -142,6 +142,7 @@ def test_two_nodes_that_hang_cost_twice_the_time_and_then_nothing(sidecar: Sidec
         assert seconds < 0.2
 
 
+@pytest.mark.timing
 def test_a_slow_answer_is_no_hang(tmp_path: Path) -> None:
     """Whose call got its turn only at the end of its time has not found out that the node is silent."""
     path = str(tmp_path / "c.sock")

@@ -143,6 +143,7 @@ async def test_the_sentinels_name_primary_and_replicas_over_tls_with_logins(topo
 
 
 @pytest.mark.redis
+@pytest.mark.timing
 async def test_a_login_that_the_sentinels_refuse_is_told(topology: Topology) -> None:
     primary = Primary(RedisConfig.parse(topology.url.replace("sentinel_password=secret", "sentinel_password=guess")))
     try:
