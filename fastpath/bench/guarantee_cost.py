@@ -110,6 +110,10 @@ def live(found: Mapping[str, Rig], seconds: float) -> None:
             rig.load.swarm.show_life()
 
 
+CPU_S_MIN = 1e-6
+"""What a slice costs at least (s): in a very short one the system may have counted nothing yet; ratios need more."""
+
+
 def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
     """Every case; less than 1, ``scale`` makes fewer starts and rounds, shorter slices and fewer clients of it."""
     return {"cases": {case.name: case_of(case, options, say, scale) for case in CASES}}
@@ -129,7 +133,7 @@ def case_of(case: Case, options: Options, say: Say, scale: float) -> dict[str, A
                 for name in in_turn(order, number):
                     measured = case.run(found[name].load, case.slice_s * scale)
                     units = measured.deliveries if case.unit == "deliveries" else measured.published
-                    costs[name].append(measured.cpu_s * 1e6 / max(1, units))
+                    costs[name].append(max(measured.cpu_s, CPU_S_MIN) * 1e6 / max(1, units))
                     lost += measured.lost
                     live(found, measured.duration_s)
             faults += sum(rig.faults() for rig in found.values())

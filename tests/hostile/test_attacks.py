@@ -21,7 +21,9 @@ from .attacks import ATTACKS
 from .measuring import TooSlow, measure, pair
 
 P90_TIMES_MAX = 60
-"""How much longer the slowest tenth may take under an attack than beside it, whatever the attack: some milliseconds."""
+"""How much longer the slowest tenth may take under an attack than beside it: some milliseconds.
+
+Where an attack may cost the median more, it is twice that: its connections fill their turns, one after the other."""
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +49,9 @@ def target(targets: tuple[Sidecar, Sidecar]) -> Sidecar:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_well_behaved_loses_nothing_and_hardly_waits(targets: tuple[Sidecar, Sidecar], name: str) -> None:
     found = measure(*targets, name)
-    if (
-        found["p50"] > found["elsewhere_p50"] * ATTACKS[name].times_max
-        or found["p90"] > found["elsewhere_p90"] * P90_TIMES_MAX
-    ):
+    times_max = ATTACKS[name].times_max
+    p90_times_max = max(P90_TIMES_MAX, 2 * times_max)
+    if found["p50"] > found["elsewhere_p50"] * times_max or found["p90"] > found["elsewhere_p90"] * p90_times_max:
         raise TooSlow(f"the latency of the well-behaved, in ms: {found}")
 
 
