@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs pytest on the tests of one kind: `tools/run_tests.sh MARKERS [ARGUMENT...]`, as in `tools/run_tests.sh "not slow"`.
 #
-# The tests that are not slow wait more than they work, and run in TEST_PROCESSES (default 4) processes beside each other. Of
+# The tests that are not slow wait more than they work, and run in TEST_PROCESSES (default 3) processes beside each other. Of
 # the slow ones some wait, too, and run in two; those that measure have the machine for themselves (tests/support/groups.py).
 #
 # In CI a test that fails has failed the run, but for one that is marked `timing`: that runs once more at once, with the same
@@ -24,7 +24,7 @@ done
 status=0
 run() { .venv/bin/python -m pytest -p no:cacheprovider -m "$markers" --no-loadscope-reorder "$@" || status=$?; }
 if [[ $markers == *"not slow"* ]]; then
-    run -n "${TEST_PROCESSES:-4}" "$@"
+    run -n "${TEST_PROCESSES:-3}" "$@"
 else
     run --part beside -n 2 "$@"
     beside=$status
