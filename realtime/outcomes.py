@@ -17,31 +17,29 @@ class Position(NamedTuple):
     seq: int
 
 
-class PublishRefused(ClientError, ValueError):
-    """The message was not published and would not be if sent again; ``code`` is one of protocol.md 4.4."""
+class _NotPublished(ClientError):
+    """A message to ``subject`` got no position: ``code`` and ``reason`` are the node's."""
 
     def __init__(self, code: str, reason: str, subject: str) -> None:
         super().__init__(code, reason, subject)
         self.code = code
         self.reason = reason
         self.subject = subject
+
+
+class PublishRefused(_NotPublished, ValueError):
+    """The message was not published and would not be if sent again; ``code`` is one of protocol.md 4.4."""
 
     def __str__(self) -> str:
         return f"the message to {self.subject} was not published, {self.code}: {self.reason}"
 
 
-class PublishFailed(ClientError):
+class PublishFailed(_NotPublished):
     """No node could store the message; sending it again may work.
 
     ``code`` ``failed``: it was not stored. ``unavailable``: the cluster could not store it safely in time; it may come
     all the same.
     """
-
-    def __init__(self, code: str, reason: str, subject: str) -> None:
-        super().__init__(code, reason, subject)
-        self.code = code
-        self.reason = reason
-        self.subject = subject
 
     def __str__(self) -> str:
         fate = "may or may not come" if self.code == "unavailable" else "was not published"
