@@ -89,6 +89,8 @@ class Broker:
         self.follows = False
         """Whether what is delivered comes from a log that may be a moment behind: a client that has read further waits
         for it (Sessions)."""
+        self.unheard: Callable[[], bool] = lambda: False
+        """Whether something of that log has come and was not read yet."""
         self.observers: list[Observer] = []
         """Told of what clients do."""
         self.trail: Trail | None = None

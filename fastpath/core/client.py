@@ -71,16 +71,17 @@ LOST = (1006, "the connection was lost")
 class Waiting:
     """A subscription that waits for its right, for room, or for what its client has read elsewhere (protocol.md 4.2).
 
-    For the last it waits until ``until`` (ms). ``pattern`` is that of the client which brought it; its subject may not
-    have been ``told``, and is not unless it starts.
+    For the last it waits until ``until`` (ms), which moves while this process is behind, up to ``latest``. ``pattern``
+    is that of the client which brought it; its subject may not have been ``told``, and is not unless it starts.
     """
 
-    __slots__ = ("error", "pattern", "request", "told", "until")
+    __slots__ = ("error", "latest", "pattern", "request", "told", "until")
 
-    def __init__(self, request: Subscribe, error: str, until: int) -> None:
+    def __init__(self, request: Subscribe, error: str, until: int, latest: int) -> None:
         self.request = request
         self.error = error
         self.until = until
+        self.latest = latest
         self.pattern = ""
         self.told = True
 

@@ -157,6 +157,10 @@ class Interest:
             topic.known = False
             self.tree.discard(topic.subject)
 
+    def keep(self, topic: Topic) -> None:
+        """It has a use again, though it may have been forgotten a moment ago for it had none."""
+        self.topics[topic.subject] = topic
+
     def take(self, group: Group, feed: Feed) -> None:
         """All members of the group follow one feed more; no other group may be there with the same feeds."""
         del self.groups[group.wire, group.signature]

@@ -60,11 +60,11 @@ def policy(client: Client, topic: Topic) -> str:
     return CONFLATE if lag is not None and (topic in lag.able or topic in lag.behind) else CLOSE
 
 
-def allow(client: Client, topic: Topic, slow: str) -> None:
+def allow(broker: Broker, client: Client, topic: Topic, slow: str) -> None:
     """Note the ``slow`` of a subscription that begins or is repeated; it is not behind."""
     if client.lag is not None:
+        _forget_lost(broker, client, topic)
         client.lag.able.pop(topic, None)
-        client.lag.lost.discard(topic)
     if slow == CONFLATE:
         if client.lag is None:
             client.lag = Lag()
@@ -194,8 +194,8 @@ def leave(broker: Broker, client: Client, topic: Topic) -> bool:
     lag = client.lag
     if lag is None:
         return False
+    _forget_lost(broker, client, topic)
     lag.able.pop(topic, None)
-    lag.lost.discard(topic)
     if topic not in lag.behind:
         return False
     del lag.behind[topic]
@@ -293,6 +293,17 @@ def _missed(broker: Broker, client: Client, topic: Topic, number: int) -> list[b
         return []
     broker.counters.conflated_away += live.number - number - 1
     return [broker.frame(message, topic, client.wire.encoding)]
+
+
+def _forget_lost(broker: Broker, client: Client, topic: Topic) -> None:
+    """Nothing makes good what the subscription has lost: what came of it behind that goes, too."""
+    lag, queue = client.lag, client.queue
+    if lag is None or topic not in lag.lost:
+        return
+    lag.lost.discard(topic)
+    if queue is not None:
+        broker.level(client)
+        broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.form).values())
 
 
 def _let_go(broker: Broker, client: Client, topic: Topic) -> None:

@@ -181,7 +181,7 @@ class Recoveries:
         """It is level: it follows like all others from here on, a conflated one when its interval ends."""
         feed, live = cursor.feed, topic.live
         feed.recovering -= 1
-        lagging.allow(client, topic, cursor.slow)
+        lagging.allow(self._broker, client, topic, cursor.slow)
         if feed.interval and live is not None and live.number > feed.sent:
             feed.joining[client] = live.number
         else:

@@ -260,9 +260,10 @@ class Rights:
         for subject in list(kept if subjects is None else filter(kept.__contains__, subjects)):
             waiting = kept[subject]
             reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
-            since = waiting.request.since.get(subject)
-            behind = since is not None and now < waiting.until and broker.ahead(subject, *since)
-            if not reason and (behind or subscriptions.must_wait(subject, waiting.request, room)):
+            if not reason and (
+                subscriptions.is_behind(subject, waiting, now)
+                or subscriptions.must_wait(subject, waiting.request, room)
+            ):
                 waiting.error = "not_ready"
                 self._subscriptions.crowded[client] = None
             elif not reason:

@@ -22,6 +22,13 @@ from .subject import check_subject
 BEHIND_MS = 1000
 """How long a client that has read further than this process waits for it to catch up, before that counts as a gap."""
 
+BEHIND_MS_MAX = 30_000
+"""The same of a process that does not get done with what it is sent: for so long nothing is said to be a gap that may
+be in what it has not read."""
+
+UNHEARD_MS = 200
+"""How much longer a client waits that was to be told of a gap just when something of the log waited unread."""
+
 
 class Subscriptions:
     """What clients are subscribed to, or wait for."""
@@ -96,9 +103,21 @@ class Subscriptions:
         kept = msgspec.structs.replace(request, id=0, subjects=[], since=since)
         not_ready = reason in (*PENDING, NO_ROOM, BEHIND)
         error = "not_ready" if not_ready else "denied"
-        client.waiting[subject] = Waiting(kept, error, now + BEHIND_MS)
+        client.waiting[subject] = Waiting(kept, error, now + BEHIND_MS, now + BEHIND_MS_MAX)
         retry_ms = self.broker.limits.retry_ms if not_ready else 0
         return Result(subject=subject, error=error, reason=reason, retry_ms=retry_ms)
+
+    def is_behind(self, subject: str, waiting: Waiting, now: int) -> bool:
+        """Whether the client has read further than has come here, and what is missing may still come.
+
+        Time in which this process stood still, or had no CPU, is none in which it could have come.
+        """
+        since = waiting.request.since.get(subject)
+        if since is None or not self.broker.ahead(subject, *since):
+            return False
+        if now >= waiting.until and self.broker.unheard():
+            waiting.until = min(now + UNHEARD_MS, waiting.latest)
+        return now < waiting.until
 
     def forget(self, client: Client, subject: str) -> None:
         """It does not wait any more."""
@@ -136,7 +155,7 @@ class Subscriptions:
         again = topic in client.subscriptions
         feed = self._join(client, topic, interval, now, stored.cursor)
         if stored.cursor is None:
-            lagging.allow(client, topic, request.slow)
+            lagging.allow(broker, client, topic, request.slow)
         for observer in broker.observers:
             observer.subscribed(client, topic, request, result, again)
         return result, stored, feed
@@ -150,6 +169,7 @@ class Subscriptions:
         behind = client.lag is not None and topic in client.lag.behind
         if old is not None and (behind or cursor is not None or topic in (client.recovering or ())):
             self.leave(client, topic)
+            broker.interest.keep(topic)
             old = None
         feed = (
             broker.interest.live_feed(topic)

@@ -220,6 +220,8 @@ class ClientConnection(Incoming):
         client = self.client
         if self.ended or client is None or client.queue is None:
             return
+        if client.lag is not None and client.lag.lost:
+            self._fall_behind()  # what came since makes no sense without what was taken out of the queue
         queue = client.queue
         while queue.chunks:
             head = queue.chunks[0]

@@ -15,6 +15,7 @@ from ..awake import AwakeClock
 from ..core.copies import Copy, rights_in_chunks
 from ..core.grants_rules import RuleGrants
 from ..core.packets import Unpacker, pack, unpack, unpack_log
+from . import network
 from .hub import Hub
 
 LINK_BYTES_MAX = 64 << 20
@@ -116,6 +117,10 @@ class LinkSocket:
                 self._loop.add_reader(self._sock.fileno(), self._readable)
             else:
                 self._loop.remove_reader(self._sock.fileno())
+
+    def unread(self) -> bool:
+        """Whether the other side has said something that was not read yet."""
+        return not self.closed and network.unread(self._sock.fileno())
 
     def close(self, why: str) -> None:
         """Cut the link."""

@@ -102,6 +102,7 @@ class RedisEngine:
         )
         broker.upstream = self.upstream
         broker.follows = True
+        broker.unheard = self.tail.unheard
         self._starting = loop.create_task(self._connect())
         self._look()
         joined = loop.create_task(self.tail.joined.wait())

@@ -33,6 +33,9 @@ from .redis_state import (
 BLOCK_MS = 500
 """How long a read waits for something new."""
 
+LATE_MS = 200
+"""An answer that comes so much later was held up."""
+
 SLICE_SECONDS = 0.003
 """After so much work others get their turn."""
 
@@ -95,6 +98,7 @@ class Tail:
         self.all_void = False
         """Messages are numbered elsewhere than in Redis."""
         self.answered_at = monotonic()
+        self._is_more = False  # the last answer brought as much as was asked for
         self.reason = "it has not been reached yet"
         self.address: Address | None = None
         self.lag_ms = 0
@@ -116,6 +120,11 @@ class Tail:
         while self._task is not None and not self._task.done():
             self._task.cancel()  # it can be lost inside redis-py
             await asyncio.wait((self._task,), timeout=0.2)
+
+    def unheard(self) -> bool:
+        """Whether there may be entries that were to be read by now and were not (Broker.unheard)."""
+        late = monotonic() - self.answered_at > (BLOCK_MS + LATE_MS) / 1000
+        return not self.all_void and (not self.current or self._is_more or late)
 
     def leave_out(self) -> None:
         """Messages are numbered elsewhere from now on: nothing more is delivered, and once ``returning`` says that this
@@ -221,6 +230,7 @@ class Tail:
             raise
         self.answered_at = self._turn_at = monotonic()
         found = {self._group_of_key[key]: rows for key, rows in answer or ()}
+        self._is_more = len(groups) < GROUPS or any(len(rows) >= count for rows in found.values())
         for group in groups:
             self._pace.read(group, found.get(group, ()))
         return list(found.items())

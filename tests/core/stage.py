@@ -62,7 +62,9 @@ class Actor:
             lagging.shed(self._stage.broker, self.client)
 
     def unblock(self) -> None:
-        """Take what waits."""
+        """Take what waits, as the edge does when the socket takes bytes again."""
+        if self.client.lag is not None and self.client.lag.lost:
+            lagging.begin(self._stage.broker, self.client)
         queue, self.client.queue, self.blocked = self.client.queue, None, False
         if queue is not None:
             self.take(b"".join(queue.chunks)[queue.sent :])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.messages import Data, Message, Subscribe, Subscribed
-from fastpath.core.subscriptions import BEHIND_MS
+from fastpath.core.subscriptions import BEHIND_MS, BEHIND_MS_MAX, UNHEARD_MS
 from tests.core.stage import START, Actor, Stage
 
 SUBJECT = "/follow/one"
@@ -76,3 +76,37 @@ def test_a_subject_nobody_has_heard_of_is_waited_for(stage: Stage) -> None:
     assert told(ann) == [("not_ready", "")]
     ann.say(Subscribe(id=2, subjects=["/follow/three"], since={"/follow/three": (START, 0)}))
     assert told(ann)[-1] == ("", "recovered")
+
+
+def test_what_waits_unread_is_no_gap(stage: Stage) -> None:
+    """A process that had no CPU has not read what was sent to it: no time of that is a client's."""
+    unread = [True]
+    stage.broker.unheard = lambda: unread[0]
+    ann = back(stage, START, 5)
+    for _ in range(50):
+        stage.advance(100)
+    assert told(ann) == [("not_ready", "")]
+    comes(stage, 4, 5)
+    stage.advance(100)
+    assert told(ann) == [("not_ready", ""), ("", "recovered")]
+
+
+def test_what_is_not_in_the_log_is_a_gap_once_that_is_read(stage: Stage) -> None:
+    unread = [True]
+    stage.broker.unheard = lambda: unread[0]
+    ann = back(stage, START, 5)
+    for _ in range(30):
+        stage.advance(100)
+    unread[0] = False
+    stage.advance(UNHEARD_MS)
+    assert told(ann) == [("not_ready", ""), ("", "resynchronised")]
+
+
+def test_a_log_that_is_never_read_to_its_end_keeps_nobody_for_ever(stage: Stage) -> None:
+    stage.broker.unheard = lambda: True
+    ann = back(stage, START, 5)
+    for _ in range(BEHIND_MS_MAX // 100 - 1):
+        stage.advance(100)
+    assert told(ann) == [("not_ready", "")]
+    stage.advance(200)
+    assert told(ann) == [("not_ready", ""), ("", "resynchronised")]

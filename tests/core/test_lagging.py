@@ -196,6 +196,55 @@ def test_whoever_lags_is_told_and_level_in_the_end(outbox_bytes_max: int, steps:
     assert nothing_is_left(model.stage.broker)
 
 
+def bring(model: Model, *steps: tuple) -> None:
+    """What a client gets by these steps, none of them across a tick, is whole."""
+    for step in steps:
+        model.do(*step)
+    model.finish()
+    for name, reader in model.readers.items():
+        reader.read()
+        for subject in model.wanted[name]:
+            assert reader.last[subject] == model.seq.get(subject, 0)
+            assert reader.content.get(subject, "") == model.content.get(subject, "")
+
+
+def test_a_subject_without_a_message_that_was_behind_and_is_subscribed_again() -> None:
+    """It has no use for a moment, and is not forgotten: what is published to it comes."""
+    bring(
+        Model(1500),
+        ("subscribe", "bob", ({"/s/1", "/s/2"}, 0, True)),
+        ("publish", "/s/1", 4),
+        ("stall", "bob", None),
+        ("end", None, None),
+        ("subscribe", "bob", ({"/s/1", "/s/2"}, 0, False)),
+        ("publish", "/s/2", 1),
+    )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ("unsubscribe", "carl", {"/s/1"}),
+        ("read", "carl", None),
+        ("subscribe", "carl", ({"/s/1"}, 0, True)),
+        ("subscribe", "carl", ({"/s/1"}, 200, False)),
+    ],
+)
+def test_nothing_comes_behind_what_was_taken_out_of_the_queue(step: tuple) -> None:
+    """The snapshot among it: a change of fields that the client does not have would come."""
+    bring(
+        Model(1500),
+        ("publish", "/s/1", 4),
+        ("subscribe", "carl", ({"/s/1"}, 0, True)),
+        ("publish", "/s/1", 2),
+        ("stall", "carl", None),
+        ("publish", "/s/1", 1),
+        ("subscribe", "carl", ({"/s/2"}, 0, False)),
+        ("publish", "/s/1", 1),
+        step,
+    )
+
+
 def stalled(stage: Stage, *subjects: str, **options: object) -> Actor:
     """Ann has subscribed, reads nothing, and lags since a long message on the first subject."""
     ann = stage.enter("ann")
