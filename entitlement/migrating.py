@@ -35,6 +35,12 @@ _ALTERING = (
 _ALTERING_CALLS = frozenset({"alter_db_table", "alter_field", "delete_model", "execute", "remove_field"})
 """The same of a schema editor, which RunPython and operations of somebody's own call; first comes the model, or SQL."""
 
+_REMAKING_CALLS = frozenset(
+    {"add_constraint", "add_field", "alter_index_together", "alter_unique_together", "remove_constraint"}
+)
+"""What nothing stands in the way of, but that makes SQLite's table anew without its triggers: what the same code then
+changes in it would not be seen."""
+
 _MODEL_NAMES = ("model_name", "name", "old_name", "new_name")
 
 _ALTERING_SQL = re.compile(r"\b(ALTER|DROP|RENAME)\b", re.IGNORECASE)
@@ -145,7 +151,8 @@ class _Editor:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._editor, name)
-        if name not in _ALTERING_CALLS:
+        is_remaking = name in _REMAKING_CALLS and self._editor.connection.vendor == "sqlite"
+        if name not in _ALTERING_CALLS and not is_remaking:
             return value
 
         def call(*arguments: Any, **options: Any) -> Any:

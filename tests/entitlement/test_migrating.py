@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import django
 import pytest
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.backends.db import SessionStore
@@ -60,6 +61,14 @@ def executes(apps, schema_editor):
     schema_editor.execute(back)
     deactivates(apps, schema_editor)
 
+def adds(apps, schema_editor):
+    # SQLite makes the table anew for a constraint, without its triggers.
+    User = apps.get_model("auth", "User")
+    named = models.CheckConstraint(**{{seen.CONDITION: ~models.Q(username="")}}, name="has_a_name")
+    schema_editor.add_constraint(User, named)
+    deactivates(apps, schema_editor)
+    schema_editor.remove_constraint(User, named)
+
 class Migration(migrations.Migration):
     dependencies = [("sessions", "{before}")]
     atomic = {atomic}
@@ -69,6 +78,9 @@ class Migration(migrations.Migration):
 LONGER = 'migrations.AlterField("session", "session_key", models.CharField(max_length=41, primary_key=True))'
 FAILS = "migrations.RunPython(fails, migrations.RunPython.noop)"
 LOOKS = "migrations.RunPython(looks, migrations.RunPython.noop)"
+
+CONDITION = "condition" if django.VERSION >= (5, 1) else "check"
+"""What a constraint's rule is called."""
 
 PRESENT: list[dict[str, str]] = []
 """What triggers the migrations saw."""
@@ -215,7 +227,7 @@ def test_sql_that_alters_is_a_change_as_well(steps: Steps) -> None:
     assert [before] == PRESENT
 
 
-@pytest.mark.parametrize("code", ["alters", "executes"])
+@pytest.mark.parametrize("code", ["adds", "alters", "executes"])
 @pytest.mark.parametrize("atomic", [True, False])
 def test_code_may_alter_and_what_it_changes_is_seen(node: Sidecar, steps: Steps, code: str, atomic: bool) -> None:
     before = triggers.present(connection)
