@@ -313,6 +313,7 @@ def test_standard_delivery_goes_on_without_redis_and_comes_back() -> None:
         event = here.answer("epoch")
         assert (event["epoch"] > epoch, event["seq"]) == (True, 1)
         assert here.message()[1:4:2] == [2, "2"]
+        until(lambda: all("goes on by itself" in node.log for node in (one, other)), 30)
         server.start()
         until(lambda: all("Redis is back" in node.log and reads(node) == 2 for node in (one, other)), 30)
         publisher.publish([A, "3"])

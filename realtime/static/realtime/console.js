@@ -271,6 +271,10 @@ for (const [code, name, meaning] of CLOSE_CODES) {
   row.cells[0].className = "number";
 }
 state("idle", "Not connected");
+// Until here a form would have been sent to the server, for nobody else listened.
+for (const button of document.querySelectorAll("form button:not([type=button])")) {
+  /** @type {HTMLButtonElement} */ (button).disabled = false;
+}
 
 // For the browser's console.
 Object.assign(globalThis, { realtime: { get client() { return client; } } });
