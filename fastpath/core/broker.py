@@ -86,11 +86,9 @@ class Broker:
         """Told of a subject that is published to for the first time, before anything of it is delivered."""
         self.restarted: Callable[[Topic], None] | None = None
         """Told of a subject that was restarted."""
-        self.follows = False
-        """Whether what is delivered comes from a log that may be a moment behind: a client that has read further waits
-        for it (Sessions)."""
-        self.unheard: Callable[[], bool] = lambda: False
-        """Whether something of that log has come and was not read yet."""
+        self.unheard: Callable[[], bool] | None = None
+        """Of one that delivers what comes from a log, whether something of that waits unread: a client that has read
+        further waits for it (Subscriptions)."""
         self.observers: list[Observer] = []
         """Told of what clients do."""
         self.trail: Trail | None = None
@@ -240,7 +238,7 @@ class Broker:
     def ahead(self, subject: str, epoch: int, seq: int) -> bool:
         """Whether who has read up to this position has seen more than has come here yet."""
         topic = self.interest.topics.get(subject)
-        return self.follows and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
+        return self.unheard is not None and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
 
     def follow(self, trail: Trail, on: bool) -> None:
         """Tell ``trail`` of publications from now on, or no more."""

@@ -115,7 +115,7 @@ class Subscriptions:
         since = waiting.request.since.get(subject)
         if since is None or not self.broker.ahead(subject, *since):
             return False
-        if now >= waiting.until and self.broker.unheard():
+        if now >= waiting.until and self.broker.unheard is not None and self.broker.unheard():
             waiting.until = min(now + UNHEARD_MS, waiting.latest)
         return now < waiting.until
 

@@ -68,7 +68,6 @@ class Follower:
         self.drain: Callable[[list[Any]], None] = lambda packet: None
         """Send this worker's clients elsewhere, or no more (edge/drain.py)."""
         hub.broker.upstream = self.upstream
-        hub.broker.follows = True
         hub.broker.unheard = lambda: self._link is None or not self._welcomed or self._link.unread()
         hub.to_first = self._to_first
         hub.unsent = lambda: self._link.waiting if self._link is not None else 0

@@ -101,7 +101,6 @@ class RedisEngine:
             oldest=self._oldest,
         )
         broker.upstream = self.upstream
-        broker.follows = True
         broker.unheard = self.tail.unheard
         self._starting = loop.create_task(self._connect())
         self._look()

@@ -20,7 +20,7 @@ def comes(stage: Stage, *seqs: int, epoch: int = START) -> None:
 @pytest.fixture
 def stage() -> Stage:
     stage = Stage()
-    stage.broker.follows = True
+    stage.broker.unheard = lambda: False
     comes(stage, 1, 2, 3)
     return stage
 

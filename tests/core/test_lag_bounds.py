@@ -8,7 +8,8 @@ from fastpath.core.limits import FIELDS_MAX, SNAPSHOT_FIELDS_MAX
 from fastpath.core.messages import CaughtUp, Data, Lagging, Message, Subscribe, Subscribed, Unsubscribe
 from fastpath.core.wire import encoding, wire
 from tests.core.stage import Stage
-from tests.core.test_lagging import LONG, SMALL, SUBJECTS, Reader, nothing_is_left, read, stalled
+from tests.core.test_lagging import LONG, SMALL, read, stalled
+from tests.core.test_lagging_model import SUBJECTS, Reader, nothing_is_left
 
 
 def test_what_waits_does_not_grow() -> None:

@@ -123,7 +123,7 @@ class Node:
 
     def __init__(self) -> None:
         self.stage = Stage()
-        self.stage.broker.follows = True
+        self.stage.broker.unheard = lambda: False
         self.server: Server | None = None
         self.tail = Tail(
             self.stage.broker,
