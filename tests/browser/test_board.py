@@ -263,7 +263,7 @@ def test_django_restarts_under_both_kinds_of_page(outside: Browser, visit: Any, 
     relayed.wait_for_selector('html[data-connection="reconnecting"]', timeout=10_000)
     missed = prices.tick()
     expect(cell(direct, "BAC")).to_have_text(missed)
-    connected(relayed)
+    connected(relayed, 60)  # Django has to start again
     expect(cell(relayed, "BAC")).to_have_text(missed)
     expect(relayed.locator("#port")).to_contain_text("relay")
     assert set(relayed.evaluate("window.recoveries")) == {"recovered"}

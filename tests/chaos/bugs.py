@@ -11,7 +11,7 @@ from .table import Fault
 RATE = 3000
 """Of one publisher, so that a batch has two messages of a subject, which can be exchanged."""
 
-ABOUT = {"lose": (500, 2500), "double": (500, 2500), "swap": (500, 2500), "hide": (1, 20)}
+ABOUT = {"lose": (500, 2500), "double": (500, 2500), "swap": (500, 2500), "hide": (1, 5)}
 """Which publication, or recovery, the bug takes: one of these at random."""
 
 
@@ -22,7 +22,7 @@ async def _wait(stage: Stage) -> None:
     for node in stage.nodes:
         assert node.proxy is not None
         node.proxy.shut()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)
         node.proxy.open()
 
 

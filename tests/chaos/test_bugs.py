@@ -50,7 +50,7 @@ def test_one_message_gone_wrong_fails_the_run_and_is_named(name: str, runs: dict
     assert result["injections"] == {name: 1}
     assert {
         kind for kind in ("lost", "doubled", "reordered", "unannounced", "false_recovery") if result[kind]
-    } >= KINDS[name]
+    } >= KINDS[name], log
     assert len(set(re.findall(rf"{'|'.join(KINDS[name])}: (p0:\d+) on /chaos/", log))) in (1, 2), log
 
 
