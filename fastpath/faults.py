@@ -40,7 +40,7 @@ from .edge.releasing import Release
 ALLOWED = "FASTPATH_FAULTS"
 WANTED = "FASTPATH_FAULTS_DO"
 HIDDEN_MESSAGES_MIN = 3
-"""A recovery that is shorter has no message in its middle."""
+"""A recovery that is shorter is left alone: something has to come behind what is hidden."""
 
 _NUMBER = struct.Struct("<q")
 
@@ -242,7 +242,7 @@ def _hide(_: Hub, due: _Countdown) -> None:
     def wrapped(ring: Ring, at: int, count: int) -> list[Message]:
         missed = part(ring, at, count)
         if len(missed) >= HIDDEN_MESSAGES_MIN and due.reached():
-            del missed[1]
+            del missed[0]  # the only one that the slice sends for sure, however little room it has
         return missed
 
     recovering.part = wrapped  # type: ignore[attr-defined]

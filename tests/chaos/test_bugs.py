@@ -23,19 +23,27 @@ KINDS = {
 }
 
 
+CLIENTS = 5
+HEALED = {"bug-hide"}
+"""A client that sees the numbers jump asks again, and gets what was hidden: where it met such a one, a bug is planted
+anew."""
+
+
+def start(name: str) -> subprocess.Popen[str]:
+    """A run of one fault, once."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.chaos", "run", name, "--short"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.fixture(scope="module")
 def runs() -> Iterator[dict[str, subprocess.Popen[str]]]:
     """All at the same time: each waits more than it works."""
-    commands = {
-        name: subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos", "run", name, "--short"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in (*(bug.name for bug in BUGS), SOUND)
-    }
+    commands = {name: start(name) for name in (*(bug.name for bug in BUGS), SOUND)}
     yield commands
     for command in commands.values():
         command.kill()
@@ -45,8 +53,14 @@ def runs() -> Iterator[dict[str, subprocess.Popen[str]]]:
 @pytest.mark.parametrize("name", KINDS)
 def test_one_message_gone_wrong_fails_the_run_and_is_named(name: str, runs: dict[str, subprocess.Popen[str]]) -> None:
     output, log = runs[name].communicate(timeout=60)
-    assert runs[name].returncode == 1, log
     result = json.loads(output.splitlines()[-1])
+    for _ in range(4):
+        if result["delivered"] < CLIENTS * result["published"] or name not in HEALED:
+            break
+        runs[name] = start(name)
+        output, log = runs[name].communicate(timeout=60)
+        result = json.loads(output.splitlines()[-1])
+    assert runs[name].returncode == 1, log
     assert result["injections"] == {name: 1}
     assert {
         kind for kind in ("lost", "doubled", "reordered", "unannounced", "false_recovery") if result[kind]
