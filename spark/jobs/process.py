@@ -114,7 +114,8 @@ def without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
             trace = []
         elif line.strip() and not any(noise in line for noise in NOISE):
             yield line
-    yield from trace
+    if any(not line.startswith(b"Traceback") for line in trace):  # who ended with the first line has said nothing
+        yield from trace
 
 
 def end_java(session: SparkSession | None, stop: Stop) -> None:

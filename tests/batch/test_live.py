@@ -26,7 +26,7 @@ from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 
 pytestmark = pytest.mark.spark
-END_SECONDS_MAX = 90
+END_SECONDS_MAX = 200
 PUBLISHED = ["/*/us/*", "/__sys__/jobs/**"]
 STOCKS = ("AAPL", "IBM", "T")
 SECONDS = 75

@@ -36,10 +36,22 @@ OWN = [b"Traceback (most recent call last):\n", b'  File "/x/mine.py", line 1\n'
         ([*OTHER, b"b\n"], [*OTHER, b"b\n"]),
         ([*OWN], [*OWN]),
         ([*OTHER[:2]], [*OTHER[:2]]),
+        ([b"a\n", BROKEN[0]], [b"a\n"]),
         ([b"WARNING: Using incubator modules: x\n", b"\n", b"b\n"], [b"b\n"]),
         ([b"  indented\n"], [b"  indented\n"]),
     ],
-    ids=["of a worker", "two", "mixed", "headless", "another error", "of other code", "cut off", "others", "no trace"],
+    ids=[
+        "of a worker",
+        "two",
+        "mixed",
+        "headless",
+        "another error",
+        "of other code",
+        "cut off",
+        "begun",
+        "others",
+        "no trace",
+    ],
 )
 def test_only_the_trace_of_a_worker_that_was_let_go_is_left_out(lines: list[bytes], left: list[bytes]) -> None:
     assert list(without_noise(lines)) == left
@@ -71,7 +83,7 @@ def test_an_interrupt_in_the_terminal_ends_everything_without_a_word(tmp_path: P
                 commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in members(process.pid)]
                 assert any("java" in command and "spark.master=local[1]" in command for command in commands)
                 os.killpg(process.pid, signal.SIGINT)
-                assert process.wait(15) == 0
+                assert process.wait(60) == 0
                 until(lambda: not members(process.pid), 5)
                 assert until(lambda: control.jobs()["jobs"][0]["fields"]["state"] == "stopped")
         finally:

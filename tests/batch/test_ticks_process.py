@@ -21,7 +21,7 @@ from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
-START_SECONDS_MAX = 60
+START_SECONDS_MAX = 150
 
 
 @contextmanager

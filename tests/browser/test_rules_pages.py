@@ -44,6 +44,7 @@ def test_preview_and_explain_by_keyboard(browser: Browser, stack: Stack) -> None
     page = _visit(browser, stack, "preview/")
     page.locator(".select2-selection").focus()
     page.keyboard.press("Enter")
+    expect(page.locator(".select2-search__field")).to_be_focused()
     page.keyboard.type("bo")
     expect(page.locator(".select2-results__option--highlighted")).to_have_text("bob")
     page.keyboard.press("Enter")
