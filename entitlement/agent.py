@@ -18,9 +18,9 @@ from django.db import ProgrammingError, connections, router
 from entitlement import compiler
 from entitlement.models import Rule
 from entitlement.polling import LATE_SECONDS, Poll
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.client.nodes import label
 
 POLL_SECONDS = 0.2
 """How often the sidecar is asked which process it is and what it holds, and the generation row is read."""

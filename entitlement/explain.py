@@ -15,11 +15,11 @@ from entitlement import conf, tokens
 from entitlement.compiler import QUERY_KEYS, batches, group_ids, position, rule_record
 from entitlement.models import Rule
 from entitlement.patterns import rank, wider
+from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.client.nodes import Nodes
-from fastpath.core.rules import BOTH, PUBLISH, SUBSCRIBE, RuleSet
-from fastpath.core.rules import Rule as CoreRule
-from fastpath.core.subject import is_reported, is_system, presence_of
+from fastpath.core.auth.rules import BOTH, PUBLISH, SUBSCRIBE, RuleSet
+from fastpath.core.auth.rules import Rule as CoreRule
+from fastpath.core.protocol.subject import is_reported, is_system, presence_of
 
 SIDECAR_SECONDS = 2.0
 """How long a page waits for the sidecar."""

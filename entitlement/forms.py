@@ -18,8 +18,8 @@ from django.utils.safestring import SafeString
 from entitlement import patterns, preview, tokens, transfer
 from entitlement.models import Action, Rule
 from entitlement.triggers import membership_field
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_subject, is_wildcard
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_subject, is_wildcard
 
 TEXT_MAX = 1 << 20
 """What is shown of a file that was tried, so that it can be put right in place; a larger one is chosen again."""

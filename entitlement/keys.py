@@ -20,8 +20,8 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
 from entitlement import conf
-from fastpath.core.errors import InvalidKeys
-from fastpath.core.keys import Keys, read_key_set
+from fastpath.core.auth.keys import Keys, read_key_set
+from fastpath.core.protocol.errors import InvalidKeys
 
 ALGORITHMS = ("EdDSA", "ES256", "RS256")
 

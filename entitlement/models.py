@@ -12,8 +12,8 @@ from django.db.models import F, Q
 
 from entitlement import patterns
 from entitlement.history import RuleQuerySet, differences
-from fastpath.core.limits import SUBJECT_BYTES_MAX
-from fastpath.core.subject import is_reported, is_system
+from fastpath.core.protocol.limits import SUBJECT_BYTES_MAX
+from fastpath.core.protocol.subject import is_reported, is_system
 
 
 class Action(models.TextChoices):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
-from fastpath.core.subject import check_pattern
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
+from fastpath.core.protocol.subject import check_pattern
 
 REPAIRS_MAX = SUBJECT_SEGMENTS_MAX
 """A pattern may have a fault in each segment; after so many repairs none is offered."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from entitlement import conf
 from entitlement.explain import SIDECAR_SECONDS, Decider, Person, Verdict, differs
+from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.client.nodes import Nodes
-from fastpath.core.rules import PUBLISH, SUBSCRIBE
-from fastpath.core.subject import is_wildcard
+from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
+from fastpath.core.protocol.subject import is_wildcard
 
 ROWS = 50
 """Subjects on a page."""

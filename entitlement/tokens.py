@@ -17,8 +17,8 @@ from entitlement import conf, keys
 from entitlement.compiler import group_ids, position
 from entitlement.models import Change, RevokedToken
 from entitlement.sessions import lasting_key, session_id
-from fastpath.core.errors import Refused
-from fastpath.core.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
+from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
+from fastpath.core.protocol.errors import Refused
 
 JTI_CHARS_MAX = 255
 

@@ -7,11 +7,11 @@ import os
 import sys
 from dataclasses import fields
 
-from . import workers
-from .edge.tls_context import tls_context
-from .engines import check_engine
-from .listener import SettingsError
-from .modes import make_grants
+from .edge.listen.tls_context import tls_context
+from .listen_address import SettingsError
+from .server import workers
+from .server.engines import check_engine
+from .server.modes import make_grants
 from .settings import Settings, describe, load
 from .settings_checks import PREFIX, slow_interpreter
 

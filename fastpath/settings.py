@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from .core.limits import Limits
-from .core.questions import EVENTS
-from .listener import Listener, SettingsError
+from .core.auth.hook_questions import EVENTS
+from .core.protocol.limits import Limits
+from .listen_address import Listener, SettingsError
 from .settings_checks import PREFIX, check, without_login
 
 SECRETS = ("token_secret", "publish_token", "metrics_password")

@@ -8,11 +8,11 @@ import sysconfig
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from .core.cover import Cover
-from .core.networks import Networks
-from .core.origins import Origins
-from .listener import SettingsError
-from .logs import FORMATS, parse_levels
+from .core.auth.allowed_addresses import Networks
+from .core.auth.allowed_origins import Origins
+from .core.matching.pattern_set import Cover
+from .listen_address import SettingsError
+from .logs.formats import FORMATS, parse_levels
 
 if TYPE_CHECKING:
     from .settings import Settings

@@ -18,8 +18,8 @@ from rest_framework.views import APIView
 
 from entitlement.tokens import MintError, mint
 from fastpath.client.errors import ClientError, ControlRefused
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_subject
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_subject
 from realtime import nodes
 from realtime.control import asking
 

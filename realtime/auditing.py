@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from fastpath.core.cover import Cover
+from fastpath.core.matching.pattern_set import Cover
 
 NAME = re.compile(r"audit-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-(\d+)\.jsonl")
 

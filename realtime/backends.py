@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from fastpath.client.control import FRAME_BYTES_MAX
+from fastpath.client.control.client import FRAME_BYTES_MAX
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.core.packets import BATCH_MESSAGES_MAX
+from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX
 from realtime.conf import conf
 from realtime.control import control
 from realtime.outcomes import Outcome, Position, PublishRefused, outcome

@@ -15,11 +15,11 @@ from django.core.files.storage import storages
 
 from entitlement import tokens
 from entitlement.keys import KeysError
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from fastpath.client.nodes import label
-from fastpath.core.errors import Close
-from fastpath.core.tokens import KEY_UNKNOWN
+from fastpath.core.auth.tokens import KEY_UNKNOWN
+from fastpath.core.protocol.errors import Close
 from realtime.conf import KEYS, conf
 
 RENAMED = {"CLIENT_URLS": "SERVERS"}

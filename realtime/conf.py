@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import conf as entitlement_conf
 from entitlement import keys
-from fastpath.core.limits import Limits
+from fastpath.core.protocol.limits import Limits
 from realtime import addresses
 from realtime.addresses import Address
 

@@ -7,7 +7,7 @@ import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
-from fastpath.client.nodes import Nodes
+from fastpath.client.control.nodes import Nodes
 from realtime.conf import conf
 
 SHARED_MAX = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime.conf import Server, conf
 
 

@@ -14,9 +14,9 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from fastpath.client.nodes import label
 from realtime.conf import conf
 from realtime.failures import failures
 from realtime.monitoring.access import MonitoringView

@@ -15,9 +15,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
+from fastpath.client.control.nodes import label
+from fastpath.client.control.pushes import Pushes
 from fastpath.client.errors import ClientError, ControlRefused, SidecarUnavailable
-from fastpath.client.nodes import label
-from fastpath.client.pushes import Pushes
 from realtime.conf import conf
 from realtime.hooks import EVENTS, Answer, Hook, Request
 

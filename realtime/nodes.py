@@ -13,9 +13,9 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.urls import get_script_prefix
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError, ControlRefused
-from fastpath.client.nodes import label
 from realtime import relay
 from realtime.conf import Server, conf
 

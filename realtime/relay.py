@@ -21,7 +21,7 @@ from django.urls import path
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from fastpath.core.errors import Close
+from fastpath.core.protocol.errors import Close
 from realtime.conf import conf
 
 _QUEUE_BYTES_MAX = 2 << 20

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.utils.functional import Promise
 
-from fastpath.core.errors import InvalidMessage, InvalidSubject
-from fastpath.core.packets import read_publication
-from fastpath.core.subject import check_subject, is_system
+from fastpath.core.protocol.errors import InvalidMessage, InvalidSubject
+from fastpath.core.protocol.packets import read_publication
+from fastpath.core.protocol.subject import check_subject, is_system
 from realtime.outcomes import PublishRefused
 
 Value = str | bytes | Promise

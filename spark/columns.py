@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fastpath.client.reading import Range, Run
-from fastpath.core.messages import Value
+from fastpath.client.publisher.reading import Range, Run
+from fastpath.core.protocol.messages import Value
 from spark.options import InvalidOption
 
 if TYPE_CHECKING:

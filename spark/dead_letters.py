@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.fs as pfs
 
-from fastpath.client.staging import Committed
+from fastpath.client.publisher.transactions import Committed
 
 HIDDEN = "_staged"
 """Spark, as Hadoop, does not read folders whose names begin with an underscore."""

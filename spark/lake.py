@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from fastpath.core.subject import check_pattern, is_wildcard
+from fastpath.core.protocol.subject import check_pattern, is_wildcard
 from spark.lake_log import Entry, File, Log, by_partition
 
 SCHEMA = (
@@ -133,7 +133,7 @@ def read(
     `start` has a time zone. With `url`, the address of a publisher port, also what the sidecar still has in its caches
     and the archive has not yet; `token` is of a user who may subscribe. Where there are messages in neither it raises
     Missing, unless `missing` is `ignore`. Columns as in SCHEMA, rows in no order. Raises FileNotFoundError where there
-    is no such folder, and fastpath.core.errors.InvalidSubject.
+    is no such folder, and fastpath.core.protocol.errors.InvalidSubject.
     """
     for one in subjects:
         check_pattern(one, names=False)

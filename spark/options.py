@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Literal, cast
 
-from fastpath.client.port import address
+from fastpath.client.publisher.connection import address
 
 FRAME_ROWS_MAX = 2_000
 """Rows in one frame that is staged (protocol.md 6.5)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fastpath.client.reading import Head, Range
+from fastpath.client.publisher.reading import Head, Range
 
 Position = Sequence[int]
 """Epoch and sequence number, as JSON has them."""

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from fastpath.client.errors import ClientError, ConnectionRejected, RefusedMessage
-from fastpath.client.reporting import Reporter
+from fastpath.client.publisher.reporting import Reporter
 
 PAUSE_SECONDS = 10.0
 """How long a server is left alone that could not be told."""

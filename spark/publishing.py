@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from fastpath.client.errors import RefusedMessage
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from spark.options import SinkOptions
 from spark.rows import INVALID, Row, RowBuilder, RowRefused
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from fastpath.core.limits import FIELDS_MAX
+from fastpath.core.protocol.limits import FIELDS_MAX
 from spark.options import SinkOptions, template_columns
 from spark.values import SCALARS, Fields, InvalidColumns, Value, check_scalar, map_values, struct_values, values
 

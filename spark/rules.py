@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_pattern
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fastpath.core.limits import FIELDS_MAX
-from fastpath.core.runs import Run, part
+from fastpath.core.protocol.columns import Run, part
+from fastpath.core.protocol.limits import FIELDS_MAX
 from spark.rows import Table
 from spark.values import Value
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from fastpath.client.errors import ClientError
-from fastpath.client.staging import Attempt, Committed, Committer, Stager
+from fastpath.client.publisher.transactions import Attempt, Committed, Committer, Stager
 from spark import dead_letters
 from spark.options import InvalidOption, SinkOptions
 from spark.publishing import RowPublisher

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from fastpath.client.errors import PublishTimeout
-from fastpath.client.reading import Head, Missing, Range, Reader
+from fastpath.client.publisher.reading import Head, Missing, Range, Reader
 from spark import positions
 from spark.columns import ColumnBuilder
 from spark.positions import Offset

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_pattern, check_subject, is_wildcard
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern, check_subject, is_wildcard
 from spark.options import InvalidOption, Option, addresses, choice, chosen, number, trusted
 from spark.positions import EARLIEST, Position
 

@@ -16,9 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.listener import SettingsError
-from fastpath.log_writer import LINES_MAX, LogFile, LogWriter
-from fastpath.logs import ALIKE_PER_SECOND, PARTS, Json, LogHandler, Text, event, parse_levels, printable, use_levels
+from fastpath.listen_address import SettingsError
+from fastpath.logs.formats import (
+    ALIKE_PER_SECOND,
+    PARTS,
+    Json,
+    LogHandler,
+    Text,
+    event,
+    parse_levels,
+    printable,
+    use_levels,
+)
+from fastpath.logs.writer import LINES_MAX, LogFile, LogWriter
 from fastpath.settings import load
 from tests.support.waiting import until
 
@@ -230,7 +240,7 @@ def test_what_is_too_much_of_a_kind_is_summed_up(log: logging.Logger) -> None:
 
 
 def test_the_sum_is_told_when_nothing_follows(log: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpath.log_writer.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("fastpath.logs.writer.IDLE_SECONDS", 0.1)
     _, sink = attach(log)
     for _ in range(ALIKE_PER_SECOND + 5):
         log.info("alike")
@@ -291,7 +301,7 @@ def test_long_lines_are_bounded_as_well() -> None:
 def test_what_cannot_be_written_is_counted_and_told_when_it_can(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpath.log_writer.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("fastpath.logs.writer.RETRY_SECONDS", 0.05)
     sink = Kept()
     sink.fails = True
     writer = LogWriter(sink, lambda text: f"{text}\n".encode(), lambda: None)
@@ -348,7 +358,7 @@ def test_half_a_line_stays_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
         "import resource, signal, sys\n"
-        "from fastpath.log_writer import LogFile\n"
+        "from fastpath.logs.writer import LogFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "file = LogFile(sys.argv[1], 0, 0)\n"
         "_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
@@ -369,7 +379,7 @@ def test_several_processes_write_and_rotate_one_file(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
         "import sys\n"
-        "from fastpath.log_writer import LogFile\n"
+        "from fastpath.logs.writer import LogFile\n"
         "file = LogFile(sys.argv[1], 5_000, 1000)\n"
         "for number in range(3000):\n"
         "    file.write(f'{sys.argv[2]} {number}\\n'.encode())\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.listener import Listener, SettingsError
+from fastpath.listen_address import Listener, SettingsError
 from fastpath.settings import Settings, describe, load
 from fastpath.settings_checks import python_build, slow_interpreter
 from tests.support.sidecar import ROOT

@@ -8,10 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
-from fastpath.core.errors import FastpathError
+from fastpath.core.protocol.errors import FastpathError
 
-from . import capacity, compare, figures, guarantee, patterns, publish, report, rules, run, subscribe, wire
-from .machine import revision
+from .by_hand import publish, subscribe
+from .guarantee import guarantee
+from .load import wire_sizes
+from .machine.description import revision
+from .micro import figures, patterns, rules
+from .report import report
+from .scenarios import capacity, compare, run
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ COMMANDS = (
     Command("rules", rules, "measure what a hundred thousand rules cost"),
     Command("patterns", patterns, "measure what subscriptions to patterns cost"),
     Command("report", report, "make a page, or the documentation's tables and charts, of results"),
-    Command("wire", wire, "bytes a message, ours and others'"),
+    Command("wire", wire_sizes, "bytes a message, ours and others'"),
 )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Unknown,
     )
     from .message import Message, Position, Presence, Status
-    from .session import connect
+    from .subscriber.client import connect
 
 __all__ = [
     "BadToken",
@@ -64,7 +64,9 @@ __all__ = [
     "connect",
 ]
 
-_ELSEWHERE = {"connect": ".session"} | dict.fromkeys(("Message", "Position", "Presence", "Status"), ".message")
+_ELSEWHERE = {"connect": ".subscriber.client"} | dict.fromkeys(
+    ("Message", "Position", "Presence", "Status"), ".message"
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,17 +11,17 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar, Unpack
 from weakref import WeakSet
 
-from fastpath.core.codec import Form
-from fastpath.core.messages import GUARANTEED, Fields, Value
+from fastpath.core.protocol.codec import Form
+from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 from .discovery import ServersSource
-from .driver import Interest, Token
 from .errors import ClientError
-from .feed import Feed, MessageStream
 from .message import Message, Position, Presence, Status
 from .options import OptionNames
 from .servers import Servers
-from .session import Client
+from .subscriber.client import Client
+from .subscriber.driver import Interest, Token
+from .subscriber.streams import Feed, MessageStream
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ Every error can be pickled, so that it travels from a Spark executor to its driv
 
 from __future__ import annotations
 
-from fastpath.core.errors import Close, FastpathError
+from fastpath.core.protocol.errors import Close, FastpathError
 
 
 class ClientError(FastpathError):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fastpath.core.messages import GUARANTEED, STANDARD, Data, Fields, Present, Value
+from fastpath.core.protocol.messages import GUARANTEED, STANDARD, Data, Fields, Present, Value
 
 
 class Position(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.admission import Outcome
-from ..core.messages import Message
+from ..core.broker.admission import Outcome
+from ..core.protocol.messages import Message
 
 
 class FollowerEngine:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.admission import Outcome
-from ..core.ledger import Ledger
-from ..core.messages import STANDARD, Message
-from ..core.packets import Refusal
-from ..core.runs import Run
+from ..core.broker.admission import Outcome
+from ..core.cache.deduplication import Ledger
+from ..core.protocol.columns import Run
+from ..core.protocol.messages import STANDARD, Message
+from ..core.protocol.packets import Refusal
 
 
 class MemoryEngine:

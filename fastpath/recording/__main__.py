@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 
-from fastpath.core.errors import FastpathError
+from fastpath.core.protocol.errors import FastpathError
 
 from . import record, replay, show
 

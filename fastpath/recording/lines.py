@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from fastpath.client.message import Message, Status
-from fastpath.core.errors import FastpathError
-from fastpath.core.messages import GUARANTEED, Fields, Value
+from fastpath.core.protocol.errors import FastpathError
+from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 VERSION = 1
 

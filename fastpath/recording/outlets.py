@@ -17,9 +17,9 @@ from typing import Any
 from fastpath.client import connect
 from fastpath.client.errors import CommandRefused, Disconnected, QueueFull, RefusedMessage
 from fastpath.client.message import Position
-from fastpath.client.publisher import Publisher, Row
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.messages import GUARANTEED, STANDARD
+from fastpath.client.publisher.publisher import Publisher, Row
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.messages import GUARANTEED, STANDARD
 
 from .lines import Recorded, RecordingError
 

@@ -7,7 +7,7 @@ import asyncio
 
 from fastpath.client import connect
 from fastpath.client.options import OptionNames
-from fastpath.client.session import Client
+from fastpath.client.subscriber.client import Client
 
 from .command_line import Progress, add_token_arguments, count, length, size, stopping, token
 from .lines import VERSION, Header, RecordingError, public_address

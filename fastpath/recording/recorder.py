@@ -8,9 +8,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from fastpath.client.errors import ClientError
-from fastpath.client.feed import MessageStream
-from fastpath.client.machine import ABNORMAL
 from fastpath.client.message import Message, Status
+from fastpath.client.subscriber.machine import ABNORMAL
+from fastpath.client.subscriber.streams import MessageStream
 
 from .lines import RecordingError, happened, recorded
 from .writing import Parts, ReaderGone

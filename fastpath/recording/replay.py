@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from fastpath.client.errors import ClientError
-from fastpath.core.errors import InvalidSubject
+from fastpath.core.protocol.errors import InvalidSubject
 
 from .command_line import (
     TOKEN,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from fastpath.client.wanted import check_name, covered
-from fastpath.core.subject import check_subject
+from fastpath.client.subscriber.subscription_set import check_name, covered
+from fastpath.core.protocol.subject import check_subject
 
 from .lateness import Lateness
 from .lines import Recorded

@@ -13,8 +13,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_pattern
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern
 from realtime.monitoring import pages
 from realtime.monitoring.questions import Answer, ask_node, ask_nodes, node_names
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from fastpath.client.nodes import label
 from realtime.conf import conf
 
 ANSWER_SECONDS = 2.0

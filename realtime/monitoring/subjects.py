@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_subject, is_system
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_subject, is_system
 from realtime.monitoring import pages
 from realtime.monitoring.questions import Answer, ask_node, ask_nodes
 

@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonR
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_pattern
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern
 from realtime.monitoring import pages
 from realtime.monitoring.actions import node_number
 from realtime.monitoring.questions import Answer, ask_node, ask_nodes, node_names

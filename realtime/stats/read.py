@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import router
 
-from fastpath.core.sampling import RATES
+from fastpath.core.telemetry.samples import RATES
 from realtime.models import StatisticsState
 from realtime.stats.store import load
 from realtime.stats.windows import INDICATORS, KEPT, WINDOWS, History, deviation

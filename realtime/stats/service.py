@@ -11,10 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from fastpath.client.nodes import label
-from fastpath.core.sampling import ROWS_MAX
+from fastpath.core.telemetry.samples import ROWS_MAX
 from realtime import figures
 from realtime.stats.collector import Clock, Collector
 from realtime.stats.store import Store

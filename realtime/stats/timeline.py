@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import floor, inf, isnan
 from typing import Any
 
-from fastpath.core.sampling import RING_SECONDS
+from fastpath.core.telemetry.samples import RING_SECONDS
 
 WAIT_SECONDS = 15.0
 """How long a node that tells nothing is waited for; then the seconds go on without it."""

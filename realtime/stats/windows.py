@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import repeat
 from math import fsum, isnan, nan, sqrt
 
-from fastpath.core.sampling import GAUGES, RATES
+from fastpath.core.telemetry.samples import GAUGES, RATES
 
 INDICATORS = (
     "connections",

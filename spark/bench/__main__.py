@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastpath.bench.machine import machine
+from fastpath.bench.machine.description import machine
 from spark.bench.serving import BenchError
 from spark.bench.tables import Figure, table, write
 from spark.session import build

@@ -12,7 +12,7 @@ import time
 import msgspec
 from pyspark.sql import SparkSession
 
-from fastpath.client.staging import Attempt, Committer, Stager
+from fastpath.client.publisher.transactions import Attempt, Committer, Stager
 from spark.bench.serving import ROOT, Server, sidecar
 from spark.bench.tables import Figure
 from spark.bench.writing import SYMBOLS

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from fastpath.client.blocking import connect
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from spark.bench.serving import BenchError, Server, sidecar
 from spark.bench.tables import Figure
 

@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_subject
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_subject
 from spark.jobs.running import JobError, positive, publish, run
 from spark.options import InvalidOption, template_columns
 

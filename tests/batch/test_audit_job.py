@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from fastpath.client.blocking import connect
-from fastpath.client.publisher import Publisher
-from fastpath.core.cover import Cover
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.core.matching.pattern_set import Cover
 from spark.jobs import audit, audit_files
 from spark.jobs.running import JobError, parse
 from spark.rules import InvalidRules, Rule, Uses, covers, load, load_members

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
 from spark.cluster import Cluster
 from spark.java import find_java_home
 from spark.jobs.process import without_noise

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fastpath.client.reading import Range, Run
+from fastpath.client.publisher.reading import Range, Run
 from spark.columns import COLUMNS, ColumnBuilder, ddl, typed
 from spark.options import InvalidOption
 

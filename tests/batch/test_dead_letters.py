@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fastpath.client.staging import Committed
+from fastpath.client.publisher.transactions import Committed
 from spark.dead_letters import Letters, drop, publish, refused_late
 
 

@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 
 from entitlement import compiler, conf, demo, tokens
 from entitlement.models import Action, Effect, Rule
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
 from realtime.instruments import instruments, market
 from spark.jobs import alerts, bars, live, movers, running
 from spark.progress import Reports

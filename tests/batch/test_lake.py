@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from fastpath.core.cover import Cover
-from fastpath.core.errors import InvalidSubject
+from fastpath.core.matching.pattern_set import Cover
+from fastpath.core.protocol.errors import InvalidSubject
 from spark import data, lake
 from spark.lake import Archive
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 from pyspark.sql import SparkSession
 
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from spark import data, lake
 from spark.jobs import lake as job
 from spark.jobs.running import JobError, parse

@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fastpath.client.blocking import connect
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.message import Message
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from spark.data import INSTRUMENTS
 from spark.jobs import alerts, bars, live, movers, running, ticks
 from tests.support.prices import NOON

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from spark.jobs.process import without_noise
 from tests.batch.test_ticks_process import members
 from tests.support.sidecar import ROOT, Sidecar

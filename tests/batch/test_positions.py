@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.client.reading import Head, Range
+from fastpath.client.publisher.reading import Head, Range
 from spark.positions import EARLIEST, Offset, advance, begin, is_behind, ranges, shares
 
 EPOCH = 7

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from spark.progress import ERROR_CHARS_MAX, Reports, fields_of, of_progress
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

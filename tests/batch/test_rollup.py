@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fastpath.client.blocking import connect
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from realtime.models import StatisticsBucket, StatisticsState
 from realtime.stats import read, transfer
 from realtime.stats.store import Store

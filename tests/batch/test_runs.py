@@ -9,9 +9,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.messages import Message
-from fastpath.core.runs import expand
-from fastpath.core.staged import STAGE_BYTES_MAX, STAGE_ROWS_MAX, read_runs
+from fastpath.core.broker.staged_rows import STAGE_BYTES_MAX, STAGE_ROWS_MAX, read_runs
+from fastpath.core.protocol.columns import expand
+from fastpath.core.protocol.messages import Message
 from spark.options import FRAME_ROWS_MAX
 from spark.rows import Table
 from spark.runs import FRAME_BYTES_MAX, Frame, compressed, frames, row_at

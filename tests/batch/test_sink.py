@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from fastpath.client.blocking import connect
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from spark.datasource import RealtimeSource
 from spark.options import InvalidOption, SinkOptions
 from spark.publishing import RowPublisher

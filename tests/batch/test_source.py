@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from fastpath.client.publisher import Publisher
-from fastpath.client.reading import Reader
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.client.publisher.reading import Reader
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.batch.retried_job import ROWS, SUBJECTS
 from tests.batch.writing import contents
 from tests.support.sidecar import ROOT, Sidecar

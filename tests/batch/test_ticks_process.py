@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fastpath.client.blocking import connect
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from spark.data import INSTRUMENTS
 from tests.support.processes import send
 from tests.support.sidecar import ROOT, Sidecar

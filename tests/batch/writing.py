@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
 from tests.support.sidecar import Sidecar
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.bench.capacity import add_arguments, find
+from fastpath.bench.scenarios.capacity import add_arguments, find
 
 
 def arguments(*words: str) -> argparse.Namespace:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fastpath.bench.capacity_search import Plan, Probe, lines, search
+from fastpath.bench.scenarios.capacity_search import Plan, Probe, lines, search
 
 
 def server(limit: float, fault: str = "slow") -> Callable[[float], Probe]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fastpath.bench import peers
-from fastpath.bench.compare import CompareError, add_arguments, chosen, compare, run
-from fastpath.bench.report_page import page
+from fastpath.bench.report.page import page
+from fastpath.bench.scenarios.compare import CompareError, add_arguments, chosen, compare, run
+from fastpath.bench.servers import peers
 
 COSTS = {"": 2.0, "channels": 300.0}
 

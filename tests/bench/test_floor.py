@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from fastpath.bench import servers
-from fastpath.bench.dialects import Dialect, Floor, FloorAll
 from fastpath.bench.floor.compiling import FloorError, compiled
-from fastpath.bench.measure import Options, loaded, run
-from fastpath.bench.scenarios import SCENARIOS
+from fastpath.bench.load.dialects import Dialect, Floor, FloorAll
+from fastpath.bench.scenarios.measure import Options, loaded, run
+from fastpath.bench.scenarios.scenarios import SCENARIOS
+from fastpath.bench.servers import fastpath_server
 
 
 def test_without_a_compiler_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_it_delivers_everything_in_order(
     """One subject, all subjects, lists and pairs; every connection is read in full."""
     short = SCENARIOS[scenario].changed(changes | {"duration_s": 0.2, "warmup_s": 0.05})
     options = Options(sample_every=1)
-    with servers.floor(compiled(), coalesce, None) as server, loaded(short, server, dialect, options) as load:
+    with fastpath_server.floor(compiled(), coalesce, None) as server, loaded(short, server, dialect, options) as load:
         found = run(short, load)
         deadline = time.monotonic() + 30
         while found["deliveries"] <= 100 and time.monotonic() < deadline:  # a machine that stood still meanwhile

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fastpath.bench import guarantee_cost, guarantee_recovery, guarantee_starts, guarantee_tables
 from fastpath.bench.__main__ import main
-from fastpath.bench.guarantee_acks import rounds, servers_of
-from fastpath.bench.measure import Options
-from fastpath.bench.procfs import filesystem
+from fastpath.bench.guarantee import cost, recovery, starts, tables
+from fastpath.bench.guarantee.acknowledgements import rounds, servers_of
+from fastpath.bench.machine.procfs import filesystem
+from fastpath.bench.scenarios.measure import Options
 
 SHORT = 0.02
 
@@ -24,9 +24,9 @@ def _quiet(text: str) -> None:
 @pytest.mark.slow
 def test_the_cost_of_every_setting_is_beside_that_of_standard_delivery() -> None:
     """Four servers at once, each measured in turn; every message reaches its subscribers."""
-    case = next(case for case in guarantee_cost.CASES if case.name == "publish")
+    case = next(case for case in cost.CASES if case.name == "publish")
 
-    found = guarantee_cost.case_of(case, Options(), _quiet, 0.1)
+    found = cost.case_of(case, Options(), _quiet, 0.1)
 
     assert list(found["variants"]) == ["standard", "guaranteed", "interval", "batch"]
     assert (found["lost"], found["faults"]) == (0, 0)
@@ -40,7 +40,7 @@ def test_a_round_goes_there_and_back() -> None:
     """So that a drift of the machine favours no server."""
     names = ["a", "b", "c"]
 
-    assert [guarantee_cost.in_turn(names, number) for number in range(3)] == [names, names[::-1], names]
+    assert [cost.in_turn(names, number) for number in range(3)] == [names, names[::-1], names]
 
 
 def test_acknowledgements_are_timed_at_a_rate_and_at_the_most() -> None:
@@ -62,7 +62,7 @@ def test_acknowledgements_are_timed_at_a_rate_and_at_the_most() -> None:
 @pytest.mark.slow
 def test_clients_that_come_back_get_all_that_they_missed() -> None:
     """Two hundred of them, each a hundred messages, each told that it recovered."""
-    found = guarantee_recovery.measure(Options(), _quiet, SHORT)
+    found = recovery.measure(Options(), _quiet, SHORT)
 
     assert (found["clients"], found["missed_each"], found["rounds"]) == (200, 100, 1)
     assert found["recoveries"] == {"recovered": found["sampled"]}
@@ -74,18 +74,18 @@ def test_clients_that_come_back_get_all_that_they_missed() -> None:
 
 def test_what_does_not_come_back_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of ten messages cannot give back a hundred."""
-    monkeypatch.setattr(guarantee_recovery, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(recovery, "PATIENCE_SECONDS", 2.0)
 
-    found = guarantee_recovery.measure(Options(settings={"cache_messages": "10"}), _quiet, SHORT)
+    found = recovery.measure(Options(settings={"cache_messages": "10"}), _quiet, SHORT)
 
     assert found["recoveries"] == {"resynchronised": found["sampled"]}
     assert found["lost"] == found["clients"] * 99  # each gets the snapshot
-    assert guarantee_tables.faults(found) > 0
+    assert tables.faults(found) > 0
 
 
 def test_the_journal_is_written_and_replayed() -> None:
     """Ten thousand messages; what one costs, and a start with them."""
-    found = guarantee_starts.journal(Options(), _quiet, 0.01)
+    found = starts.journal(Options(), _quiet, 0.01)
 
     assert found["messages"] == 10_000
     assert 140 < found["bytes_each"] < 400
@@ -98,7 +98,7 @@ def test_the_journal_is_written_and_replayed() -> None:
 def test_all_parts_are_measured_by_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The last line is one JSON object; of it the documentation's tables are made."""
     page = tmp_path / "page.md"
-    page.write_text(f"# Prose\n\n{guarantee_tables.BEGIN}\nstale\n{guarantee_tables.END}\n\nMore.\n")
+    page.write_text(f"# Prose\n\n{tables.BEGIN}\nstale\n{tables.END}\n\nMore.\n")
     output = tmp_path / "results.json"
 
     status = main(["guarantee", "--scale", "0.03", "--json", "--output", str(output), "--docs", str(page)])
@@ -114,7 +114,7 @@ def test_all_parts_are_measured_by_one_command(tmp_path: Path, capsys: pytest.Ca
     assert all(cpu[name] > 0 for name in ("node", "primary", "replicas", "generator"))
     assert results["runs"][3]["join_entries"] >= 500_000 * 0.03
     assert "stale" not in page.read_text()
-    assert page.read_text().endswith(f"{guarantee_tables.END}\n\nMore.\n")
+    assert page.read_text().endswith(f"{tables.END}\n\nMore.\n")
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_without_redis_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PATH", "/nowhere")
     said: list[str] = []
 
-    found = guarantee_starts.joining(Options(), said.append, SHORT)
+    found = starts.joining(Options(), said.append, SHORT)
 
     assert found["missing"] in said[0]
     assert "apt-get install redis-server" in said[0]
-    assert guarantee_tables.figures({"runs": [{"part": "redis", **found}]}) == []
+    assert tables.figures({"runs": [{"part": "redis", **found}]}) == []
 
 
 def test_the_kind_of_disk_is_told() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fastpath.bench import guarantee_tables
 from fastpath.bench.__main__ import main
-from fastpath.bench.report_docs import MarkerError
-from fastpath.bench.result import write
+from fastpath.bench.guarantee import tables
+from fastpath.bench.report.documents import MarkerError
+from fastpath.bench.scenarios.result import write
 
 
 def _cost(guaranteed: float, lost: int = 0) -> dict[str, Any]:
@@ -41,7 +41,7 @@ REDIS = {"part": "redis", "command": "guarantee redis", "join_per_s": 250_000, "
 
 
 def _table(title: str, *runs: dict[str, Any]) -> list[list[str]]:
-    found = {figure.title: figure.table for figure in guarantee_tables.figures({"runs": list(runs)})}
+    found = {figure.title: figure.table for figure in tables.figures({"runs": list(runs)})}
     return found[title]
 
 
@@ -60,7 +60,7 @@ def test_every_target_is_judged() -> None:
     """Half a million messages in 1.6 s is a million in 3.2 s; 250,000 entries a second are too few."""
     lines = _table("Guarantees and their targets", _cost(1.02), ACK, RECOVERY, REDIS, JOURNAL)[1:]
 
-    assert len(lines) == len(guarantee_tables.AIMS)
+    assert len(lines) == len(tables.AIMS)
     verdicts = {line[0]: line[1:3] for line in lines}
     assert verdicts["Journal, 1,000,000 messages replayed"] == ["missed", "3.20 s"]
     assert verdicts["A joining node"] == ["missed", "250k"]
@@ -87,7 +87,7 @@ def test_the_command_shows_results_without_measuring_and_tells_of_losses(
     fine, bad, page = tmp_path / "fine.json", tmp_path / "bad.json", tmp_path / "page.md"
     write(fine, [_cost(1.02), JOURNAL])
     write(bad, [_cost(1.02, lost=1)])
-    page.write_text(f"{guarantee_tables.BEGIN}\n{guarantee_tables.END}\n")
+    page.write_text(f"{tables.BEGIN}\n{tables.END}\n")
 
     assert main(["guarantee", "--results", str(fine), "--docs", str(page)]) == 0
     assert "CPU time by setting" in capsys.readouterr().out
@@ -101,5 +101,5 @@ def test_a_page_without_the_markers_is_left_alone(tmp_path: Path) -> None:
     page.write_text("<!-- tables begin -->\n<!-- tables end -->\n")
 
     with pytest.raises(MarkerError, match="guarantees begin"):
-        guarantee_tables.write({"runs": [JOURNAL]}, page)
+        tables.write({"runs": [JOURNAL]}, page)
     assert page.read_text() == "<!-- tables begin -->\n<!-- tables end -->\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fastpath.bench.latency import Histogram
+from fastpath.bench.load.latency import Histogram
 
 
 def test_percentiles_are_those_of_the_values() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.bench import report_docs
-from fastpath.bench.machine import NOT_RECORDED, machine, revision, revision_of
-from fastpath.bench.report import load
-from fastpath.bench.report_page import circumstances
-from fastpath.bench.result import write
+from fastpath.bench.machine.description import NOT_RECORDED, machine, revision, revision_of
+from fastpath.bench.report import documents
+from fastpath.bench.report.page import circumstances
+from fastpath.bench.report.report import load
+from fastpath.bench.scenarios.result import write
 from tests.bench.sample import RESULTS, run
 
 
@@ -68,8 +68,8 @@ def test_results_carry_it_and_pages_show_it(tmp_path: Path) -> None:
     told = dict(circumstances(results))
     assert told["Revision"] == f"{NOT_RECORDED}; {revision()}"
     assert told["Single runs"] == "F10, F1 beside others, F2"
-    page.write_text(f"{report_docs.BEGIN}\n{report_docs.END}\n")
-    report_docs.write(results, page)
+    page.write_text(f"{documents.BEGIN}\n{documents.END}\n")
+    documents.write(results, page)
     assert f"* Revision: {NOT_RECORDED}; {revision()}\n" in page.read_text()
 
 

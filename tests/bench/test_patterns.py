@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.bench.__main__ import main
-from fastpath.bench.patterns import Server
+from fastpath.bench.micro.patterns import Server
 
 
 def test_it_runs_small(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.bench import payload
-from fastpath.bench.payload import MARKER, PayloadError, Payloads
+from fastpath.bench.load import payload
+from fastpath.bench.load.payload import MARKER, PayloadError, Payloads
 
 
 def _frames(count: int) -> bytes:

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from fastpath.bench import peers
-from fastpath.bench.spawn import family
+from fastpath.bench.machine.processes import family
+from fastpath.bench.servers import peers
 from tests.support.waiting import until
 
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from fastpath.bench import peers
-from fastpath.bench.peers_dialects import DIALECTS, PeerDialect, masked, upgrade
+from fastpath.bench.load.peer_dialects import DIALECTS, PeerDialect, masked, upgrade
+from fastpath.bench.servers import peers
 from tests.support.waiting import until
 
 PAYLOAD = b"@#" + b"x" * 138

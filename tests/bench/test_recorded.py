@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastpath.bench.__main__ import main
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.recording.__main__ import main as recording
 from fastpath.recording.lines import Binary
 from tests.recording.samples import message, messages, said, write

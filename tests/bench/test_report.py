@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.bench import report, report_charts, report_docs
-from fastpath.bench.report_figures import Figure, figures
-from fastpath.bench.report_page import page
-from fastpath.bench.report_summary import rows
+from fastpath.bench.report import charts, documents, report
+from fastpath.bench.report.page import page
+from fastpath.bench.report.summary import rows
+from fastpath.bench.report.tables import Figure, figures
 
 from .sample import RESULTS, run
 
@@ -101,7 +101,7 @@ def test_the_bar_of_a_slow_peer_is_cut() -> None:
 
     assert svg.count('class="cut"') == 1
     ends = [float(x) + float(width) for x, width in re.findall(r'd="M([\d.]+) [\d.]+h([\d.]+)q', svg)]
-    assert max(ends) <= report_charts.RIGHT
+    assert max(ends) <= charts.RIGHT
 
 
 def test_the_page_needs_nothing_else() -> None:
@@ -127,16 +127,14 @@ def test_the_page_says_what_was_run() -> None:
 def test_the_documentation_is_rewritten_between_its_markers_only(tmp_path: Path) -> None:
     """Twice gives the same bytes; the prose stays; charts that are no more go."""
     path = tmp_path / "benchmarks.md"
-    path.write_text(
-        f"# Prose\n\n{report_docs.BEGIN}\nstale tables\n{report_docs.END}\n\nMore prose.\n", encoding="utf-8"
-    )
+    path.write_text(f"# Prose\n\n{documents.BEGIN}\nstale tables\n{documents.END}\n\nMore prose.\n", encoding="utf-8")
     folder = tmp_path / "benchmarks"
     folder.mkdir()
     (folder / "stale.svg").write_text("<svg/>")
 
-    written = report_docs.write(RESULTS, path)
+    written = documents.write(RESULTS, path)
     first = {file: file.read_bytes() for file in written}
-    report_docs.write(RESULTS, path)
+    documents.write(RESULTS, path)
 
     assert {file: file.read_bytes() for file in written} == first
     text = path.read_text(encoding="utf-8")
@@ -150,14 +148,14 @@ def test_the_documentation_is_rewritten_between_its_markers_only(tmp_path: Path)
         assert (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("text", ["no markers", f"{report_docs.END}\n{report_docs.BEGIN}", report_docs.BEGIN])
+@pytest.mark.parametrize("text", ["no markers", f"{documents.END}\n{documents.BEGIN}", documents.BEGIN])
 def test_a_page_without_its_markers_is_left_alone(tmp_path: Path, text: str) -> None:
     """The error names them."""
     path = tmp_path / "benchmarks.md"
     path.write_text(text)
 
-    with pytest.raises(report_docs.MarkerError, match="tables begin"):
-        report_docs.write(RESULTS, path)
+    with pytest.raises(documents.MarkerError, match="tables begin"):
+        documents.write(RESULTS, path)
 
     assert path.read_text() == text
     assert not path.with_suffix("").exists()
@@ -165,7 +163,7 @@ def test_a_page_without_its_markers_is_left_alone(tmp_path: Path, text: str) -> 
 
 def test_a_chart_as_a_file_brings_its_colours() -> None:
     """For light and for dark, on a background of its own."""
-    svg = report_charts.standalone(figure("Latency").svg)
+    svg = charts.standalone(figure("Latency").svg)
 
     assert "prefers-color-scheme:dark" in svg
     assert ET.fromstring(svg).find(f"{SVG}rect") is not None  # noqa: S314 - our own

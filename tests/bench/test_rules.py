@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.bench import rules
 from fastpath.bench.__main__ import main
+from fastpath.bench.micro import rules
 
 MORE_US_MAX = 50
 """How much longer a check may take with many rules than with ten."""

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from fastpath.bench import servers
 from fastpath.bench.__main__ import main
-from fastpath.bench.conflating import measure as measure_conflating
-from fastpath.bench.connecting import measure as measure_connecting
-from fastpath.bench.crowd import measure as measure_crowd
-from fastpath.bench.dialects import Fastpath
-from fastpath.bench.measure import Options, loaded, measure_own
-from fastpath.bench.memory import measure as measure_memory
-from fastpath.bench.result import KEYS
-from fastpath.bench.scenarios import SCENARIOS, Scenario
-from fastpath.bench.stalling import Stall
+from fastpath.bench.load.dialects import Fastpath
+from fastpath.bench.scenarios.conflating import measure as measure_conflating
+from fastpath.bench.scenarios.connecting import measure as measure_connecting
+from fastpath.bench.scenarios.crowd import measure as measure_crowd
+from fastpath.bench.scenarios.measure import Options, loaded, measure_own
+from fastpath.bench.scenarios.memory import measure as measure_memory
+from fastpath.bench.scenarios.result import KEYS
+from fastpath.bench.scenarios.scenarios import SCENARIOS, Scenario
+from fastpath.bench.scenarios.stalling import Stall
+from fastpath.bench.servers import fastpath_server
 
 FAULTS = ("lost", "doubled", "reordered", "gaps", "out_of_sequence")
 PERCENTILES = ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
@@ -63,7 +63,7 @@ def test_slow_readers_are_closed_and_resume_and_nobody_else_notices() -> None:
     scenario = _short("F3", connections=10, window=64)
     settings = {"outbox_bytes_max": "300000", "cache_messages": "10"}
     with (
-        servers.sidecar(None, settings=settings) as server,
+        fastpath_server.sidecar(None, settings=settings) as server,
         loaded(scenario, server, Fastpath("json", server.token), Options(sample_every=1)) as load,
     ):
         load.barrier()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fastpath.bench.payload import Payloads
-from fastpath.bench.tracks import FrameTrack, MarkerTrack, Tally
-from fastpath.core.codec import JSON, MSGPACK, encode_message
-from fastpath.core.frames import BINARY, TEXT, encode_frame
-from fastpath.core.messages import Message
+from fastpath.bench.load.payload import Payloads
+from fastpath.bench.load.tracks import FrameTrack, MarkerTrack, Tally
+from fastpath.core.protocol.codec import JSON, MSGPACK, encode_message
+from fastpath.core.protocol.messages import Message
+from fastpath.core.websocket.frames import BINARY, TEXT, encode_frame
 
 MOMENT_NS = 5_000_000
 

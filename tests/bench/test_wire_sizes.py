@@ -6,16 +6,16 @@ import zlib
 
 import pytest
 
-from fastpath.bench import wire
-from fastpath.core.codec import JSON, MSGPACK, Form, decode_server
-from fastpath.core.messages import Data
+from fastpath.bench.load import wire_sizes
+from fastpath.core.protocol.codec import JSON, MSGPACK, Form, decode_server
+from fastpath.core.protocol.messages import Data
 
-F1, TICK, SPARSE = wire.SAMPLES
+F1, TICK, SPARSE = wire_sizes.SAMPLES
 
 
-def by_name(sample: wire.Sample) -> dict[str, wire.Wired]:
+def by_name(sample: wire_sizes.Sample) -> dict[str, wire_sizes.Wired]:
     """The framings of one sample by their names."""
-    return {wired.framing: wired for wired in wire.measure(sample)}
+    return {wired.framing: wired for wired in wire_sizes.measure(sample)}
 
 
 def test_the_samples_are_what_they_are_called() -> None:
@@ -27,13 +27,13 @@ def test_the_samples_are_what_they_are_called() -> None:
 
 
 @pytest.mark.parametrize("form", [JSON, MSGPACK])
-@pytest.mark.parametrize("sample", wire.SAMPLES, ids=lambda sample: sample.title)
-def test_what_is_counted_is_what_a_client_decodes(sample: wire.Sample, form: Form) -> None:
+@pytest.mark.parametrize("sample", wire_sizes.SAMPLES, ids=lambda sample: sample.title)
+def test_what_is_counted_is_what_a_client_decodes(sample: wire_sizes.Sample, form: Form) -> None:
     """The bytes are a whole message of the protocol."""
-    data = decode_server(wire.fastpath(sample, form), form)
+    data = decode_server(wire_sizes.fastpath(sample, form), form)
 
     assert isinstance(data, Data)
-    assert (data.content, data.fields, data.seq) == (sample.content, sample.fields, wire.SEQ)
+    assert (data.content, data.fields, data.seq) == (sample.content, sample.fields, wire_sizes.SEQ)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_counted_is_what_a_client_decodes(sample: wire.Sample, form: For
 )
 def test_bytes_on_the_wire(framing: str, f1: int, tick: int, sparse: int) -> None:
     """Exact, so that a change of the encoding shows here."""
-    assert [by_name(sample)[framing].plain_bytes for sample in wire.SAMPLES] == [f1, tick, sparse]
+    assert [by_name(sample)[framing].plain_bytes for sample in wire_sizes.SAMPLES] == [f1, tick, sparse]
 
 
 def test_overhead_is_all_but_content_and_fields() -> None:
@@ -68,13 +68,13 @@ def test_centrifugos_protobuf_push(by_id: bool, channel: bytes) -> None:
     push = channel + b"\x22" + bytes((len(publication) & 0x7F | 0x80, len(publication) >> 7)) + publication
     reply = b"\x22" + bytes((len(push) & 0x7F | 0x80, len(push) >> 7)) + push
 
-    assert wire.centrifugo_protobuf(F1, by_id=by_id) == bytes((len(reply) & 0x7F | 0x80, len(reply) >> 7)) + reply
+    assert wire_sizes.centrifugo_protobuf(F1, by_id=by_id) == bytes((len(reply) & 0x7F | 0x80, len(reply) >> 7)) + reply
 
 
 def test_the_mqtt_frames() -> None:
     """Type and flags, remaining length, topic or alias, payload."""
-    assert wire.mqtt_3(SPARSE).startswith(b"\x30\x2a\x00\x0dstocks/us/IBM[")
-    assert wire.mqtt_5(SPARSE).startswith(b"\x30\x21\x00\x00\x03\x23\x00\x11[")
+    assert wire_sizes.mqtt_3(SPARSE).startswith(b"\x30\x2a\x00\x0dstocks/us/IBM[")
+    assert wire_sizes.mqtt_5(SPARSE).startswith(b"\x30\x21\x00\x00\x03\x23\x00\x11[")
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_the_mqtt_frames() -> None:
 )
 def test_lengths_of_seven_bits_a_byte(value: int, encoded: bytes) -> None:
     """MQTT's own examples (2.2.3)."""
-    assert wire.varint(value) == encoded
+    assert wire_sizes.varint(value) == encoded
 
 
 def test_a_deflated_message_inflates_as_rfc_7692_says() -> None:
     """With the four bytes put back that the sender takes off."""
-    payload = wire.fastpath(TICK, JSON)
+    payload = wire_sizes.fastpath(TICK, JSON)
 
-    assert zlib.decompressobj(-15).decompress(wire.deflate(payload) + b"\0\0\xff\xff") == payload
+    assert zlib.decompressobj(-15).decompress(wire_sizes.deflate(payload) + b"\0\0\xff\xff") == payload
 
 
 def test_overhead_grows_with_the_sequence_number() -> None:
     """Standard quality, which has none, costs the least; MessagePack ends at 12 bytes beside the header of 4."""
-    rows = wire.overheads_by_seq()
+    rows = wire_sizes.overheads_by_seq()
 
     assert rows[0] == (0, 19, 12)
     assert rows[-1] == (10_000_000, 26, 16)

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import connections
 from playwright.sync_api import Browser, Page
 
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from tests.support.ports import free_port
 from tests.support.processes import command_line, descendants
 from tests.web.server import ROOT, Program

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
 from tests.browser.scripted import Scripted
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule

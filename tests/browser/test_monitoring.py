@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from tests.browser.stack import Stack, sign_in
 from tests.edge.wire import WireClient
 from tests.support import axe

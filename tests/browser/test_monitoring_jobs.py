@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from fastpath.client.reporting import Reporter
+from fastpath.client.publisher.reporting import Reporter
 from tests.browser.stack import Stack, sign_in
 from tests.support import axe
 

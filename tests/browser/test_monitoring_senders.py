@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, expect
 
-from fastpath.client.staging import Attempt, Stager
+from fastpath.client.publisher.transactions import Attempt, Stager
 from tests.browser.stack import Stack, sign_in
 from tests.support import axe
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.browser.scripted import Scripted
 from tests.support.proxy import Proxy
 from tests.support.sidecar import Sidecar

@@ -1,4 +1,4 @@
-"""Faults that the checker has to find: the node loses, doubles, swaps or hides one message (fastpath/faults.py)."""
+"""Faults that the checker has to find: the node loses, doubles, swaps or hides one message."""
 
 from __future__ import annotations
 

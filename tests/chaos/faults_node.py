@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fastpath.engine.journal_format import MAGIC, START_BYTES
+from fastpath.engine.journal.format import MAGIC, START_BYTES
 from tests.support.waiting import auntil
 
 from .machine import no_mounts

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from fastpath.client import PublishTimeout, RefusedMessage, connect
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 
 from .reader import OPTIONS as IMPATIENT
 

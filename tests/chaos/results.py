@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fastpath.bench.machine import NOT_RECORDED
+from fastpath.bench.machine.description import NOT_RECORDED
 
 from .model import KINDS
 from .run import percentile

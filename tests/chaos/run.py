@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastpath.bench.machine import revision
+from fastpath.bench.machine.description import revision
 from tests.support.sidecar import ROOT
 
 from .checker import check

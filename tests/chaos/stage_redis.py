@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import redis
 
-from fastpath.engine.redis_entries import GROUPS, log_key
+from fastpath.engine.redis.entries import GROUPS, log_key
 from tests.support.redis import Topology
 from tests.support.redis_servers import RedisServer
 from tests.support.waiting import auntil

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from tests.chaos.bugs import BUGS
 from tests.support.sidecar import ROOT, Sidecar
 

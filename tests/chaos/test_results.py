@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.bench.machine import revision
+from fastpath.bench.machine.description import revision
 from tests.chaos import __main__ as program
 from tests.chaos.faults import BY_NAME, FAULTS
 from tests.chaos.results import BEGIN, END, Results

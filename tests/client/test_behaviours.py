@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from fastpath.client.errors import CommandRefused
-from fastpath.client.events import Arrived, Interesting, Refused, Renew
-from fastpath.client.machine import Machine, MachineEvent
 from fastpath.client.message import Status
 from fastpath.client.options import Options
-from fastpath.client.outgoing import Publication, Settled
 from fastpath.client.servers import parse_servers
+from fastpath.client.subscriber.events import Arrived, Interesting, Refused, Renew
+from fastpath.client.subscriber.machine import Machine, MachineEvent
+from fastpath.client.subscriber.outgoing import Publication, Settled
 
 TABLE = sorted((Path(__file__).parents[1] / "behaviours").glob("*.json"))
 CASES = [

@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.client import ClientError, TooLarge, Unavailable
 from fastpath.client.blocking import connect
-from fastpath.core.errors import InvalidSubject
+from fastpath.core.protocol.errors import InvalidSubject
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

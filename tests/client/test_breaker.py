@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from fastpath.client.breaker import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Breaker
+from fastpath.client.control.breaker import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Breaker
 
 TRIAL = 5.0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fastpath.client import ControlRefused, SidecarUnavailable
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint

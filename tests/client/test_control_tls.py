@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.address import parse_tls
-from fastpath.client.control import Control
+from fastpath.client.control.address import parse_tls
+from fastpath.client.control.client import Control
+from fastpath.client.control.pushes import Pushes
 from fastpath.client.errors import SidecarUnavailable
-from fastpath.client.pushes import Pushes
 from tests.edge.wire import WireClient
 from tests.support.certificates import Certificate
 from tests.support.hook import Answering

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarBusy, SidecarSilent, SidecarUnavailable
-from fastpath.client.nodes import Nodes
 from tests.client.test_control import framed, peer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

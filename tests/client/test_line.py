@@ -12,8 +12,8 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from fastpath.client import ConnectionRejected, Disconnected, Status, Unknown, connect
 from fastpath.client.errors import may_reconnect
-from fastpath.client.session import Client
-from fastpath.core.errors import Close
+from fastpath.client.subscriber.client import Client
+from fastpath.core.protocol.errors import Close
 from tests.support.reconnecting import SOON
 from tests.support.waiting import auntil
 

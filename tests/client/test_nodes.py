@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarUnavailable
-from fastpath.client.nodes import Nodes
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

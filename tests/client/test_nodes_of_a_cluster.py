@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fastpath.client import Status, connect
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from tests.support.reconnecting import SOON
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar

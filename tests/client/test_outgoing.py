@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.client.errors import Failed, NotReady, QueueFull, Unavailable, Unknown
-from fastpath.client.outgoing import HOLD_SECONDS, Outgoing, Publication, Settled
+from fastpath.client.subscriber.outgoing import HOLD_SECONDS, Outgoing, Publication, Settled
 from tests.client.ledger import LedgerServer
 
 

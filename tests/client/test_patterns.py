@@ -10,10 +10,10 @@ import pytest
 
 from fastpath.client import Denied, Invalid, Message, connect
 from fastpath.client.blocking import connect as connect_blocking
-from fastpath.client.feed import Feed, MessageStream
 from fastpath.client.message import Status
-from fastpath.client.session import Client
-from fastpath.core.errors import InvalidSubject
+from fastpath.client.subscriber.client import Client
+from fastpath.client.subscriber.streams import Feed, MessageStream
+from fastpath.core.protocol.errors import InvalidSubject
 from tests.support.proxy import Proxy
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
@@ -121,7 +121,7 @@ async def test_what_came_while_it_was_away(shared: Sidecar, client: Client) -> N
 async def test_more_positions_than_one_command_takes(
     shared: Sidecar, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpath.client.wanted.POSITIONS_PER_PATTERN", 3)
+    monkeypatch.setattr("fastpath.client.subscriber.subscription_set.POSITIONS_PER_PATTERN", 3)
     subjects = [f"/p4/{number}" for number in range(8)]
     with Proxy(shared.client_url) as proxy:
         async with connect(f"ws://{proxy.address}/ws", ANN, **SOON) as follower:

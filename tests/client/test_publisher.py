@@ -14,9 +14,9 @@ import pytest
 
 from fastpath.client import ConnectionRejected, PublishTimeout, RefusedMessage, connect
 from fastpath.client.blocking import connect as connect_blocking
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
-from fastpath.core.errors import Close
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.core.protocol.errors import Close
 from tests.support.certificates import Certificate
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
@@ -215,7 +215,7 @@ def test_several_publishers_on_one_subject_keep_each_its_order(sidecar: Sidecar)
 
 def test_it_loads_neither_asyncio_nor_the_websocket_library() -> None:
     code = (
-        "import sys, fastpath.client.publisher, fastpath.client.control\n"
+        "import sys, fastpath.client.publisher.publisher, fastpath.client.control.client\n"
         "print(sorted({'asyncio', 'uvloop', 'websockets', 'jwt', 'django'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

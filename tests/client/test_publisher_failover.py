@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fastpath.client import PublishTimeout
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
-from fastpath.core.packets import FRAME_BYTES_MAX, Unpacker, pack
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.core.protocol.packets import FRAME_BYTES_MAX, Unpacker, pack
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

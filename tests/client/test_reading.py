@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from fastpath.client.errors import CommandRefused, ConnectionRejected, Denied, Invalid, PublishTimeout
-from fastpath.client.publisher import Publisher
-from fastpath.client.reading import Head, Missing, Range, Reader, Run
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.client.publisher.reading import Head, Missing, Range, Reader, Run
 from tests.support.proxy import Proxy
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt

@@ -24,8 +24,8 @@ from fastpath.client import (
     connect,
 )
 from fastpath.client.blocking import connect as connect_blocking
-from fastpath.client.feed import Feed
-from fastpath.core.errors import Close
+from fastpath.client.subscriber.streams import Feed
+from fastpath.core.protocol.errors import Close
 from tests.support.proxy import Proxy
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from fastpath.client import connect
-from fastpath.client.renewal import AGAIN_SECONDS_MAX, Renewal
+from fastpath.client.subscriber.renewal import AGAIN_SECONDS_MAX, Renewal
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt

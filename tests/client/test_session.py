@@ -25,11 +25,11 @@ from fastpath.client import (
     Unavailable,
     connect,
 )
-from fastpath.client.control import Control
-from fastpath.client.feed import Feed
-from fastpath.client.publisher import Publisher
-from fastpath.core.codec import Form
-from fastpath.core.errors import Close, InvalidSubject
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.client.subscriber.streams import Feed
+from fastpath.core.protocol.codec import Form
+from fastpath.core.protocol.errors import Close, InvalidSubject
 from tests.support.certificates import Certificate
 from tests.support.proxy import Proxy
 from tests.support.reconnecting import SOON

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ConnectionRejected, PublishTimeout, StagingFailed
-from fastpath.client.staging import Attempt, Committer, Refused, Stager
+from fastpath.client.publisher.transactions import Attempt, Committer, Refused, Stager
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from fastpath.client.errors import Invalid, Limited
-from fastpath.client.events import Answered, Arrived, Event, Named, Refused
-from fastpath.client.following import RETRY_MS
 from fastpath.client.message import Position, Status
-from fastpath.client.state import ClientState
-from fastpath.client.wanted import SUBJECTS_PER_COMMAND
-from fastpath.core.errors import BadFrame
+from fastpath.client.subscriber.events import Answered, Arrived, Event, Named, Refused
+from fastpath.client.subscriber.state import ClientState
+from fastpath.client.subscriber.subscription_set import SUBJECTS_PER_COMMAND
+from fastpath.client.subscriber.subscriptions import RETRY_MS
+from fastpath.core.protocol.errors import BadFrame
 
 EPOCH = 1700000000000
 A, B = "/a/a", "/a/b"

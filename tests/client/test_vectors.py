@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.client.events import Answered, Arrived, Event, Interesting, Named
 from fastpath.client.message import Message, Status
-from fastpath.client.state import ClientState
-from fastpath.client.window import Window
-from fastpath.core import messages as wire
-from fastpath.core.codec import Form
-from fastpath.core.errors import BadFrame
-from fastpath.core.packets import Unpacker
+from fastpath.client.publisher.window import Window
+from fastpath.client.subscriber.events import Answered, Arrived, Event, Interesting, Named
+from fastpath.client.subscriber.state import ClientState
+from fastpath.core.protocol import messages as wire
+from fastpath.core.protocol.codec import Form
+from fastpath.core.protocol.errors import BadFrame
+from fastpath.core.protocol.packets import Unpacker
 from tests.vectors import build, cases
 from tests.vectors.reading import Vector, changed, each_form, vectors
 

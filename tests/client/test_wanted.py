@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from fastpath.client.following import Following
 from fastpath.client.message import Position
-from fastpath.client.state import ClientState
-from fastpath.client.wanted import Pattern, Wanted
-from fastpath.core.patterns import covers
+from fastpath.client.subscriber.state import ClientState
+from fastpath.client.subscriber.subscription_set import Pattern, Wanted
+from fastpath.client.subscriber.subscriptions import Following
+from fastpath.core.matching.subscribed_patterns import covers
 
 SEGMENTS = ("a", "b", "__sys__")
 SUBJECTS = ["/" + "/".join(parts) for count in (1, 2, 3) for parts in itertools.product(SEGMENTS, repeat=count)]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.client.window import REFUSED_KEPT_MAX, Window
-from fastpath.core.errors import BadFrame
-from fastpath.core.packets import Unpacker
+from fastpath.client.publisher.window import REFUSED_KEPT_MAX, Window
+from fastpath.core.protocol.errors import BadFrame
+from fastpath.core.protocol.packets import Unpacker
 from tests.client.ledger import LedgerServer
 from tests.vectors.build import packed
 

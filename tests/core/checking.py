@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastpath.core.client import Queue
-from fastpath.core.codec import JSON, decode_server
-from fastpath.core.messages import Base, Data, Epoch, Result, Revoked, Subscribe, Subscribed, Unsubscribed
-from fastpath.core.subject import is_wildcard
-from fastpath.core.wire import PLAIN
+from fastpath.core.delivery.client import Queue
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.codec import JSON, decode_server
+from fastpath.core.protocol.messages import Base, Data, Epoch, Result, Revoked, Subscribe, Subscribed, Unsubscribed
+from fastpath.core.protocol.subject import is_wildcard
 from tests.core.stage import Actor, Stage
 
 SOCKET_BYTES = 4_000

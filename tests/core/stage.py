@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from fastpath.core import lagging
-from fastpath.core.broker import Broker
-from fastpath.core.client import Client, Queue
-from fastpath.core.codec import JSON, decode_server, encode
-from fastpath.core.deflate import inflate
-from fastpath.core.frames import TEXT, split_frames
-from fastpath.core.grants import Grants
-from fastpath.core.groups import Group
-from fastpath.core.interfaces import Writer
-from fastpath.core.limits import Limits
-from fastpath.core.messages import AnyCommand, Data, Message
-from fastpath.core.sessions import Sessions
-from fastpath.core.wire import PLAIN, Wire
+from fastpath.core.auth.grants import Grants
+from fastpath.core.broker.broker import Broker
+from fastpath.core.broker.ports import Writer
+from fastpath.core.delivery import slow_consumers
+from fastpath.core.delivery.client import Client, Queue
+from fastpath.core.delivery.groups import Group
+from fastpath.core.delivery.wire_encoding import PLAIN, Wire
+from fastpath.core.protocol.codec import JSON, decode_server, encode
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import AnyCommand, Data, Message
+from fastpath.core.sessions.sessions import Sessions
+from fastpath.core.websocket.frames import TEXT, split_frames
+from fastpath.core.websocket.permessage_deflate import inflate
 from fastpath.engine.memory import MemoryEngine
 
 START = 1_700_000_000_000
@@ -59,12 +59,12 @@ class Actor:
         """Take out of a queue over its bound what may be conflated; what may not is let be: nobody is closed here."""
         queue = self.client.queue
         if queue is not None and queue.size > self._stage.broker.limits.outbox_bytes_max:
-            lagging.shed(self._stage.broker, self.client)
+            slow_consumers.shed(self._stage.broker, self.client)
 
     def unblock(self) -> None:
         """Take what waits, as the edge does when the socket takes bytes again."""
         if self.client.lag is not None and self.client.lag.lost:
-            lagging.begin(self._stage.broker, self.client)
+            slow_consumers.begin(self._stage.broker, self.client)
         queue, self.client.queue, self.blocked = self.client.queue, None, False
         if queue is not None:
             self.take(b"".join(queue.chunks)[queue.sent :])
@@ -162,8 +162,8 @@ class Stage:
     def turn(self) -> None:
         """What the edge does between two handlers: whose queue is long falls behind, whose is empty is pulled level."""
         for actor in [actor for actor in self.actors.values() if actor.closed is None]:
-            lagging.begin(self.broker, actor.client)
-            while lagging.catch_up(self.broker, actor.client):
+            slow_consumers.begin(self.broker, actor.client)
+            while slow_consumers.catch_up(self.broker, actor.client):
                 pass
 
     def end(self) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core import advertising
-from fastpath.core.advertising import ADVERTISERS_MAX, PATTERNS_MAX, PATTERNS_PER_ADVERTISER_MAX, Advertisers
-from fastpath.core.asking import Asking
-from fastpath.core.grants import NOT_READY, Grants, Principal
-from fastpath.core.grants_custom import hooked
-from fastpath.core.questions import LATE, Reply, Verdict
-from fastpath.core.rules import PUBLISH
+from fastpath.core.auth.grants import NOT_READY, Grants, Principal
+from fastpath.core.auth.hook_decisions import Asking
+from fastpath.core.auth.hook_grants import hooked
+from fastpath.core.auth.hook_questions import LATE, Reply, Verdict
+from fastpath.core.auth.rules import PUBLISH
+from fastpath.core.presence import advertisements
+from fastpath.core.presence.advertisements import (
+    ADVERTISERS_MAX,
+    PATTERNS_MAX,
+    PATTERNS_PER_ADVERTISER_MAX,
+    Advertisers,
+)
 from tests.core.test_asking import Connection
 
 PRINCIPAL = Principal(None, False, ())
@@ -142,7 +147,7 @@ def test_who_is_full_is_told_later_and_who_is_gone_no_more() -> None:
 
 
 def test_what_one_does_not_take_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advertising, "PENDING_MAX", 5)
+    monkeypatch.setattr(advertisements, "PENDING_MAX", 5)
     market, peer = Market(), Peer()
     market.advertisers.advertise(peer, ["/a/*"])
     market.advertisers.change("/a/0", True)
@@ -160,7 +165,7 @@ def test_what_one_does_not_take_does_not_grow(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_more_is_told_than_can_be_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advertising, "TOLD_MAX", 3)
+    monkeypatch.setattr(advertisements, "TOLD_MAX", 3)
     market, peer, other = Market(), Peer(), Peer()
     for number in range(5):
         market.advertisers.change(f"/a/{number}", True)

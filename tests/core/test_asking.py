@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.asking import DEAD_MAX, ROOM, SLICE, Asked, Asking
-from fastpath.core.grants import ASKED, AWAY
-from fastpath.core.questions import CONNECT, LATE, SUBJECTS_MAX, Key, Question, Reply, Verdict
-from fastpath.core.rules import PUBLISH, SUBSCRIBE
+from fastpath.core.auth.grants import ASKED, AWAY
+from fastpath.core.auth.hook_decisions import DEAD_MAX, ROOM, SLICE, Asked, Asking
+from fastpath.core.auth.hook_questions import CONNECT, LATE, SUBJECTS_MAX, Key, Question, Reply, Verdict
+from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
 
 START = 1_700_000_000_000
 

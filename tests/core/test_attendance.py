@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from fastpath.core.attendance import Attendance
-from fastpath.core.cover import Cover
-from fastpath.core.errors import Close, Refused
-from fastpath.core.gossip import Speaker
-from fastpath.core.grants import Grants, Principal
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Connect, Subscribe, Token, Unsubscribe
-from fastpath.core.roster import present_key
+from fastpath.core.auth.grants import Grants, Principal
+from fastpath.core.matching.pattern_set import Cover
+from fastpath.core.presence.local_presence import Attendance
+from fastpath.core.presence.replication import Speaker
+from fastpath.core.presence.roster import present_key
+from fastpath.core.protocol.errors import Close, Refused
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Connect, Subscribe, Token, Unsubscribe
 from tests.core.stage import Actor, Stage
 
 

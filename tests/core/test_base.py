@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.messages import Base, Connected, Data, Subscribe, Unsubscribe
+from fastpath.core.protocol.messages import Base, Connected, Data, Subscribe, Unsubscribe
 from tests.core.stage import START, Actor, Stage
 
 SUBJECTS = ["/s/1", "/s/2"]

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from fastpath.core.deflate import inflate
-from fastpath.core.groups import Group
-from fastpath.core.messages import Message, Subscribe, Unsubscribe
-from fastpath.core.wire import RECENT_BYTES_MAX, Encoding, Wire, encoding, wire
+from fastpath.core.delivery.groups import Group
+from fastpath.core.delivery.wire_encoding import RECENT_BYTES_MAX, Encoding, Wire, encoding, wire
+from fastpath.core.protocol.messages import Message, Subscribe, Unsubscribe
+from fastpath.core.websocket.permessage_deflate import inflate
 from tests.core.stage import Actor, Checking, Stage
 
 SLOWLY = wire(encoding("json"), 20, 400)

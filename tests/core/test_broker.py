@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.admission import Outcome
-from fastpath.core.codec import encode
-from fastpath.core.grants import Principal
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Data, Message, Subscribe, Unsubscribe
-from fastpath.core.wire import encoding, wire
+from fastpath.core.auth.grants import Principal
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.codec import encode
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Data, Message, Subscribe, Unsubscribe
 from tests.core.stage import Stage
 
 NAMES = st.sampled_from(["ann", "bob", "carl"])

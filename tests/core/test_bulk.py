@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core import bulk
-from fastpath.core.admission import Outcome
-from fastpath.core.bulk import RunOutcome, deliver_runs, release_runs
-from fastpath.core.grants import Grants
-from fastpath.core.limits import SNAPSHOT_FIELDS_MAX, Limits
-from fastpath.core.messages import STANDARD, Data, Message, Subscribe, Unsubscribe
-from fastpath.core.observer import Trail
-from fastpath.core.runs import Run, expand
+from fastpath.core.auth.grants import Grants
+from fastpath.core.broker import column_batches
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.broker.column_batches import RunOutcome, deliver_runs, release_runs
+from fastpath.core.broker.observers import Trail
+from fastpath.core.protocol.columns import Run, expand
+from fastpath.core.protocol.limits import SNAPSHOT_FIELDS_MAX, Limits
+from fastpath.core.protocol.messages import STANDARD, Data, Message, Subscribe, Unsubscribe
 from tests.core.stage import Stage
 
 KEY = "3:bob:tx"
@@ -156,7 +156,7 @@ def test_nobody_can_tell_runs_from_their_rows(way: str, steps: list) -> None:
     """What subscribers, conflating and lagging clients get, what is cached, the snapshots, positions and outcomes."""
     short, told = WAYS[way]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "SHORT_ROWS", short)
+        patch.setattr(column_batches, "SHORT_ROWS", short)
         compare(steps, told=told)
 
 
@@ -218,7 +218,9 @@ def test_only_the_rows_that_are_needed_are_made(monkeypatch: pytest.MonkeyPatch)
     """Without who is subscribed: those that the cache keeps; without a cache the last; where nothing is kept none."""
     made: list[int] = []
     monkeypatch.setattr(
-        bulk, "expand", lambda run, start=0, **more: made.append(len(run) - start) or expand(run, start, **more)
+        column_batches,
+        "expand",
+        lambda run, start=0, **more: made.append(len(run) - start) or expand(run, start, **more),
     )
     many = [str(number) for number in range(50)]
     for limits, meta, rows in (
@@ -275,7 +277,7 @@ def test_what_is_refused_when_it_is_released() -> None:
 
 def test_more_fields_than_an_interval_may_gather_end_it_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conflating client gets every field of runs that were released together."""
-    monkeypatch.setattr(bulk, "SHORT_ROWS", 0)
+    monkeypatch.setattr(column_batches, "SHORT_ROWS", 0)
     stage = Stage()
     ann = stage.enter("ann")
     ann.say(Subscribe(id=1, subjects=["/a/b"], conflation=1000))

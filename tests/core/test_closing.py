@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.closing import check_close, close_payload, is_close_code, parse_close
+from fastpath.core.websocket.close_frames import check_close, close_payload, is_close_code, parse_close
 
 
 def test_close_codes() -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.conflation import floor_interval, phase_of
-from fastpath.core.messages import Data, Subscribe
+from fastpath.core.delivery.conflation import floor_interval, phase_of
+from fastpath.core.protocol.messages import Data, Subscribe
 from tests.core.stage import Stage
 
 

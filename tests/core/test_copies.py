@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.core.broker import Broker
-from fastpath.core.copies import Copy, Takeover, read_entry, whole_part
-from fastpath.core.epochs import restart
-from fastpath.core.limits import Limits
-from fastpath.core.messages import STANDARD, Data, Epoch, Message, Subscribe
-from fastpath.core.snapshot import Snapshot
+from fastpath.core.broker.broker import Broker
+from fastpath.core.broker.epochs import restart
+from fastpath.core.broker.state_transfer import Copy, Takeover, read_entry, whole_part
+from fastpath.core.cache.snapshot import Snapshot
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import STANDARD, Data, Epoch, Message, Subscribe
 from tests.core.stage import START, Actor, Stage
 
 SUBJECTS = [f"/copies/{number}" for number in range(12)]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.cover import Cover
-from fastpath.core.patterns import covers
+from fastpath.core.matching.pattern_set import Cover
+from fastpath.core.matching.subscribed_patterns import covers
 
 SEGMENTS = st.sampled_from(["a", "b", "__sys__"])
 SUBJECTS = st.lists(SEGMENTS, min_size=2, max_size=4).map(lambda parts: "/" + "/".join(parts))

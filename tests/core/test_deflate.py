@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.deflate import WINDOW_BITS_MAX, compress, inflate, negotiate
-from fastpath.core.errors import Close, FrameError
-from fastpath.core.frames import (
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.errors import Close, FrameError
+from fastpath.core.websocket.frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -23,7 +23,7 @@ from fastpath.core.frames import (
     encode_text,
     split_frames,
 )
-from fastpath.core.wire import encoding, wire
+from fastpath.core.websocket.permessage_deflate import WINDOW_BITS_MAX, compress, inflate, negotiate
 from tests.core.test_frames import masked
 
 BYTES_MAX = 70_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastpath.core.epochs import restart
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Data, Epoch, Message, Subscribe, Subscribed
+from fastpath.core.broker.epochs import restart
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
 from tests.core.stage import START, Stage
 
 SUBJECT = "/epoch/one"

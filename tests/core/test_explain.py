@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.asking import Asked, Asking
-from fastpath.core.grants import ASKED, NOT_READY, Grants, Why
-from fastpath.core.grants_basic import BasicGrants
-from fastpath.core.grants_custom import CustomGrants, hooked
-from fastpath.core.grants_jwt import JwtGrants
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.rules import SUBSCRIBE, Rule, RuleSet
-from fastpath.core.subject import PRESENCE
+from fastpath.core.auth.basic_grants import BasicGrants
+from fastpath.core.auth.grants import ASKED, NOT_READY, Grants, Why
+from fastpath.core.auth.hook_decisions import Asked, Asking
+from fastpath.core.auth.hook_grants import CustomGrants, hooked
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.rules import SUBSCRIBE, Rule, RuleSet
+from fastpath.core.protocol.subject import PRESENCE
 from tests.support.tokens import SECRET, mint, mint_jwt
 
 NOW = 1_700_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.messages import Data, Message, Subscribe, Subscribed
-from fastpath.core.subscriptions import BEHIND_MS, BEHIND_MS_MAX, UNHEARD_MS
+from fastpath.core.protocol.messages import Data, Message, Subscribe, Subscribed
+from fastpath.core.sessions.subscriptions import BEHIND_MS, BEHIND_MS_MAX, UNHEARD_MS
 from tests.core.stage import START, Actor, Stage
 
 SUBJECT = "/follow/one"

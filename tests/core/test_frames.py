@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.errors import Close
-from fastpath.core.frames import (
+from fastpath.core.protocol.errors import Close
+from fastpath.core.websocket.frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -24,7 +24,7 @@ from fastpath.core.frames import (
     split_frames,
     unmask,
 )
-from fastpath.core.masking import unmask_slowly
+from fastpath.core.websocket.masking import unmask_slowly
 
 KEY = bytes.fromhex("37fa213d")
 EURO = "€".encode()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.admission import MEMORY_FULL
-from fastpath.core.errors import Close, Refused
-from fastpath.core.messages import Subscribe, Subscribed
+from fastpath.core.broker.admission import MEMORY_FULL
+from fastpath.core.protocol.errors import Close, Refused
+from fastpath.core.protocol.messages import Subscribe, Subscribed
 from tests.core.stage import Stage
 
 

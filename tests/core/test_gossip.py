@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.gossip import ASK_MS, KEYS_PER_PACKET, Hearer, Speaker
-from fastpath.core.roster import Roster, present_key
+from fastpath.core.presence.replication import ASK_MS, KEYS_PER_PACKET, Hearer, Speaker
+from fastpath.core.presence.roster import Roster, present_key
 
 
 class Pair:

@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.core.asking import Asking
-from fastpath.core.client import Client
-from fastpath.core.grants import ASKED, Grants, Principal
-from fastpath.core.grants_basic import BasicGrants
-from fastpath.core.grants_custom import CustomGrants, hooked
-from fastpath.core.keys import Key
-from fastpath.core.messages import Connect, Connected, Error, Publish, Published, Revoked, Subscribe, Token
-from fastpath.core.observer import Observer
-from fastpath.core.parking import Parked, facts_of
-from fastpath.core.questions import CONNECT, Reply, Verdict
-from fastpath.core.rules import PUBLISH, SUBSCRIBE
-from fastpath.core.tokens import Claims
+from fastpath.core.auth.basic_grants import BasicGrants
+from fastpath.core.auth.grants import ASKED, Grants, Principal
+from fastpath.core.auth.hook_decisions import Asking
+from fastpath.core.auth.hook_grants import CustomGrants, hooked
+from fastpath.core.auth.hook_questions import CONNECT, Reply, Verdict
+from fastpath.core.auth.keys import Key
+from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
+from fastpath.core.auth.tokens import Claims
+from fastpath.core.broker.observers import Observer
+from fastpath.core.delivery.client import Client
+from fastpath.core.protocol.messages import Connect, Connected, Error, Publish, Published, Revoked, Subscribe, Token
+from fastpath.core.sessions.deferred_commands import Parked, facts_of
 from tests.core.stage import Stage
 
 NOW = 1_700_000_000_000

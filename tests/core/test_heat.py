@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.heat import SAMPLES_MAX, WINDOW_SECONDS, Heat
-from fastpath.core.messages import Message
+from fastpath.core.protocol.messages import Message
+from fastpath.core.telemetry.heavy_hitters import SAMPLES_MAX, WINDOW_SECONDS, Heat
 
 BATCHES = st.lists(st.lists(st.sampled_from(["/a/1", "/a/2", "/b"]), min_size=1, max_size=5), max_size=20)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.histogram import BOUNDS_NS, BUCKETS, Histogram, quantile_ms, since
+from fastpath.core.telemetry.histogram import BOUNDS_NS, BUCKETS, Histogram, quantile_ms, since
 
 DURATIONS = st.lists(st.integers(0, 20 * 10**9), min_size=1, max_size=50)
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.history import MESSAGE_OVERHEAD_BYTES, History
-from fastpath.core.interest import Topic
-from fastpath.core.messages import Message
+from fastpath.core.cache.history import MESSAGE_OVERHEAD_BYTES, History
+from fastpath.core.delivery.interest import Topic
+from fastpath.core.protocol.messages import Message
 
 
 def message(subject: str, seq: int, time: int, size: int = 10, epoch: int = 1) -> Message:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.history import MESSAGE_OVERHEAD_BYTES, History
-from fastpath.core.interest import Topic
-from fastpath.core.messages import Message
+from fastpath.core.cache.history import MESSAGE_OVERHEAD_BYTES, History
+from fastpath.core.delivery.interest import Topic
+from fastpath.core.protocol.messages import Message
 
 
 def cached(history: History, topic: Topic, seq: int, time: int = 0) -> None:

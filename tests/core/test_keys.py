@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from fastpath.core.errors import Close, InvalidKeys, Refused
-from fastpath.core.grants_jwt import JwtGrants
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.keys import Keys, read_key_set
-from fastpath.core.tokens import Claims, _usual, verify
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.keys import Keys, read_key_set
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.tokens import Claims, _usual, verify
+from fastpath.core.protocol.errors import Close, InvalidKeys, Refused
 from tests.support.tokens import SECRET
 
 NOW = 1_700_000_000_000

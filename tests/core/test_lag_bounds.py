@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.limits import FIELDS_MAX, SNAPSHOT_FIELDS_MAX
-from fastpath.core.messages import CaughtUp, Data, Lagging, Message, Subscribe, Subscribed, Unsubscribe
-from fastpath.core.wire import encoding, wire
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.limits import FIELDS_MAX, SNAPSHOT_FIELDS_MAX
+from fastpath.core.protocol.messages import CaughtUp, Data, Lagging, Message, Subscribe, Subscribed, Unsubscribe
 from tests.core.stage import Stage
 from tests.core.test_lagging import LONG, SMALL, read, stalled
 from tests.core.test_lagging_model import SUBJECTS, Reader, nothing_is_left

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core import lagging
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.limits import Limits
-from fastpath.core.messages import (
-    CaughtUp,
-    Data,
-    Epoch,
-    Lagging,
-    Revoked,
-    Subscribe,
-    Unsubscribe,
-)
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.delivery import slow_consumers
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import CaughtUp, Data, Epoch, Lagging, Revoked, Subscribe, Unsubscribe
 from tests.core.stage import Actor, Stage
 from tests.core.test_lagging_model import nothing_is_left
 from tests.core.test_rights import SECRET, change, fill, mint, rule
@@ -96,7 +88,7 @@ def test_a_client_that_lags_again_at_once_is_told_again() -> None:
     stage.publish("/s/1", "2")
     ann.unblock()
     ann.blocked = True
-    lagging.catch_up(stage.broker, ann.client)
+    slow_consumers.catch_up(stage.broker, ann.client)
     stage.publish("/s/1", LONG * 4)
     stage.publish("/s/1", "4")
     kinds = [type(one).__name__ if not isinstance(one, Data) else one.seq for one in read(stage, ann)]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.broker import Broker
-from fastpath.core.limits import Limits
-from fastpath.core.messages import (
+from fastpath.core.broker.broker import Broker
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import (
     STANDARD,
     CaughtUp,
     Data,

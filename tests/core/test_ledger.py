@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core import ledger as ledger_module
-from fastpath.core.ledger import REMEMBERED_MS, RUN_COST, RUN_MS, Ledger
-from fastpath.core.messages import STANDARD, Message
+from fastpath.core.cache import deduplication as ledger_module
+from fastpath.core.cache.deduplication import REMEMBERED_MS, RUN_COST, RUN_MS, Ledger
+from fastpath.core.protocol.messages import STANDARD, Message
 from fastpath.engine.memory import MemoryEngine
 from tests.core.stage import START, Stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.networks import KNOWN_MAX, UNKNOWN, Networks, client_of, host_of
+from fastpath.core.auth.allowed_addresses import KNOWN_MAX, UNKNOWN, Networks, client_of, host_of
 
 SETTING = "127.0.0.1, ::1,10.0.0.0/8,2001:db8::/32, unix,192.0.2.7/32"
 

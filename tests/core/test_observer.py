@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastpath.core.observer import Trail, Trails
+from fastpath.core.broker.observers import Trail, Trails
 from tests.core.stage import Stage
 
 

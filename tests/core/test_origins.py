@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.origins import Origins
+from fastpath.core.auth.allowed_origins import Origins
 
 SETTING = "https://app.example.com, http://localhost:8000,*.example.org,https://*.example.net:8443,http://[::1]:8000/"
 

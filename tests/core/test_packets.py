@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
-from fastpath.core.messages import Message
-from fastpath.core.packets import Batch, Log, Refusal, Unpacker, pack, read_publications, unpack_log, unpack_published
+from fastpath.core.protocol.limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
+from fastpath.core.protocol.messages import Message
+from fastpath.core.protocol.packets import (
+    Batch,
+    Log,
+    Refusal,
+    Unpacker,
+    pack,
+    read_publications,
+    unpack_log,
+    unpack_published,
+)
 
 TEXT_ROWS = st.lists(
     st.tuples(st.text(max_size=5), st.text(max_size=5), st.none() | st.dictionaries(st.text(min_size=1), st.text())),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.messages import Data, Subscribe, Unsubscribe
-from fastpath.core.patterns import Patterns, Wild, covers
-from fastpath.core.rules import SUBSCRIBE
-from fastpath.core.tree import Tree
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.rules import SUBSCRIBE
+from fastpath.core.matching.subject_tree import Tree
+from fastpath.core.matching.subscribed_patterns import Patterns, Wild, covers
+from fastpath.core.protocol.messages import Data, Subscribe, Unsubscribe
 from tests.core.stage import Stage
 from tests.core.test_rights import SECRET, change, fill, mint, rule
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.proxy import REST_BYTES_MAX, SIGNATURE, BadProxy, Proxied, parse_proxy
+from fastpath.core.websocket.proxy_protocol import REST_BYTES_MAX, SIGNATURE, BadProxy, Proxied, parse_proxy
 from tests.support.proxied import header
 
 V4 = header("192.0.2.7", 51000)

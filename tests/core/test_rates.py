@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.rates import Rate, Rates
+from fastpath.core.sessions.rate_limits import Rate, Rates
 
 
 def test_a_seconds_worth_may_come_at_once_and_what_is_more_is_paid_for() -> None:

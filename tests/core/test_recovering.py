@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core import epochs
-from fastpath.core.grants import Grants, Principal
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Data, Epoch, Message, Revoked, Subscribe, Subscribed, Unsubscribe
-from fastpath.core.recovering import SLICE_BYTES, SLICE_MESSAGES
+from fastpath.core.auth.grants import Grants, Principal
+from fastpath.core.broker import epochs
+from fastpath.core.delivery.backlogs import SLICE_BYTES, SLICE_MESSAGES
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Data, Epoch, Message, Revoked, Subscribe, Subscribed, Unsubscribe
 from tests.core.stage import START, Actor, Stage
 
 A = "/a/b"

@@ -19,10 +19,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fastpath.core import epochs, recovering, stored
-from fastpath.core.grants import Grants, Principal
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Message, Unsubscribe
+from fastpath.core.auth.grants import Grants, Principal
+from fastpath.core.broker import epochs
+from fastpath.core.delivery import backlogs
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Message, Unsubscribe
+from fastpath.core.sessions import backfill
 from tests.core.checking import SOCKET_BYTES, Reader
 from tests.core.stage import START, Checking, Stage
 
@@ -283,7 +285,7 @@ class Recovery(RuleBasedStateMachine):
 
 
 def test_each_message_once_and_in_order_or_a_told_resynchronisation(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (recovering, stored):
+    for module in (backlogs, backfill):
         monkeypatch.setattr(module, "SLICE_BYTES", 2000)  # so that few messages are several slices
-    monkeypatch.setattr(recovering, "SLICE_MESSAGES", 5)
+    monkeypatch.setattr(backlogs, "SLICE_MESSAGES", 5)
     run_state_machine_as_test(Recovery, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))

@@ -3,15 +3,15 @@
 import jwt
 import pytest
 
-from fastpath.core import grants_rules
-from fastpath.core.errors import InvalidMessage, Refused
-from fastpath.core.grants import NOT_READY
-from fastpath.core.grants_jwt import JwtGrants
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.keys import Keys
-from fastpath.core.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
-from fastpath.core.messages import Publish as PublishCommand
-from fastpath.core.wire import encoding, wire
+from fastpath.core.auth import rule_grants
+from fastpath.core.auth.grants import NOT_READY
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.errors import InvalidMessage, Refused
+from fastpath.core.protocol.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
+from fastpath.core.protocol.messages import Publish as PublishCommand
 from tests.core.stage import START, Actor, Stage
 
 SECRET = "a secret of more than thirty-two bytes"
@@ -330,7 +330,7 @@ def test_what_ends_a_connection(changes: dict, code: int, reason: str) -> None:
 
 def test_revoked_sessions_are_forgotten_when_no_token_of_them_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sidecar runs for months; one without an end is kept."""
-    monkeypatch.setattr(grants_rules, "SESSIONS_KEPT", 10)
+    monkeypatch.setattr(rule_grants, "SESSIONS_KEPT", 10)
     stage = Stage(RuleGrants(SECRET))
     fill(stage, rule(1))
     change(stage, 1, sessions=[session("for ever")])

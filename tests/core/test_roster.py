@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from fastpath.core.roster import Roster, advertised_key, present_key
+from fastpath.core.presence.roster import Roster, advertised_key, present_key
 
 ANN = present_key("/chat/a", "ann")
 ALL = 1000

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core import rules as rules_module
-from fastpath.core.rules import SPARE_MAX, Rule, RuleSet
+from fastpath.core.auth import rules as rules_module
+from fastpath.core.auth.rules import SPARE_MAX, Rule, RuleSet
 
 TABLE = [
     # rules as (pattern, allow); subject; whether it is allowed, None when nothing covers it

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.errors import InvalidMessage
-from fastpath.core.limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
-from fastpath.core.messages import Message
-from fastpath.core.packets import read_publication, read_run
-from fastpath.core.runs import Run, count, expand, last_values, part, refused_rows, without
+from fastpath.core.protocol.columns import Run, count, expand, last_values, part, refused_rows, without
+from fastpath.core.protocol.errors import InvalidMessage
+from fastpath.core.protocol.limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
+from fastpath.core.protocol.messages import Message
+from fastpath.core.protocol.packets import read_publication, read_run
 
 VALUE = st.text(max_size=3) | st.binary(max_size=3)
 META = st.fixed_dictionaries(

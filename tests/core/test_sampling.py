@@ -8,7 +8,7 @@ from math import isnan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.sampling import FIRST, NAMES, RATES, Ring, Sampler
+from fastpath.core.telemetry.samples import FIRST, NAMES, RATES, Ring, Sampler
 
 CONNECTS = NAMES.index("connections_per_s")
 DISCONNECTS = NAMES.index("disconnections_per_s")

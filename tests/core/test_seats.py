@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fastpath.core.seats import PER_ADDRESS, PER_USER, Seats
+from fastpath.core.sessions.connection_quotas import PER_ADDRESS, PER_USER, Seats
 
 
 def test_the_newest_gets_none_and_a_place_that_is_left_can_be_taken() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastpath.core.broker import Broker
-from fastpath.core.grants import Grants
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Message
-from fastpath.core.spans import EVICTED, REPLACED, Lost, before, chain, is_ahead, part, span
+from fastpath.core.auth.grants import Grants
+from fastpath.core.broker.broker import Broker
+from fastpath.core.cache.cache_range import EVICTED, REPLACED, Lost, before, chain, is_ahead, part, span
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Message
 from fastpath.engine.memory import MemoryEngine
 
 SUBJECT = "/a/b"

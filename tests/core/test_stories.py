@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.core.limits import Limits
-from fastpath.core.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
-from fastpath.core.wire import encoding, wire
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
 from tests.core.stage import Stage
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))

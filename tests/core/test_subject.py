@@ -2,8 +2,8 @@
 
 import pytest
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_pattern, check_subject, is_system
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern, check_subject, is_system
 
 INVALID = [
     ("/Stocks//IBM/BID", "empty segment"),

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastpath.core.errors import Close, Refused
-from fastpath.core.grants_basic import BasicGrants
-from fastpath.core.grants_jwt import JwtGrants
-from fastpath.core.keys import Keys
-from fastpath.core.messages import Connect, Connected
-from fastpath.core.rules import PUBLISH, SUBSCRIBE
-from fastpath.core.tokens import AUDIENCE, PERMISSIONS_MAX, TOKEN_CHARS_MAX, _usual, verify
+from fastpath.core.auth.basic_grants import BasicGrants
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
+from fastpath.core.auth.tokens import AUDIENCE, PERMISSIONS_MAX, TOKEN_CHARS_MAX, _usual, verify
+from fastpath.core.protocol.errors import Close, Refused
+from fastpath.core.protocol.messages import Connect, Connected
 from tests.core.stage import START, Stage
 from tests.support.tokens import SECRET, mint
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.upgrade import (
+from fastpath.core.websocket.handshake import (
     HEAD_BYTES_MAX,
     HEADERS_MAX,
     BadRequest,

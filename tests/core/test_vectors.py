@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.core import codec
-from fastpath.core.errors import BadFrame, InvalidMessage
-from fastpath.core.messages import Data
-from fastpath.core.packets import Unpacker, pack, read_publication
+from fastpath.core.protocol import codec
+from fastpath.core.protocol.errors import BadFrame, InvalidMessage
+from fastpath.core.protocol.messages import Data
+from fastpath.core.protocol.packets import Unpacker, pack, read_publication
 from tests.vectors import build
 from tests.vectors.reading import FOLDER, Vector, changed, each_form, vectors
 

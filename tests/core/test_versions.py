@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.bulk import release_runs
-from fastpath.core.copies import Takeover, whole_part
-from fastpath.core.epochs import restart
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.messages import Data, Message, Subscribe
-from fastpath.core.runs import Run
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.broker.column_batches import release_runs
+from fastpath.core.broker.epochs import restart
+from fastpath.core.broker.state_transfer import Takeover, whole_part
+from fastpath.core.protocol.columns import Run
+from fastpath.core.protocol.messages import Data, Message, Subscribe
 from tests.core.stage import Stage
 from tests.core.test_rights import SECRET, fill, mint, rule
 

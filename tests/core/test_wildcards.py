@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Data, Message, Revoked, Subscribe, Subscribed, Unsubscribe
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Data, Message, Revoked, Subscribe, Subscribed, Unsubscribe
 from tests.core.stage import Actor, Stage
 from tests.core.test_rights import SECRET, change, fill, mint, rule
 

@@ -7,11 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fastpath.core.client import Client
-from fastpath.core.codec import encode
-from fastpath.core.groups import Group
-from fastpath.core.limits import Limits
-from fastpath.core.messages import (
+from fastpath.core.delivery.client import Client
+from fastpath.core.delivery.groups import Group
+from fastpath.core.delivery.wire_encoding import PLAIN, Wire, encoding, wire
+from fastpath.core.protocol.codec import encode
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import (
     AnyCommand,
     Base,
     CaughtUp,
@@ -26,7 +27,6 @@ from fastpath.core.messages import (
     Unsubscribe,
     Unsubscribed,
 )
-from fastpath.core.wire import PLAIN, Wire, encoding, wire
 from tests.core.stage import Actor, Checking, Stage
 
 SUBJECTS = ("/s/1", "/s/2")

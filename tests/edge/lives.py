@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastpath.core.packets import Unpacker
-from fastpath.edge.committing import Committing
-from fastpath.edge.publishers import PublisherConnection
-from fastpath.edge.staging import Staging
-from fastpath.engine.journal import JournalEngine
-from fastpath.engines import make_engine
-from fastpath.requests import make_staging
-from fastpath.server import make_hub
+from fastpath.core.protocol.packets import Unpacker
+from fastpath.edge.publishers.connection import PublisherConnection
+from fastpath.edge.transactions.commit import Committing
+from fastpath.edge.transactions.staging import Staging
+from fastpath.engine.journal.engine import JournalEngine
+from fastpath.server.app import make_hub
+from fastpath.server.engines import make_engine
+from fastpath.server.publisher_services import make_staging
 from fastpath.settings import Settings
 from tests.edge.transacting import run
 from tests.edge.wire import packed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from fastpath.client.control import Control
-from fastpath.edge.hub import Hub
-from fastpath.server import make_hub
+from fastpath.client.control.client import Control
+from fastpath.edge.runtime.hub import Hub
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.support.waiting import auntil, until
 

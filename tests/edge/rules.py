@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint

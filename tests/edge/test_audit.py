@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.rules import Rules, rule, ruled
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.audit import Written

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fastpath.edge import audit_files
-from fastpath.edge.audit_files import NAME, AuditFiles
+from fastpath.edge.audit import files as audit_files
+from fastpath.edge.audit.files import NAME, AuditFiles
 from tests.support.waiting import until
 
 BYTES = 4096

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.edge import audit_files, audit_listeners, audit_queue
-from fastpath.edge.audit import Audit
-from fastpath.edge.audit_events import stamp
-from fastpath.server import make_hub
+from fastpath.client.control.client import Control
+from fastpath.edge.audit import event_queue, listeners
+from fastpath.edge.audit import files as audit_files
+from fastpath.edge.audit.events import stamp
+from fastpath.edge.audit.recorder import Audit
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.audit import Written
@@ -97,7 +98,7 @@ def test_what_nobody_asks_for_takes_part_in_nothing() -> None:
 
 def test_more_events_than_can_wait_are_dropped_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the files by kind, to listeners as a number, and in the figures."""
-    monkeypatch.setattr(audit_queue, "EVENTS_MAX", 10)
+    monkeypatch.setattr(event_queue, "EVENTS_MAX", 10)
     written, peer = Written(tmp_path), Peer()
 
     async def story() -> int:
@@ -172,8 +173,8 @@ def test_what_another_worker_tells_and_could_not_tell() -> None:
 
 def test_content_that_waits_is_bounded_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And goes in small slices: no turn of the loop encodes megabytes."""
-    monkeypatch.setattr(audit_queue, "CONTENT_WAITING_MAX", 100)
-    monkeypatch.setattr(audit_queue, "SLICE_BYTES", 20)
+    monkeypatch.setattr(event_queue, "CONTENT_WAITING_MAX", 100)
+    monkeypatch.setattr(event_queue, "SLICE_BYTES", 20)
     peer = Peer()
 
     async def story() -> int:
@@ -208,7 +209,7 @@ def test_without_a_cache_nothing_is_cached(settings: dict[str, Any]) -> None:
 
 
 def test_another_worker_sends_no_more_than_the_first_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_listeners, "WINDOW", 10)
+    monkeypatch.setattr(listeners, "WINDOW", 10)
     sent: list[tuple[int, int]] = []
 
     def to_first(packet: list[Any]) -> bool:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from fastpath.awake import AwakeClock
-from fastpath.client.control import Control
-from fastpath.core.errors import Close
-from fastpath.core.frames import CLOSE, PING, PONG
+from fastpath.client.control.client import Control
+from fastpath.core.protocol.errors import Close
+from fastpath.core.websocket.frames import CLOSE, PING, PONG
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import Ended, WireClient, WirePublisher, resident_bytes
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

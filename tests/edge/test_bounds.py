@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.edge import bounds
+from fastpath.client.control.client import Control
+from fastpath.edge.telemetry import bounds
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

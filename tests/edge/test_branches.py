@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.packets import Unpacker
-from fastpath.core.tree import HERE, Tree
-from fastpath.edge.branches import LISTINGS_MAX, SLICE_SEGMENTS
+from fastpath.core.matching.subject_tree import HERE, Tree
+from fastpath.core.protocol.packets import Unpacker
+from fastpath.edge.control.subject_branches import LISTINGS_MAX, SLICE_SEGMENTS
 from tests.edge.wire import packed
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fastpath.core.errors import Close, Refused
-from fastpath.edge import committing, releasing
+from fastpath.core.protocol.errors import Close, Refused
+from fastpath.edge.transactions import commit as committing
+from fastpath.edge.transactions import release as releasing
 from tests.edge.lives import SUBJECTS, TRANSACTION, Life
 from tests.edge.transacting import Transacting, run
 from tests.edge.wire import Ended, WireClient, WirePublisher

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from fastpath.core.messages import Fields, Message
-from fastpath.core.packets import pack
-from fastpath.core.wire import PLAIN
-from fastpath.edge.contents import SHOWN_BYTES_MAX, shown, shown_within
-from fastpath.edge.hub import now
-from fastpath.server import make_hub
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.messages import Fields, Message
+from fastpath.core.protocol.packets import pack
+from fastpath.edge.control.contents import SHOWN_BYTES_MAX, shown, shown_within
+from fastpath.edge.runtime.hub import now
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Nowhere, Peer
 from tests.support.waiting import run

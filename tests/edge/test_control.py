@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from tests.edge.wire import WireClient, packed, undisturbed
 from tests.support.sidecar import ROOT, Sidecar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 

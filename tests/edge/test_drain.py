@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.listener import SettingsError
+from fastpath.client.control.client import Control
+from fastpath.listen_address import SettingsError
 from fastpath.settings import Settings
 from tests.edge.wire import CLOSE, Ended, WireClient, WirePublisher
 from tests.support.certificates import Certificate

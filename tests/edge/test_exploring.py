@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from fastpath.core.messages import Message
-from fastpath.core.wire import PLAIN
-from fastpath.edge.hub import now
-from fastpath.server import make_hub
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.messages import Message
+from fastpath.edge.runtime.hub import now
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Nowhere, Peer
 from tests.support.waiting import run

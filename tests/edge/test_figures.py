@@ -15,20 +15,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.client.staging import Attempt, Stager
-from fastpath.core.codec import JSON
-from fastpath.core.messages import Message, Subscribe
-from fastpath.core.stats import ENDS, FAILURES, REFUSALS
-from fastpath.core.subscribing import subscribe
-from fastpath.core.wire import PLAIN
-from fastpath.edge.catalogue import CATALOGUE
-from fastpath.edge.figures import Statistics
-from fastpath.edge.hub import now
-from fastpath.edge.suppliers import Suppliers
-from fastpath.edge.top import Top
-from fastpath.server import make_hub
+from fastpath.client.publisher.transactions import Attempt, Stager
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.codec import JSON
+from fastpath.core.protocol.messages import Message, Subscribe
+from fastpath.core.sessions.subscribe_commands import subscribe
+from fastpath.core.telemetry.counters import ENDS, FAILURES, REFUSALS
+from fastpath.edge.control.publisher_rankings import Suppliers
+from fastpath.edge.control.rankings import Top
+from fastpath.edge.runtime.hub import now
+from fastpath.edge.telemetry.catalogue import CATALOGUE
+from fastpath.edge.telemetry.figures import Statistics
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.transacting import Transacting, run
 from tests.edge.wire import Ended, WireClient, WirePublisher

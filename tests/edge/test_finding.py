@@ -8,15 +8,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.client import Client
-from fastpath.core.errors import InvalidMessage
-from fastpath.core.wire import PLAIN
-from fastpath.edge.finding import SLICE_SUBSCRIPTIONS, Readers
-from fastpath.edge.hub import now
-from fastpath.edge.identity import Name
-from fastpath.server import make_hub
+from fastpath.core.delivery.client import Client
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.errors import InvalidMessage
+from fastpath.edge.control.find_clients import SLICE_SUBSCRIPTIONS, Readers
+from fastpath.edge.runtime.connection_names import Name
+from fastpath.edge.runtime.hub import now
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Nowhere
 from tests.edge.wire import WireClient, WirePublisher

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.errors import InvalidMessage
-from fastpath.core.messages import Message
-from fastpath.core.wire import PLAIN
-from fastpath.edge.finding import SEARCHES_MAX
-from fastpath.edge.gathering import LARGE_MAX, OPEN_MAX, Answer, Done, Work
-from fastpath.edge.hub import Hub, now
-from fastpath.server import make_hub
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.errors import InvalidMessage
+from fastpath.core.protocol.messages import Message
+from fastpath.edge.control.find_clients import SEARCHES_MAX
+from fastpath.edge.runtime.hub import Hub, now
+from fastpath.edge.runtime.scatter import LARGE_MAX, OPEN_MAX, Answer, Done, Work
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Nowhere, Peer, linked
 from tests.support.waiting import auntil, run

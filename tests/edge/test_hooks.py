@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
 from tests.edge.wire import TEXT, Ended, WireClient, WirePublisher, masked
 from tests.support.hook import Answering, Reply, denying, enter, named, no, yes

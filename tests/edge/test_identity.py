@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.operators import Reader
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.audit import Written

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
 from tests.edge.wire import PING, PONG, WireClient, WirePublisher
 from tests.support.rights import load_rights, rule

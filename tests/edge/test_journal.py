@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until

@@ -15,15 +15,15 @@ from typing import Self
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.core.client import Client
-from fastpath.core.codec import JSON, encode
-from fastpath.core.messages import Message, Subscribe
-from fastpath.core.wire import PLAIN
-from fastpath.edge import flush
-from fastpath.edge.flush import SocketWriter
-from fastpath.edge.hub import Hub
-from fastpath.server import make_hub
+from fastpath.client.control.client import Control
+from fastpath.core.delivery.client import Client
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.codec import JSON, encode
+from fastpath.core.protocol.messages import Message, Subscribe
+from fastpath.edge.runtime import socket_writer
+from fastpath.edge.runtime.hub import Hub
+from fastpath.edge.runtime.socket_writer import SocketWriter
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
@@ -140,7 +140,7 @@ def test_one_publication_to_a_large_group_is_written_over_several_turns() -> Non
 
 
 class Publisher:
-    """One that notes whether it is held (edge/hub.py ``Drains``)."""
+    """One that notes whether it is held (edge/runtime/hub.py ``Drains``)."""
 
     def __init__(self) -> None:
         self.held: list[bool] = []
@@ -195,7 +195,7 @@ async def test_publishers_are_held_while_more_waits_than_may_and_let_go_when_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hub of its own, with real sockets that are read in the end."""
-    monkeypatch.setattr(flush, "TURN_SECONDS", 0.0)  # a slice a turn, however fast the machine is
+    monkeypatch.setattr(socket_writer, "TURN_SECONDS", 0.0)  # a slice a turn, however fast the machine is
     hub = make_hub(Settings(mode="none", outbox_bytes_max=64 << 10), asyncio.get_running_loop())
     publisher = Publisher()
     hub.publisher_connections.add(publisher)
@@ -235,7 +235,7 @@ class Faulty(SocketWriter):
 
 async def test_a_fault_in_one_slice_leaves_the_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what came while the round was under way, and what comes after it."""
-    monkeypatch.setattr(flush, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(socket_writer, "TURN_SECONDS", 0.0)
     loop = asyncio.get_running_loop()
     hub = make_hub(Settings(mode="none"), loop)
     hub.broker.writer = Faulty()

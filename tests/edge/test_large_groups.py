@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-from fastpath.core.messages import Message, Subscribe
-from fastpath.edge.flush import SocketWriter
+from fastpath.core.protocol.messages import Message, Subscribe
+from fastpath.edge.runtime.socket_writer import SocketWriter
 from tests.core.stage import Stage
 
 MEMBERS = 5000

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from fastpath.core.broker import Broker
-from fastpath.core.histogram import BOUNDS_NS, quantile_ms
-from fastpath.edge.latency import Latency, measure
-from fastpath.edge.lateness import Lateness
+from fastpath.core.broker.broker import Broker
+from fastpath.core.telemetry.histogram import BOUNDS_NS, quantile_ms
+from fastpath.edge.runtime.delivery_latency import Latency, measure
+from fastpath.edge.runtime.loop_lag import Lateness
 from tests.core.stage import Stage
 from tests.core.test_batches import SLOWLY, crowd
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import PING, PONG, TEXT, Ended, Socket, WireClient, WirePublisher, masked, request
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.edge.health import disk_trouble
-from fastpath.logs import ALIKE_PER_SECOND
+from fastpath.client.control.client import Control
+from fastpath.edge.telemetry.health import disk_trouble
+from fastpath.logs.formats import ALIKE_PER_SECOND
 from tests.edge.wire import CLOSE, Socket, WireClient, WirePublisher, request
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

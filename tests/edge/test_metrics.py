@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.edge.catalogue import CATALOGUE
-from fastpath.edge.metrics import WATCHERS_MAX
-from fastpath.edge.prometheus import metric_of
+from fastpath.client.control.client import Control
+from fastpath.edge.telemetry.catalogue import CATALOGUE
+from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX
+from fastpath.edge.telemetry.prometheus import metric_of
 from realtime.ports import try_port
 from tests.edge.wire import Socket, WireClient, WirePublisher
 from tests.support.certificates import Certificate

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from fastpath.client.control import Control
-from fastpath.listener import SettingsError
-from fastpath.modes import make_grants
+from fastpath.client.control.client import Control
+from fastpath.listen_address import SettingsError
+from fastpath.server.modes import make_grants
 from fastpath.settings import load
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.sidecar import Sidecar

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from fastpath.edge.network import network, read
+from fastpath.edge.runtime.kernel_stats import network, read
 
 
 def test_the_struct_of_linux() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fastpath.edge.addresses import bind_unix
-from fastpath.edge.arrivals import ARRIVING_MAX
-from fastpath.listener import Listener, SettingsError
+from fastpath.edge.listen.accept import ARRIVING_MAX
+from fastpath.edge.listen.addresses import bind_unix
+from fastpath.listen_address import Listener, SettingsError
 from tests.edge.wire import Socket, WireClient, WirePublisher, open_files, request, wait_gone
 from tests.support.certificates import Certificate
 from tests.support.proxied import header

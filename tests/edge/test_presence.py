@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.core.grants import ASKED
+from fastpath.core.auth.grants import ASKED
 from tests.edge.rules import Rules, rule, ruled
 from tests.edge.wire import TEXT, Ended, Socket, WireClient, WirePublisher, masked, request
 from tests.support.hook import Answering, named, no, yes

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.listener import SettingsError
-from fastpath.privileges import _give, drop
+from fastpath.client.control.client import Control
+from fastpath.listen_address import SettingsError
+from fastpath.server.privileges import _give, drop
 from fastpath.settings import load
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.certificates import Certificate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastpath.edge.progress import RATE_SECONDS, Progress
+from fastpath.edge.runtime.publisher_progress import RATE_SECONDS, Progress
 
 
 def test_what_waits_is_known_by_batch_and_by_age() -> None:

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from fastpath.core.histogram import Histogram
-from fastpath.edge.catalogue import CATALOGUE
-from fastpath.edge.figures import Statistics
-from fastpath.edge.prometheus import lines
+from fastpath.core.telemetry.histogram import Histogram
+from fastpath.edge.telemetry.catalogue import CATALOGUE
+from fastpath.edge.telemetry.figures import Statistics
+from fastpath.edge.telemetry.prometheus import lines
 
 
 def everything(workers: int) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.edge import positions as edge_positions
-from fastpath.edge.reading import Reading
+from fastpath.edge.publishers import positions as edge_positions
+from fastpath.edge.publishers.ranges import Reading
 from tests.edge.lives import Life
 from tests.edge.rules import rule, ruled
 from tests.edge.wire import Ended, WireClient, WirePublisher, packed, resident_bytes, undisturbed

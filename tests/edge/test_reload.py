@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import Socket, WireClient, WirePublisher, request
 from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ConnectionRejected, PublishTimeout, RefusedMessage
-from fastpath.client.reporting import Reporter
-from fastpath.edge import reporting
+from fastpath.client.publisher.reporting import Reporter
+from fastpath.edge.publishers import job_reports
 from tests.edge.rules import rule, ruled
 from tests.edge.wire import WireClient, WirePublisher, undisturbed
 from tests.support.hook import Answering, no, yes
@@ -138,7 +138,7 @@ def test_before_hello_nothing_is_reported(shared: Sidecar) -> None:
 def test_names_of_fields_are_bounded_over_all_reports_of_a_job(shared: Sidecar) -> None:
     """A snapshot keeps each name that ever came."""
     with WirePublisher(shared) as publisher:
-        half = reporting.NAMES_MAX // 2
+        half = job_reports.NAMES_MAX // 2
         for start in (0, half):
             assert ask(publisher, 1, "wide", {f"f{start + number}": "1" for number in range(half)})[0] == "reported"
         assert ask(publisher, 2, "wide", {"one more": "1"})[:3] == ["failed", 2, "too_large"]
@@ -148,14 +148,14 @@ def test_names_of_fields_are_bounded_over_all_reports_of_a_job(shared: Sidecar) 
 def test_jobs_are_bounded_and_the_others_go_on() -> None:
     """What is remembered is not pushed out by a flood of names."""
     with Sidecar() as sidecar, WirePublisher(sidecar) as publisher:
-        for number in range(reporting.JOBS_MAX):
+        for number in range(job_reports.JOBS_MAX):
             publisher.packet("report", number, f"j{number}", {"state": "running"})
-        assert all(publisher.next()[0] == "reported" for _ in range(reporting.JOBS_MAX))
+        assert all(publisher.next()[0] == "reported" for _ in range(job_reports.JOBS_MAX))
         assert ask(publisher, 1, "one more", {})[:3] == ["failed", 1, "failed"]
         assert ask(publisher, 2, "j0", {})[0] == "reported"
         with Control(sidecar.control) as control:
             answer = control.jobs()
-        assert (answer["total"], len(answer["jobs"])) == (reporting.JOBS_MAX, reporting.LISTED_MAX)
+        assert (answer["total"], len(answer["jobs"])) == (job_reports.JOBS_MAX, job_reports.LISTED_MAX)
         assert answer["jobs"][0]["job"] == "j0"
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.core.stats import ENDS
+from fastpath.client.control.client import Control
+from fastpath.core.telemetry.counters import ENDS
 from tests.edge.rules import Rules, milliseconds, rule, ruled
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.tokens import mint

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastpath.core.grants import AWAY
-from fastpath.core.questions import LATE, Reply
-from fastpath.edge.runners import PASSED_SECONDS, TOLD_BYTES_MAX, TURN_MAX, WINDOW, Runners
+from fastpath.core.auth.grants import AWAY
+from fastpath.core.auth.hook_questions import LATE, Reply
+from fastpath.edge.hooks.workers import PASSED_SECONDS, TOLD_BYTES_MAX, TURN_MAX, WINDOW, Runners
 
 SECONDS = 5
 

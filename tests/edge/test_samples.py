@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.core.sampling import FIRST, GAUGES, NAMES, RATES
-from fastpath.edge.catalogue import CATALOGUE
-from fastpath.edge.figures import Statistics
-from fastpath.edge.samples import Samples
-from fastpath.server import make_hub
+from fastpath.core.telemetry.samples import FIRST, GAUGES, NAMES, RATES
+from fastpath.edge.telemetry.catalogue import CATALOGUE
+from fastpath.edge.telemetry.figures import Statistics
+from fastpath.edge.telemetry.samples import Samples
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Peer
 from tests.edge.wire import WireClient

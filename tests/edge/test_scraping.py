@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.settings import Settings, describe
 from tests.edge.test_metrics import LISTEN, SECRET
 from tests.support.rights import load_rights, rule

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WireClient, WirePublisher, resident_bytes
 from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar

@@ -11,8 +11,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.edge import publishers
+from fastpath.client.control.client import Control
+from fastpath.edge.publishers import connection as publishers
 from tests.edge.lives import Life
 from tests.edge.rules import rule, ruled
 from tests.edge.transacting import Transacting, committed, run

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from fastpath.core.histogram import Histogram
-from fastpath.edge.figures import Statistics
-from fastpath.edge.top import Top
-from fastpath.server import make_hub
+from fastpath.core.telemetry.histogram import Histogram
+from fastpath.edge.control.rankings import Top
+from fastpath.edge.telemetry.figures import Statistics
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.packets import Unpacker
-from fastpath.edge.subjects import SEARCHES_MAX, SLICE_SUBJECTS
+from fastpath.core.protocol.packets import Unpacker
+from fastpath.edge.control.subjects import SEARCHES_MAX, SLICE_SUBJECTS
 from tests.edge.wire import WireClient, packed
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

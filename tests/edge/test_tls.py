@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.edge.tls_context import tls_context
-from fastpath.listener import Listener, SettingsError
+from fastpath.edge.listen.tls_context import tls_context
+from fastpath.listen_address import Listener, SettingsError
 from tests.edge.wire import Ended, Socket, WireClient, WirePublisher
 from tests.support.certificates import Certificate
 from tests.support.sidecar import Sidecar

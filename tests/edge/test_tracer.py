@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fastpath.core.messages import Message
-from fastpath.core.wire import PLAIN
-from fastpath.edge.hub import Hub, now
-from fastpath.edge.trace_detail import LOOKED_MAX
-from fastpath.server import make_hub
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.messages import Message
+from fastpath.edge.control.trace_detail import LOOKED_MAX
+from fastpath.edge.runtime.hub import Hub, now
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Nowhere, Peer, linked, told
 from tests.support.waiting import auntil

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.messages import Message
-from fastpath.core.wire import encoding, wire
-from fastpath.edge.hub import Hub, now
-from fastpath.edge.tracer import CLIENTS_MAX, EVENTS_MAX
-from fastpath.edge.tracing import KEPT_MAX, RING, RUNNING_MAX
-from fastpath.server import make_hub
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.messages import Message
+from fastpath.edge.control.tracer import CLIENTS_MAX, EVENTS_MAX
+from fastpath.edge.control.traces import KEPT_MAX, RING, RUNNING_MAX
+from fastpath.edge.runtime.hub import Hub, now
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.edge.operators import Nowhere, Peer, Reader, linked, told
 from tests.edge.wire import WireClient, WirePublisher

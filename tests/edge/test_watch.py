@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fastpath.edge.watch import LoopWatch, Watch
+from fastpath.edge.runtime.epoll import LoopWatch, Watch
 
 
 class Connection:

@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fastpath.core.admission import Outcome
-from fastpath.core.broker import Broker
-from fastpath.core.grants import Grants
-from fastpath.core.interest import Topic
-from fastpath.core.interfaces import Engine
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Message
-from fastpath.core.snapshot import Snapshot
-from fastpath.engine import journal
-from fastpath.engine.journal import JournalEngine
-from fastpath.engine.journal_base import BaseWriter
+from fastpath.core.auth.grants import Grants
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.broker.broker import Broker
+from fastpath.core.broker.ports import Engine
+from fastpath.core.cache.snapshot import Snapshot
+from fastpath.core.delivery.interest import Topic
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Message
+from fastpath.engine.journal import engine as journal
+from fastpath.engine.journal.checkpoint import BaseWriter
+from fastpath.engine.journal.engine import JournalEngine
 from fastpath.engine.memory import MemoryEngine
 
 START = 1_700_000_000_000

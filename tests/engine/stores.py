@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastpath.engine.staging import BEGUN, Attempt, Chunk, Record
-from fastpath.engine.staging_files import FileStaging
-from fastpath.engine.staging_memory import MemoryStaging
+from fastpath.engine.staging.files import FileStaging
+from fastpath.engine.staging.memory import MemoryStaging
+from fastpath.engine.staging.store import BEGUN, Attempt, Chunk, Record
 
 KEY = "5:spark:query"
 ONE, OTHER = Attempt(KEY, 3, 0, 77), Attempt(KEY, 3, 1, 78)

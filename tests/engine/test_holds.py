@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from fastpath.core.messages import Message
-from fastpath.core.packets import Refusal
-from fastpath.engine import holds
-from fastpath.engine.holds import HELD_SECONDS, HELD_SECONDS_MAX, Holds
+from fastpath.core.protocol.messages import Message
+from fastpath.core.protocol.packets import Refusal
+from fastpath.engine import order_fence
+from fastpath.engine.order_fence import HELD_SECONDS, HELD_SECONDS_MAX, Holds
 
 WHY: Refusal = ("unavailable", "not yet")
 
@@ -93,7 +93,7 @@ def test_ten_thousand_who_are_held_up_cost_each_other_nothing() -> None:
 
 def test_those_who_never_come_again_are_forgotten_some_at_a_time() -> None:
     held = Held()
-    count = holds.SWEPT_MAX * 2 + 10
+    count = order_fence.SWEPT_MAX * 2 + 10
     for n in range(count):
         held.note(messages(5, publisher=f"{n}"))
     held.now += HELD_SECONDS + 0.1
@@ -102,5 +102,5 @@ def test_those_who_never_come_again_are_forgotten_some_at_a_time() -> None:
         held.passed(1)
         held.passed(1)
         lengths.append(len(held))
-        held.now += holds.SWEEP_SECONDS
-    assert lengths == [holds.SWEPT_MAX + 10, 10, 0]
+        held.now += order_fence.SWEEP_SECONDS
+    assert lengths == [order_fence.SWEPT_MAX + 10, 10, 0]

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.limits import Limits
-from fastpath.core.messages import Message
-from fastpath.engine import journal, journal_base
-from fastpath.engine.journal_base import BaseWriter
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Message
+from fastpath.engine.journal import checkpoint as journal_base
+from fastpath.engine.journal import engine as journal
+from fastpath.engine.journal.checkpoint import BaseWriter
 from tests.engine.journals import START, Node
 from tests.support.waiting import auntil
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.messages import Message
-from fastpath.core.packets import Entry
-from fastpath.engine import journal_format
-from fastpath.engine.journal_format import (
+from fastpath.core.protocol.messages import Message
+from fastpath.core.protocol.packets import Entry
+from fastpath.engine.journal import format as journal_format
+from fastpath.engine.journal.format import (
     HEAD_BYTES,
     LAYOUT,
     MAGIC,

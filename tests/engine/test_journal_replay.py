@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.core.limits import Limits
-from fastpath.core.messages import STANDARD, Message
-from fastpath.engine.journal_files import JournalError
-from fastpath.engine.journal_format import Record, read_records
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import STANDARD, Message
+from fastpath.engine.journal.files import JournalError
+from fastpath.engine.journal.format import Record, read_records
 from tests.engine.journals import START, Node, rebooted
 
 
@@ -333,7 +333,7 @@ def test_an_empty_segment_among_others_is_a_hole(tmp_path: Path, caplog: pytest.
 
 
 def test_a_folder_is_for_one_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpath.engine.journal_files.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("fastpath.engine.journal.files.LOCK_SECONDS", 0.1)
     node = Node(tmp_path)
     with pytest.raises(JournalError, match="belongs to a sidecar that is running"):
         Node(tmp_path)
@@ -342,7 +342,7 @@ def test_a_folder_is_for_one_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpath.engine.journal_files.Header", _later)
+    monkeypatch.setattr("fastpath.engine.journal.files.Header", _later)
     Node(tmp_path).crash()
     monkeypatch.undo()
     with pytest.raises(JournalError, match="newer version"):
@@ -350,7 +350,7 @@ def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: py
 
 
 def _later(*arguments: object) -> object:
-    from fastpath.engine.journal_format import Header
+    from fastpath.engine.journal.format import Header
 
     return Header(*arguments, version=99)  # type: ignore[arg-type]
 
@@ -360,6 +360,6 @@ def test_a_long_replay_says_how_far_it_is(
 ) -> None:
     caplog.set_level(logging.INFO)
     fill(tmp_path)
-    monkeypatch.setattr("fastpath.engine.journal_replay.PROGRESS_SECONDS", 0)
+    monkeypatch.setattr("fastpath.engine.journal.replay.PROGRESS_SECONDS", 0)
     Node(tmp_path).crash()
     assert "replaying: 0 of 0 MiB, 2 messages" in caplog.text

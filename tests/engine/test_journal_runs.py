@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.bulk import RunOutcome, release_runs
-from fastpath.core.limits import Limits
-from fastpath.core.messages import STANDARD, Message
-from fastpath.core.runs import Run, expand
-from fastpath.engine import journal_sync
-from fastpath.engine.journal_format import LAYOUT, MESSAGES, RUNS, Subject, read_subjects
+from fastpath.core.broker.column_batches import RunOutcome, release_runs
+from fastpath.core.protocol.columns import Run, expand
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import STANDARD, Message
+from fastpath.engine.journal import sync as journal_sync
+from fastpath.engine.journal.format import LAYOUT, MESSAGES, RUNS, Subject, read_subjects
 from tests.engine.journals import START, Node
 from tests.engine.test_journal_writes import room_for
 from tests.support.waiting import auntil

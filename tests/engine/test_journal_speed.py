@@ -11,7 +11,7 @@ from time import process_time
 import msgspec
 import pytest
 
-from fastpath.core.messages import Message
+from fastpath.core.protocol.messages import Message
 from tests.engine.journals import START, Node
 from tests.support.sidecar import ROOT
 

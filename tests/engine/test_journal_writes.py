@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.core.admission import Outcome
-from fastpath.core.messages import STANDARD, Message
-from fastpath.engine import journal, journal_sync
-from fastpath.engine.holds import HELD_SECONDS, Holds
-from fastpath.engine.journal_files import JournalError, check_folder
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.protocol.messages import STANDARD, Message
+from fastpath.engine.journal import engine as journal
+from fastpath.engine.journal import sync as journal_sync
+from fastpath.engine.journal.files import JournalError, check_folder
+from fastpath.engine.order_fence import HELD_SECONDS, Holds
 from tests.engine.journals import START, Node, rebooted
 from tests.support.waiting import auntil
 

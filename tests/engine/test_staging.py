@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fastpath.engine import staging_files, staging_log, staging_memory
-from fastpath.engine.staging import DONE, OVERHEAD_BYTES, Attempt, Chunk, StagingFailed
+from fastpath.engine.staging import files as staging_files
+from fastpath.engine.staging import memory, transaction_log
+from fastpath.engine.staging.store import DONE, OVERHEAD_BYTES, Attempt, Chunk, StagingFailed
 from tests.engine.stores import A_CHUNK, KEY, ONE, OTHER, Stores, record, staged
 from tests.support.waiting import auntil, run
 
@@ -81,7 +82,7 @@ def test_what_is_dropped_and_what_is_begun(stores: Stores) -> None:
 
 
 def test_bounds(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging_memory, "ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(memory, "ATTEMPTS_MAX", 2)
 
     async def story() -> None:
         size = OVERHEAD_BYTES + 100
@@ -128,7 +129,7 @@ def test_what_is_old_goes_unless_it_was_begun(stores: Stores) -> None:
 def test_the_oldest_transactions_are_forgotten_but_none_that_is_begun(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging_memory, "TRANSACTIONS_MAX", 3)
+    monkeypatch.setattr(memory, "TRANSACTIONS_MAX", 3)
 
     async def story() -> None:
         store = stores.open()
@@ -265,7 +266,7 @@ def test_a_sync_that_fails_is_not_believed(files: Stores, monkeypatch: pytest.Mo
         await store.put(ONE, 0, A_CHUNK)
         with monkeypatch.context() as patch:
             patch.setattr(staging_files, "sync_data", broken)
-            patch.setattr(staging_log, "sync_data", broken)
+            patch.setattr(transaction_log, "sync_data", broken)
             with pytest.raises(StagingFailed, match="missing"):
                 await store.begin(KEY, record(3, [(0, 77, 2)]))
             assert await store.rows(ONE) is None
@@ -283,7 +284,7 @@ def test_a_sync_that_fails_is_not_believed(files: Stores, monkeypatch: pytest.Mo
 def test_many_commits_at_once_share_syncs_and_the_log_is_written_anew(
     files: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging_log, "LOG_BYTES", 2000)
+    monkeypatch.setattr(transaction_log, "LOG_BYTES", 2000)
 
     async def story() -> None:
         store = files.open()

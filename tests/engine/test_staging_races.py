@@ -7,9 +7,9 @@ import errno
 
 import pytest
 
-from fastpath.engine import staging_log, staging_memory
-from fastpath.engine.staging import DONE, Attempt, StagingFailed
-from fastpath.engine.staging_memory import MemoryStaging
+from fastpath.engine.staging import memory, transaction_log
+from fastpath.engine.staging.memory import MemoryStaging
+from fastpath.engine.staging.store import DONE, Attempt, StagingFailed
 from tests.engine.stores import A_CHUNK, KEY, ONE, OTHER, Stores, record, staged
 from tests.support.waiting import run
 
@@ -61,7 +61,7 @@ def test_a_record_that_did_not_come_to_the_disk_is_not_written_anew(
             def fail(descriptor: int) -> None:
                 raise OSError(errno.EIO, "broken")
 
-            broken.setattr(staging_log, "sync_data", fail)
+            broken.setattr(transaction_log, "sync_data", fail)
             with pytest.raises(StagingFailed, match="unavailable"):
                 await store.begin(KEY, record(3, [(0, 77, 2)]))
         await store.begin("5:spark:other", record(0, []))
@@ -75,7 +75,7 @@ def test_a_record_that_did_not_come_to_the_disk_is_not_written_anew(
 
 
 def test_many_attempts_are_let_go_by_and_by(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging_memory, "LET_GO_AT_ONCE", 10)
+    monkeypatch.setattr(memory, "LET_GO_AT_ONCE", 10)
 
     async def story() -> None:
         store = stores.open()
@@ -94,7 +94,7 @@ def test_many_attempts_are_let_go_by_and_by(stores: Stores, monkeypatch: pytest.
 
 
 def test_the_attempts_of_old_batches_are_bounded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging_memory, "WINNERS_MAX", 5)
+    monkeypatch.setattr(memory, "WINNERS_MAX", 5)
 
     async def winners(store: MemoryStaging) -> list[int]:
         return [len(one.winners) for _, one in await store.records(10)]

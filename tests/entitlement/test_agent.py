@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from entitlement import compiler, conf, tokens
 from entitlement.agent import follow
 from entitlement.models import Change, Generation, Rule
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import SidecarUnavailable
 from tests.entitlement.live import SECONDS_MAX, RunningAgent, Viewer
 from tests.support.sidecar import ROOT, Sidecar

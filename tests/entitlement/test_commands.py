@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 
 from entitlement import conf
 from entitlement.models import Rule
-from fastpath.core.keys import Keys
-from fastpath.core.tokens import verify
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.tokens import verify
 
 
 def _run(*args: object, **options: object) -> str:

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, User
 
 from entitlement import demo
 from entitlement.models import Rule
-from fastpath.core.patterns import covers
+from fastpath.core.matching.subscribed_patterns import covers
 from realtime.instruments import instruments, market
 
 

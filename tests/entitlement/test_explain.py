@@ -12,7 +12,7 @@ from django.test import Client
 from entitlement import compiler, conf, preview
 from entitlement.explain import Decider, explain, person, rules_about, text
 from entitlement.models import Rule
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.entitlement.truth import create
 from tests.support.databases import settle
 from tests.support.sidecar import Sidecar

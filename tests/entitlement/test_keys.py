@@ -14,10 +14,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from entitlement import conf, keys, tokens
-from fastpath.client.control import Control
-from fastpath.core.errors import Close, Refused
-from fastpath.core.keys import Keys, read_key_set
-from fastpath.core.tokens import verify
+from fastpath.client.control.client import Control
+from fastpath.core.auth.keys import Keys, read_key_set
+from fastpath.core.auth.tokens import verify
+from fastpath.core.protocol.errors import Close, Refused
 from realtime.conf import conf as project
 from realtime.management.commands.runrealtime import _refuse_disagreement, _sidecar
 from tests.entitlement.live import Viewer

@@ -17,7 +17,7 @@ from django.db import connection
 
 from entitlement import compiler, conf, tokens, triggers
 from entitlement.models import Generation, Rule
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.entitlement.live import RunningAgent, Viewer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

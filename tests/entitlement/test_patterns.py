@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entitlement.patterns import fault, overlap, rank, repaired, wider
-from fastpath.core.rules import Rule, RuleSet
-from fastpath.core.subject import check_pattern
+from fastpath.core.auth.rules import Rule, RuleSet
+from fastpath.core.protocol.subject import check_pattern
 
 FAULTS = [
     # pattern, what begins the sentence, what it offers

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from entitlement import compiler, conf, tokens
 from entitlement.models import RevokedToken, Rule
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.entitlement.live import SECONDS_MAX, RunningAgent, Viewer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

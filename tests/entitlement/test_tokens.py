@@ -13,8 +13,8 @@ from django.contrib.sessions.backends.signed_cookies import SessionStore as Cook
 
 from entitlement import conf, tokens
 from entitlement.compiler import position
-from fastpath.core.keys import Keys
-from fastpath.core.tokens import verify
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.tokens import verify
 
 
 def _claims(token: str):

@@ -12,11 +12,11 @@ from django.test import Client
 from entitlement import compiler, conf, tokens
 from entitlement.explain import explain, person
 from entitlement.models import Rule as Saved
-from fastpath.client.control import Control
-from fastpath.core.grants import Principal
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.rules import Rule, RuleSet
-from fastpath.core.subject import presence_of
+from fastpath.client.control.client import Control
+from fastpath.core.auth.grants import Principal
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.rules import Rule, RuleSet
+from fastpath.core.protocol.subject import presence_of
 from realtime.control import control as shared_control
 from tests.edge.wire import Ended, WireClient
 from tests.entitlement.truth import Row, create, people, rows

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import Row
 
-from fastpath.bench.machine import revision
+from fastpath.bench.machine.description import revision
 from spark.session import build
 from tests.edge.wire import WireClient
 from tests.exactly_once import job

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from fastpath.core.codec import FORMS, decode_command, decode_server, encode, encode_data
-from fastpath.core.deflate import compress, inflate, negotiate
-from fastpath.core.errors import BadFrame, FrameError, InvalidMessage
-from fastpath.core.frames import FrameReader, encode_frame, split_frames
-from fastpath.core.messages import Publish
-from fastpath.core.upgrade import BadRequest, accept_response, parse_request
+from fastpath.core.protocol.codec import FORMS, decode_command, decode_server, encode, encode_data
+from fastpath.core.protocol.errors import BadFrame, FrameError, InvalidMessage
+from fastpath.core.protocol.messages import Publish
+from fastpath.core.websocket.frames import FrameReader, encode_frame, split_frames
+from fastpath.core.websocket.handshake import BadRequest, accept_response, parse_request
+from fastpath.core.websocket.permessage_deflate import compress, inflate, negotiate
 from tests.edge.wire import BINARY, CLOSE, PING, TEXT, masked, request
 
 from .targets import Target, check

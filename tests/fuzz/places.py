@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.networks import UNKNOWN, Networks, client_of, host_of
-from fastpath.core.origins import Origins
-from fastpath.core.patterns import covers
-from fastpath.core.proxy import SIGNATURE, BadProxy, parse_proxy
-from fastpath.core.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
-from fastpath.core.subject import check_pattern, check_subject
-from fastpath.core.tree import Tree
+from fastpath.core.auth.allowed_addresses import UNKNOWN, Networks, client_of, host_of
+from fastpath.core.auth.allowed_origins import Origins
+from fastpath.core.auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from fastpath.core.matching.subject_tree import Tree
+from fastpath.core.matching.subscribed_patterns import covers
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern, check_subject
+from fastpath.core.websocket.proxy_protocol import SIGNATURE, BadProxy, parse_proxy
 
 from .targets import Target, check
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from fastpath.listener import Listener, SettingsError
+from fastpath.listen_address import Listener, SettingsError
 from fastpath.settings import SECRETS, describe, load
 from fastpath.settings_checks import PREFIX
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from fastpath.core.deflate import compress
-from fastpath.core.packets import pack
+from fastpath.core.protocol.packets import pack
+from fastpath.core.websocket.permessage_deflate import compress
 from tests.edge.wire import BINARY, TEXT, masked, request
 
 from .parsers import COMMANDS, FRAMES, HEADERS, LINES, WORDS

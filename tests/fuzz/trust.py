@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key a
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from fastpath.core.errors import InvalidKeys, Refused
-from fastpath.core.grants_jwt import JwtGrants
-from fastpath.core.grants_rules import RuleGrants
-from fastpath.core.keys import Keys, read_key_set
-from fastpath.core.rules import SUBSCRIBE
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.keys import Keys, read_key_set
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.rules import SUBSCRIBE
+from fastpath.core.protocol.errors import InvalidKeys, Refused
 from tests.support.tokens import SECRET, mint, mint_jwt
 
 from .targets import Target, check

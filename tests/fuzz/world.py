@@ -6,15 +6,15 @@ import asyncio
 import logging
 from typing import Any
 
-from fastpath.core.codec import decode_server
-from fastpath.core.frames import split_frames
-from fastpath.core.interest import Topic
-from fastpath.edge.clients import ClientConnection
-from fastpath.edge.hub import Hub, now
-from fastpath.edge.publishers import PublisherConnection
-from fastpath.listener import Listener
-from fastpath.rosters import Part
-from fastpath.server import make_hub
+from fastpath.core.delivery.interest import Topic
+from fastpath.core.protocol.codec import decode_server
+from fastpath.core.websocket.frames import split_frames
+from fastpath.edge.clients.connection import ClientConnection
+from fastpath.edge.publishers.connection import PublisherConnection
+from fastpath.edge.runtime.hub import Hub, now
+from fastpath.listen_address import Listener
+from fastpath.server.app import make_hub
+from fastpath.server.presence import Part
 from fastpath.settings import Settings
 from tests.edge.wire import TEXT, masked, request
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WireClient, WirePublisher, open_files, packed, undisturbed, wait_gone
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime.exposition import merged
 from tests.edge.wire import WireClient, WirePublisher
 from tests.prometheus.server import GRAFANA, Prometheus

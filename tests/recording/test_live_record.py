@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
 from fastpath.recording.__main__ import main
 from fastpath.recording.lines import End, Happened, Recorded
 from tests.recording.programs import COMMAND, Program, Recording

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
 from fastpath.recording.lines import encode
 from tests.recording.programs import COMMAND, Program, Recording
 from tests.recording.samples import BEGAN_US, header, message, messages, said, write

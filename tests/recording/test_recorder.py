@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fastpath.client.errors import ClientError, ConnectionRejected
-from fastpath.client.feed import MessageStream
 from fastpath.client.message import Message, Status
+from fastpath.client.subscriber.streams import MessageStream
 from fastpath.recording import recorder as module
 from fastpath.recording.lines import Happened, Recorded
 from fastpath.recording.record import progress_line

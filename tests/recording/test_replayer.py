@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.errors import InvalidSubject
+from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.recording.lateness import Lateness
 from fastpath.recording.lines import Recorded
 from fastpath.recording.outlets import Outlet

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.publisher import Publisher
+from fastpath.client.publisher.publisher import Publisher
 from fastpath.recording.__main__ import main
 from tests.recording.samples import message, messages, read, said, write
 from tests.support.sidecar import Sidecar

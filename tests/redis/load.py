@@ -12,12 +12,12 @@ from typing import Any
 
 import redis
 
-from fastpath.core.admission import Outcome
-from fastpath.core.messages import Message
-from fastpath.engine.redis_address import RedisConfig
-from fastpath.engine.redis_entries import GROUPS, log_key, parse_place, read
-from fastpath.engine.redis_primary import Primary
-from fastpath.engine.redis_writer import RedisWriter
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.protocol.messages import Message
+from fastpath.engine.redis.address import RedisConfig
+from fastpath.engine.redis.entries import GROUPS, log_key, parse_place, read
+from fastpath.engine.redis.primary import Primary
+from fastpath.engine.redis.writing.writer import RedisWriter
 from tests.support.redis import RedisServer
 
 PREFIX = "fp"

@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 from typing import Any, cast
 
-from fastpath.core.messages import Data, Epoch, Message, Subscribe, Subscribed
-from fastpath.engine import redis_entries as entries
-from fastpath.engine.redis_address import RedisConfig
-from fastpath.engine.redis_entries import GROUPS
-from fastpath.engine.redis_primary import Primary
-from fastpath.engine.redis_tail import Tail
+from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
+from fastpath.engine.redis import entries
+from fastpath.engine.redis.address import RedisConfig
+from fastpath.engine.redis.entries import GROUPS
+from fastpath.engine.redis.primary import Primary
+from fastpath.engine.redis.tail import Tail
 from tests.core.stage import START, Actor, Stage
 
 SUBJECTS = ["/m/a", "/m/b", "/m/c"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.engine.redis_acks import Found, Replica, objection
-from fastpath.engine.redis_address import Address
-from fastpath.engine.redis_confirm import found
-from fastpath.engine.redis_primary import View, majority, read_view
+from fastpath.engine.redis.address import Address
+from fastpath.engine.redis.primary import View, majority, read_view
+from fastpath.engine.redis.writing.confirmation import found
+from fastpath.engine.redis.writing.replica_acks import Found, Replica, objection
 
 P, A, B = ("h", 1), ("h", 2), ("h", 3)
 ACKNOWLEDGED = Replica(True, Found.OURS)

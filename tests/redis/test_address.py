@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastpath.engine.redis_address import RedisAway, RedisConfig
-from fastpath.engine.redis_checks import RedisRefused, server_faults, warnings
-from fastpath.engine.redis_primary import Primary, View
+from fastpath.engine.redis.address import RedisAway, RedisConfig
+from fastpath.engine.redis.checks import RedisRefused, server_faults, warnings
+from fastpath.engine.redis.primary import Primary, View
 from tests.redis.load import node
 from tests.support.certificates import Certificate
 from tests.support.redis import RedisServer, Topology, free_port

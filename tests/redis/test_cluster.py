@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.redis import RedisServer, Topology
 from tests.support.sidecar import Sidecar

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from fastpath.client.blocking import connect
-from fastpath.client.control import Control
-from fastpath.client.nodes import Nodes
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import Nodes
+from fastpath.client.publisher.publisher import Publisher
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 

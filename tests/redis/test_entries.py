@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.messages import STANDARD, Message
-from fastpath.engine import redis_entries as entries
-from fastpath.engine.redis_entries import MISSED, VOID, Entry, Place, Run
+from fastpath.core.protocol.messages import STANDARD, Message
+from fastpath.engine.redis import entries
+from fastpath.engine.redis.entries import MISSED, VOID, Entry, Place, Run
 
 FOLLOWS: dict[str, tuple[Place | None, list[str], list[Run], str]] = {
     "one": ((5, 1), ["5-2"], [(5, 0, 1)], ""),

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.test_figures import Change
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.redis import RedisServer

@@ -10,8 +10,8 @@ from time import perf_counter, sleep
 import pytest
 
 from fastpath.client import blocking
+from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarSilent
-from fastpath.client.nodes import Nodes
 from tests.edge import test_delivery
 from tests.edge.test_delivery import (  # the same stories, on another engine
     test_a_subscriber_of_one_subject_never_gets_another,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from fastpath.core.messages import Message
-from fastpath.engine.redis_queue import Batch, Handed, Unread
+from fastpath.core.protocol.messages import Message
+from fastpath.engine.redis.writing.publication_queue import Batch, Handed, Unread
 
 
 def messages(*numbers: int) -> list[Message]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.client.publisher import Publisher
-from fastpath.client.reading import Range, Reader, Run
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.client.publisher.reading import Range, Reader, Run
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import redis
 
-from fastpath.core.admission import Outcome
-from fastpath.core.messages import STANDARD, Message
-from fastpath.engine import redis_script
-from fastpath.engine.redis_entries import (
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.protocol.messages import STANDARD, Message
+from fastpath.engine.redis import script as redis_script
+from fastpath.engine.redis.entries import (
     GROUPS,
     VERSION,
     SnapshotParts,
@@ -23,7 +23,7 @@ from fastpath.engine.redis_entries import (
     positions_key,
     snapshots_key,
 )
-from fastpath.engine.redis_script import Stored
+from fastpath.engine.redis.script import Stored
 from tests.redis.load import PREFIX, entries
 from tests.support.redis import RedisServer
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.messages import Epoch, Message, Subscribe, Subscribed
-from fastpath.engine import redis_entries as entries
-from fastpath.engine.redis_address import RedisConfig
-from fastpath.engine.redis_primary import Primary
-from fastpath.engine.redis_tail import Tail
+from fastpath.core.protocol.messages import Epoch, Message, Subscribe, Subscribed
+from fastpath.engine.redis import entries
+from fastpath.engine.redis.address import RedisConfig
+from fastpath.engine.redis.primary import Primary
+from fastpath.engine.redis.tail import Tail
 from tests.core.stage import START, Stage
 from tests.support.redis import RedisServer
 from tests.support.waiting import auntil, run

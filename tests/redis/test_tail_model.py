@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from fastpath.engine.redis_tail import FAULTS
+from fastpath.engine.redis.tail import FAULTS
 from tests.redis.model import SUBJECTS, Node, Operation, Reader, Server
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from fastpath.core.messages import Message
-from fastpath.engine import redis_entries as entries
-from fastpath.engine.redis_entries import GROUPS
-from fastpath.engine.redis_pace import READ_BYTES, READ_ENTRIES, Pace, next_count
+from fastpath.core.protocol.messages import Message
+from fastpath.engine.redis import entries
+from fastpath.engine.redis.entries import GROUPS
+from fastpath.engine.redis.pace import READ_BYTES, READ_ENTRIES, Pace, next_count
 from tests.redis.test_tail import A, Log, reading
 from tests.support.redis import RedisServer
 from tests.support.waiting import auntil, run

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.core.admission import Outcome
-from fastpath.core.messages import STANDARD, Message
-from fastpath.engine import redis_queue, redis_writer
-from fastpath.engine.redis_address import RedisAway
-from fastpath.engine.redis_checks import RedisRefused
-from fastpath.engine.redis_entries import group_of
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.protocol.messages import STANDARD, Message
+from fastpath.engine.redis.address import RedisAway
+from fastpath.engine.redis.checks import RedisRefused
+from fastpath.engine.redis.entries import group_of
+from fastpath.engine.redis.writing import publication_queue
+from fastpath.engine.redis.writing import writer as redis_writer
 from tests.redis.load import Load, Node, entries, node
 from tests.support.redis import RedisServer, Topology, free_port
 from tests.support.waiting import auntil
@@ -87,7 +88,7 @@ async def test_an_outcome_waits_until_the_node_has_read_it(
         one.writer.seen(group, one.writer._epoch, 2)
         assert told == [1, 2]
         one.writer.submit([message("3")], told.extend)
-        await auntil(lambda: len(told) == 3, redis_queue.SEEN_SECONDS + 1)
+        await auntil(lambda: len(told) == 3, publication_queue.SEEN_SECONDS + 1)
 
 
 async def test_a_position_of_another_epoch_is_told_in_full(server: RedisServer) -> None:
@@ -192,7 +193,7 @@ async def test_what_waited_is_stored_when_redis_is_back(server: RedisServer) -> 
 
 
 async def test_too_much_that_waits_is_refused_at_once(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_queue, "QUEUE_BYTES_MAX", 1000)
+    monkeypatch.setattr(publication_queue, "QUEUE_BYTES_MAX", 1000)
     async with node(server.url) as one:
         taken = asyncio.create_task(one.publish([message("x" * 2000, 1)]))
         late = asyncio.create_task(one.publish([message("y", 2)]))

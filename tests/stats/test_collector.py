@@ -13,7 +13,7 @@ from math import isfinite
 import pytest
 from django.db import connection
 
-from fastpath.core.sampling import ROWS_MAX
+from fastpath.core.telemetry.samples import ROWS_MAX
 from realtime.models import StatisticsBucket, StatisticsState
 from realtime.stats import read, store
 from realtime.stats.collector import Clock, Collector

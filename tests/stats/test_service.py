@@ -18,7 +18,7 @@ from django.db import connections
 from django.test import Client
 
 from entitlement.tokens import mint
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime.models import StatisticsState
 from realtime.stats import collector, read, service
 from realtime.stats.service import Service

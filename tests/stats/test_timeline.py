@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.sampling import NAMES, RING_SECONDS
+from fastpath.core.telemetry.samples import NAMES, RING_SECONDS
 from realtime.stats.timeline import WAIT_SECONDS, Node, Sample, Timeline, together
 from tests.stats.told import Told
 

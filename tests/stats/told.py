@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any
 
-from fastpath.core.sampling import NAMES, ROWS_MAX
+from fastpath.core.telemetry.samples import NAMES, ROWS_MAX
 
 
 @dataclass

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
+from fastpath.client.control.pushes import Pushes
 from fastpath.client.errors import ClientError
-from fastpath.client.pushes import Pushes
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 
 
 def rule(number: int, who: str, pattern: str, action: str = "both", allow: bool = True) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpath.core.packets import Unpacker
+from fastpath.core.protocol.packets import Unpacker
 from tests.support.sidecar import Sidecar
 
 

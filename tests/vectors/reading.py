@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastpath.core.codec import Form
+from fastpath.core.protocol.codec import Form
 
 FOLDER = Path(__file__).parent
 

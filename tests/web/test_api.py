@@ -11,8 +11,8 @@ from django.test import Client
 
 from entitlement.models import Rule
 from entitlement.tokens import mint
-from fastpath.core.keys import Keys
-from fastpath.core.tokens import verify
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.tokens import verify
 from realtime import publish
 from realtime.conf import conf
 from tests.support.sidecar import Sidecar

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import conditional_escape
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime.templatetags import monitoring as filters
 from tests.support.sidecar import Sidecar
 

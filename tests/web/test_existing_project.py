@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.support.guide import Project, blocks, one
 from tests.support.waiting import until
 from tests.web.server import Program

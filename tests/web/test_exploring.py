@@ -17,7 +17,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime.control import control
 from realtime.monitoring import clients, questions
 from realtime.templatetags import monitoring as filters

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime import control
 from tests.edge.wire import open_files
 from tests.support.rights import load_rights, rule

@@ -13,8 +13,8 @@ from django.contrib.auth.models import Permission, User
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
-from fastpath.client.control import Control
-from fastpath.client.publisher import Publisher
+from fastpath.client.control.client import Control
+from fastpath.client.publisher.publisher import Publisher
 from realtime import figures, nodes
 from realtime.conf import conf
 from realtime.monitoring import attention, overview, pages

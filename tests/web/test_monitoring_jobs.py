@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from fastpath.client.reporting import Reporter
+from fastpath.client.publisher.reporting import Reporter
 from realtime.monitoring import attention
 from realtime.monitoring.questions import Answer
 from tests.support.sidecar import Sidecar

@@ -19,10 +19,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarUnavailable
-from fastpath.client.nodes import Nodes
-from fastpath.core.packets import Unpacker, pack
+from fastpath.core.protocol.packets import Unpacker, pack
 from realtime import PublishFailed, nodes, publish
 from realtime.control import control
 from tests.edge.wire import WireClient

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from realtime import checks, publish
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tap import tapped

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.packets import Unpacker, pack
+from fastpath.core.protocol.packets import Unpacker, pack
 from realtime.monitoring import questions
 from realtime.monitoring.questions import ask_node
 

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
 from tests.support.waiting import until

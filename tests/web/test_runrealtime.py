@@ -20,7 +20,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.recording.samples import message, write
 from tests.support.processes import descendants, running, send
 from tests.support.waiting import until

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar

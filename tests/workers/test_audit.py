@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.support.audit import Written
 from tests.support.ear import Ear
 from tests.support.sidecar import Sidecar

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from fastpath.client import connect
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.message import Message, Status
-from fastpath.client.publisher import Publisher
-from fastpath.client.session import Client
+from fastpath.client.publisher.publisher import Publisher
+from fastpath.client.subscriber.client import Client
 from tests.edge.wire import WireClient
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import ROOT, Sidecar

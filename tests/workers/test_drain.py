@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import ExitStack
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.test_drain import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar

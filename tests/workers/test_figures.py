@@ -13,8 +13,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from fastpath.client.control import Control
-from fastpath.core.stats import ENDS
+from fastpath.client.control.client import Control
+from fastpath.core.telemetry.counters import ENDS
 from realtime.figures import starved
 from tests.edge.test_figures import Change, latencies
 from tests.edge.wire import WireClient, WirePublisher

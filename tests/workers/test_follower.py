@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from fastpath.awake import AwakeClock
-from fastpath.core.admission import Outcome
-from fastpath.core.messages import Message
-from fastpath.core.packets import pack
-from fastpath.edge import link as links
-from fastpath.edge.link import HOLD_BYTES, LinkSocket
-from fastpath.edge.link_follower import Follower
+from fastpath.core.broker.admission import Outcome
+from fastpath.core.protocol.messages import Message
+from fastpath.core.protocol.packets import pack
+from fastpath.edge.workers import link as links
+from fastpath.edge.workers.follower import Follower
+from fastpath.edge.workers.link import HOLD_BYTES, LinkSocket
 from fastpath.engine.follower import FollowerEngine
-from fastpath.server import make_hub
+from fastpath.server.app import make_hub
 from fastpath.settings import Settings
 from tests.support.waiting import auntil
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.hangs import LOOK_SECONDS, REPLACED_SECONDS, SILENT_SECONDS, Judge, Verdict, Work
+from fastpath.server.hangs import LOOK_SECONDS, REPLACED_SECONDS, SILENT_SECONDS, Judge, Verdict, Work
 
 HANG = 10.0
 BEATS, SPINS, STANDS, STARVES, CREEPS = "beats", "spins", "stands", "starves", "creeps"

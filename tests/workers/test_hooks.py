@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WireClient
 from tests.support.hook import Answering, denying, named
 from tests.support.sidecar import Sidecar

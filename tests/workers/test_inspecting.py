@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.packets import pack
+from fastpath.core.protocol.packets import pack
 from tests.edge.operators import Reader, told
 from tests.edge.wire import PONG
 from tests.support.rights import load_rights, rule

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import Ended, WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
 from tests.edge.rules import rule, ruled
 from tests.edge.wire import WireClient, WirePublisher

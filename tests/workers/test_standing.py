@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

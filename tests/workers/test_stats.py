@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

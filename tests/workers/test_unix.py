@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
 from tests.edge.wire import Socket, WireClient, request
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

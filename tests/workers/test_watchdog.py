@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from fastpath.systemd import tell
-from fastpath.watchdog import Watchdog
+from fastpath.server.systemd import tell
+from fastpath.server.watchdog import Watchdog
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
@@ -144,7 +144,7 @@ def test_one_that_gets_no_cpu_is_told_of_and_left_alone(caplog: pytest.LogCaptur
     core = min(os.sched_getaffinity(0))
     program = (
         "import os, sys, time\n"
-        "from fastpath.watchdog import Heart\n"
+        "from fastpath.server.watchdog import Heart\n"
         "heart = Heart(int(sys.argv[1]))\n"
         "heart.beat()\n"
         "sys.stdin.read(1)\n"
@@ -200,7 +200,7 @@ def test_where_it_hangs_and_what_goes_on_again(caplog: pytest.LogCaptureFixture)
     os.set_blocking(reading, False)
     program = (
         "import sys\n"
-        "from fastpath.watchdog import Heart\n"
+        "from fastpath.server.watchdog import Heart\n"
         "def busy_for_ever():\n"
         "    while True: pass\n"
         "heart = Heart(int(sys.argv[1]))\n"
@@ -257,7 +257,7 @@ def _read(descriptor: int) -> bytes:
 @pytest.mark.timing
 def test_a_parent_that_was_suspended_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("fastpath.watchdog.time", clock)
+    monkeypatch.setattr("fastpath.server.watchdog.time", clock)
     with subprocess.Popen(["sleep", "100"]) as child:  # a signal would end it
         try:
             # Until it sleeps it may wait for a processor, which is nobody's fault.
@@ -279,7 +279,7 @@ def test_a_parent_that_was_suspended_blames_nobody(monkeypatch: pytest.MonkeyPat
 
 def test_who_debugs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("fastpath.watchdog.time", clock)
+    monkeypatch.setattr("fastpath.server.watchdog.time", clock)
     watchdog = Watchdog(0)
     watchdog.begin(1, os.getpid())
     for _ in range(100):

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from entitlement import explain, tokens
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_subject
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_subject
 
 
 class Command(BaseCommand):

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fastpath.core.errors import FastpathError
+from fastpath.core.protocol.errors import FastpathError
 
 SOURCE = Path(__file__).with_name("floor.c")
 COMPILERS = ("cc", "gcc", "clang")

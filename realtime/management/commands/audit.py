@@ -15,8 +15,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from fastpath.core.errors import InvalidSubject
-from fastpath.core.subject import check_pattern
+from fastpath.core.protocol.errors import InvalidSubject
+from fastpath.core.protocol.subject import check_pattern
 from realtime.auditing import Event, Trail, Wanted, describe
 from realtime.conf import conf
 

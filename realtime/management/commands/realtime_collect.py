@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from fastpath.client.nodes import label
+from fastpath.client.control.nodes import label
 from realtime.conf import conf
 from realtime.stats.service import Service
 

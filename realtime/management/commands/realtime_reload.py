@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from fastpath.client.nodes import label
 from realtime.conf import conf
 
 

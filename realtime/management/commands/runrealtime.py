@@ -21,9 +21,9 @@ from django.urls import NoReverseMatch, reverse
 from entitlement import demo, tokens
 from entitlement.agent import follow
 from entitlement.keys import KeysError
-from fastpath.client.control import Control
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from fastpath.client.nodes import label
 from realtime import hooking
 from realtime.conf import conf
 from realtime.hooks import Hook

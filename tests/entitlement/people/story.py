@@ -19,8 +19,8 @@ def main() -> None:
 
     from entitlement import compiler, conf, tokens, triggers
     from entitlement.admin import members_of
-    from fastpath.core.keys import Keys
-    from fastpath.core.tokens import verify
+    from fastpath.core.auth.keys import Keys
+    from fastpath.core.auth.tokens import verify
 
     call_command("migrate", verbosity=0)
     call_command("check", databases=["default"], fail_level="WARNING")

@@ -1,0 +1,1 @@
+"""What guaranteed delivery costs: acknowledgements, recovery, starts with a journal or Redis."""

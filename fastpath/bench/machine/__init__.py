@@ -1,0 +1,1 @@
+"""What a measurement runs on: the machine's description, processes it starts, what /proc says of them."""

@@ -1,0 +1,1 @@
+"""Measurements of single parts: what figures, rules and patterns cost."""

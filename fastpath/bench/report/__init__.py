@@ -1,0 +1,1 @@
+"""From results to tables, charts and the pages of the documentation."""

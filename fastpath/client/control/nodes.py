@@ -1,0 +1,229 @@
+"""The control sockets of several nodes as one, for Django: the first that answers, and another when it is away."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+from ..errors import ControlRefused, SidecarBusy, SidecarSilent, SidecarUnavailable
+from .breaker import Breaker
+from .client import Answer, Control
+
+UNAVAILABLE = "unavailable"
+"""The code of a publication that a node cannot store safely now; another may be able to."""
+
+NOT_READY = "not_ready"
+
+SILENT_MAX = 2
+"""A caller waits for so many nodes that are silent at most."""
+
+GREETING_SECONDS = 0.2
+"""How long a node that gave no answer in time may take to say hello: one that does is slow, and not hung."""
+
+
+class Nodes:
+    """Asks the node that answered last; when it does not, the others in their order. Safe to share between threads.
+
+    ``addresses`` are those of ``Control``; ``timeout_seconds`` is for each of them, of two at most, and counts from the
+    call: time spent behind calls of other threads is part of it. A node that did not answer in time, nor says hello in
+    ``GREETING_SECONDS`` then, is not asked again for some seconds (breaker.py). Each verb raises SidecarUnavailable
+    when no node answers, and ControlRefused when one says no.
+    """
+
+    def __init__(
+        self, addresses: Sequence[str | os.PathLike[str]], timeout_seconds: float = 5, client: str = "py/1"
+    ) -> None:
+        if not addresses:
+            raise ValueError("no address of a control socket")
+        self._timeout = timeout_seconds
+        self._client = client
+        self._seconds = timeout_seconds * min(len(addresses), SILENT_MAX)
+        self.controls = [Control(address, timeout_seconds, client) for address in addresses]
+        self._current = 0
+        self._renew()
+        self._owner = 0
+        self._publisher = ""
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the next verb opens what it needs."""
+        for control in self.controls:
+            control.close()
+
+    def abandon(self) -> None:
+        """Let go of the connections in a process that was forked, where threads may have held the locks."""
+        for control in self.controls:
+            control.abandon()
+        self._renew()
+
+    def _renew(self) -> None:
+        self._publishing = threading.Lock()
+        self._breakers = [Breaker(self._timeout) for _ in self.controls]
+
+    def hello(self) -> Answer:
+        """As ``Control.hello``, of the node that is asked first."""
+        return self._ask(lambda control, deadline: control.hello(deadline), self._deadline())
+
+    def check(self, subject: str, action: str, token: str | None = None) -> Answer:
+        """As ``Control.check``."""
+        return self._ask(lambda control, deadline: control.check(subject, action, token, deadline), self._deadline())
+
+    def subjects(self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100) -> Answer:
+        """As ``Control.subjects``."""
+        return self._ask(
+            lambda control, deadline: control.subjects(pattern, prefix, after, limit, deadline), self._deadline()
+        )
+
+    def snapshot(self, subject: str, token: str | None = None) -> Answer:
+        """As ``Control.snapshot``; a node whose rights have not arrived yet is passed over while another has them."""
+        return self._ask(
+            lambda control, deadline: control.snapshot(subject, token, deadline),
+            self._deadline(),
+            lambda answer: answer.get("status") == NOT_READY,
+        )
+
+    def publish(self, messages: Sequence[Sequence[Any]]) -> Answer:
+        """Publish rows ``[subject, content, fields, meta]``; answers ``epoch`` and ``results`` as ``Control.publish``.
+
+        Every row has a number of this process, so that one which is sent again is stored once: to the next node when
+        one does not answer or cannot store it now (``unavailable``). A result ``[epoch, seq]`` is a row stored under
+        another epoch than that of the answer. Of standard quality, for which numbers do not count, it may come twice.
+
+        Nothing is sent again by a later call. So rows that stay ``unavailable``, or of which nobody knows, end the
+        series of numbers: a node would make what is behind them wait for them.
+        """
+        deadline = self._deadline()
+        refusals = [breaker.refusal() for breaker in self._breakers]
+        if all(refusals):  # not to wait behind the call that tries
+            raise _none_answers(map(SidecarUnavailable, (control.path for control in self.controls), refusals))
+        if not self._publishing.acquire(timeout=self._seconds):
+            why = f"calls before this one, which was not sent, took all of {self._seconds:g} s"
+            raise SidecarBusy(label(self.controls[self._current].path), why)
+        try:
+            return self._publish(messages, deadline)
+        finally:
+            self._publishing.release()
+
+    def _publish(self, messages: Sequence[Sequence[Any]], deadline: float) -> Answer:
+        """One call at a time: numbers must arrive in their order."""
+        rows = self._numbered(messages)
+        results: list[Any] = [None] * len(rows)
+        left = list(range(len(rows)))
+        epoch = 0
+
+        def send(control: Control, deadline: float) -> Answer:
+            nonlocal left, epoch
+            answer = control.publish([rows[place] for place in left], self._publisher, deadline)
+            epoch = epoch or answer["epoch"]
+            for place, result in zip(left, answer["results"], strict=True):
+                stored = isinstance(result, int) and result and answer["epoch"] != epoch
+                results[place] = [answer["epoch"], result] if stored else result
+            left = [place for place in left if _is(results[place], UNAVAILABLE)]
+            return answer
+
+        try:
+            self._ask(send, deadline, lambda _: bool(left))
+        finally:
+            if left:
+                self._owner = 0
+        return {"epoch": epoch, "results": results}
+
+    def _deadline(self) -> float:
+        """Until when (of time.monotonic) a call that begins now may take."""
+        return time.monotonic() + self._seconds
+
+    def _ask(
+        self,
+        ask: Callable[[Control, float], Answer],
+        deadline: float,
+        wanting: Callable[[Answer], bool] = lambda _: False,
+    ) -> Answer:
+        """The first answer that wants for nothing, else the last one; raises SidecarUnavailable when there is none."""
+        first, count = self._current, len(self.controls)
+        found: Answer | None = None
+        failures: list[SidecarUnavailable] = []
+        for index in (place % count for place in range(first, first + count)):
+            if failures and time.monotonic() > deadline:
+                break
+            try:
+                answer = self._ask_one(index, ask, deadline)
+            except SidecarUnavailable as error:
+                failures.append(error)
+                continue
+            found = answer
+            if not wanting(found):
+                self._current = index
+                return found
+        if found is not None:
+            return found
+        raise _none_answers(failures)
+
+    def _ask_one(self, index: int, ask: Callable[[Control, float], Answer], deadline: float) -> Answer:
+        """A node's answer; its breaker is told what came of it."""
+        control, breaker = self.controls[index], self._breakers[index]
+        if refusal := breaker.admit():
+            raise SidecarUnavailable(control.path, refusal)
+        asked_at = time.monotonic()
+        try:
+            answer = ask(control, deadline)
+        except SidecarSilent:
+            if self._hangs(control):
+                breaker.open(asked_at)
+            else:
+                breaker.close()
+            raise
+        except SidecarBusy:
+            raise  # which says nothing of the node
+        except (SidecarUnavailable, ControlRefused):
+            breaker.close()
+            raise
+        breaker.close()
+        return answer
+
+    def _hangs(self, control: Control) -> bool:
+        """Whether it is silent to everybody: to store a message it may wait for Redis, and answer all the rest."""
+        with Control(control.path, GREETING_SECONDS, self._client) as greeting:
+            try:
+                greeting.hello()
+            except SidecarUnavailable:
+                return True
+            except ControlRefused:
+                return False
+        return False
+
+    def _numbered(self, messages: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        if self._owner != os.getpid():  # after a fork two processes would use the same numbers
+            self._owner, self._publisher, self._number = os.getpid(), f"django:{secrets.token_hex(8)}", 0
+        rows = []
+        for message in messages:
+            self._number += 1
+            subject, content, fields, meta = [*message, None, None][:4]
+            rows.append([subject, content, fields, (meta or {}) | {"id": self._number}])
+        return rows
+
+
+def _none_answers(failures: Iterable[SidecarUnavailable]) -> SidecarUnavailable:
+    """What is raised when none of the nodes asked answers: of several what each of them said."""
+    told = list(failures)
+    if len(told) == 1:
+        return told[0]
+    return SidecarUnavailable(", ".join(label(one.path) for one in told), "; ".join(one.why for one in told))
+
+
+def label(address: str) -> str:
+    """The address without its files, for people."""
+    return address.partition("?")[0]
+
+
+def _is(result: Any, code: str) -> bool:
+    return isinstance(result, list | tuple) and result[0] == code

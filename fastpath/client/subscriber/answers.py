@@ -1,0 +1,81 @@
+"""Who waits for the answer to which command, and who listens to changes of status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fastpath.core.protocol.messages import AnyAnswer
+
+from ..message import Status
+from .streams import Feed
+
+log = logging.getLogger("fastpath.client")
+
+STATUS_KEPT_MAX = 10_000
+"""Changes of status that wait for a reader; a reader that sleeps longer misses the newer ones."""
+
+
+class Answers:
+    """Commands by id whose answers are due on the connection that stands."""
+
+    def __init__(self) -> None:
+        self._due: dict[int, asyncio.Future[AnyAnswer]] = {}
+
+    def expect(self, number: int) -> asyncio.Future[AnyAnswer]:
+        """What will be the answer to a command."""
+        future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
+        self._due[number] = future
+        future.add_done_callback(lambda _: self._due.pop(number, None))
+        return future
+
+    def settle(self, number: int, answer: AnyAnswer) -> None:
+        """The answer came."""
+        future = self._due.get(number)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """None of the answers will come."""
+        for future in list(self._due.values()):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # seen, even where nobody waits for it any more
+        self._due.clear()
+
+
+class Statuses:
+    """Tells each change of status to a callback and to any number of feeds."""
+
+    def __init__(self, callback: Callable[[Status], None] | None) -> None:
+        self._callback = callback
+        self._feeds: list[Feed[Status]] = []
+        self._ended = False
+
+    def feed(self) -> Feed[Status]:
+        """A new feed of what is told from now on."""
+        feed: Feed[Status] = Feed()
+        if self._ended:
+            feed.end()
+        else:
+            self._feeds.append(feed)
+        return feed
+
+    def tell(self, status: Status) -> None:
+        """Tell everybody."""
+        if self._callback is not None and not self._ended:
+            try:
+                self._callback(status)
+            except Exception:
+                log.exception("the callback for changes of status failed")
+        for feed in self._feeds:
+            if len(feed) < STATUS_KEPT_MAX:
+                feed.push(status)
+
+    def end(self) -> None:
+        """Nothing more is told."""
+        self._ended = True
+        for feed in self._feeds:
+            feed.end()
+        self._feeds.clear()

@@ -1,0 +1,258 @@
+"""The asynchronous client: what a program asks for and gets (protocol.md 3 to 5); driver.py does the I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Self, Unpack
+
+from fastpath.core.protocol.codec import FORMS, Form
+from fastpath.core.protocol.messages import GUARANTEED, Advertised, Fields, Present, Value
+from fastpath.core.protocol.subject import check_subject
+
+from ..discovery import ServersSource, check_source
+from ..errors import Disconnected
+from ..message import Position, Presence, Status, presence_of
+from ..options import OptionNames, Options
+from ..servers import Servers, parse_servers
+from .answers import Statuses
+from .driver import Driver, Interest, Token
+from .machine import Machine
+from .outgoing import Publication
+from .streams import Feed, MessageStream
+from .subscription_set import check_name
+
+
+class Client:
+    """See ``fastpath.client.connect``, which makes it."""
+
+    def __init__(
+        self,
+        urls: Servers = (),
+        token: Token = None,
+        form: Form = "msgpack",
+        *,
+        on_status: Callable[[Status], None] | None = None,
+        servers_url: ServersSource | None = None,
+        tls: ssl.SSLContext | None = None,
+        **options: Unpack[OptionNames],
+    ) -> None:
+        servers = parse_servers(urls)
+        check_source(servers_url)
+        if not servers and servers_url is None:
+            raise ValueError("an address is needed: ws://host:port/ws or wss://host:port/ws, or servers_url")
+        if form not in FORMS:
+            raise ValueError(f"the form is one of {', '.join(FORMS)}, not {form!r}")
+        self._options = Options(**options)
+        self._statuses = Statuses(on_status)
+        self._machine = Machine(
+            form, servers, self._options, publisher=secrets.token_hex(12), renewable=callable(token)
+        )
+        self._driver = Driver(self._machine, self._options, token, form, tls, servers_url, self._statuses)
+        prefix = secrets.token_hex(3)
+        self._closures = (f"{prefix}{number:x}" for number in count())
+
+    async def __aenter__(self) -> Self:
+        self._driver.start()
+        try:
+            await self._driver.until_connected(self._options.timeout_seconds)
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection and end all streams; what waits to be published is not published any more."""
+        await self._driver.stop()
+
+    def pause(self) -> None:
+        """Let go of the connection; subscriptions stay, and publications wait until ``resume()``."""
+        self._driver.pause()
+
+    def resume(self) -> None:
+        """Connect again after ``pause()``, and get what was missed."""
+        self._driver.resume()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection stands at this moment."""
+        return self._driver.connected
+
+    @property
+    def url(self) -> str:
+        """The server that is tried or connected; empty before the first attempt."""
+        return self._machine.url
+
+    @property
+    def latency_ms(self) -> float | None:
+        """The last measured time there and back; None before the first on a connection."""
+        return self._driver.latency_ms
+
+    @property
+    def user(self) -> str:
+        """The user that the server took the token for; empty for anonymous."""
+        return self._machine.state.user
+
+    @property
+    def status(self) -> Feed[Status]:
+        """A new feed of the changes of status from now on: ``async for status in client.status``."""
+        return self._statuses.feed()
+
+    def subscribe(
+        self,
+        subjects: str | Iterable[str],
+        history: int = 0,
+        conflation: int = 0,
+        since: Mapping[str, tuple[int, int]] | tuple[int, int] | None = None,
+        slow: str = "close",
+    ) -> MessageStream:
+        """Subscribe to subjects and patterns, and read the messages with ``async for`` (protocol.md 3.2, 3.8).
+
+        ``history`` newest messages come first, else the snapshot; ``conflation`` is in ms; ``since`` is the
+        last (epoch, sequence) seen, for each subject or for the only one. ``slow``: while this client does not
+        keep up, ``"conflate"`` merges messages (``status`` says so); ``"close"`` queues them, and the client
+        reconnects and resumes when the queue overflows. A subject or pattern has one stream: subscribing again takes
+        it over. A message goes to each stream that has its subject, or a pattern over it. Without the right, the stream
+        waits for it and ``status`` says so.
+        Raises InvalidSubject.
+        """
+        names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
+        for name in names:
+            check_name(name)
+        if isinstance(since, tuple):
+            since = dict.fromkeys(names, since)
+        stream = MessageStream(names, self.unsubscribe)
+        if self._machine.failure is not None or self._driver.closing:
+            stream.end(self._machine.failure)
+            return stream
+        for owner, subject in self._machine.following.subscribe(stream, names, history, conflation, since, slow):
+            owner.leave({subject})
+        self._driver.wake()
+        return stream
+
+    async def unsubscribe(self, subjects: str | Iterable[str]) -> None:
+        """Unsubscribe; nothing of these subjects comes after it, not even what waits in a stream."""
+        names = {subjects} if isinstance(subjects, str) else set(subjects)
+        streams = {stream for stream in map(self._machine.following.wanted.owner, names) if stream is not None}
+        numbers, told = self._machine.unsubscribe(names)
+        for stream in streams:
+            stream.leave(names)
+            stream.drop(stream.unwanted(names))
+        self._driver.happened(told)
+        end = time.monotonic() + self._options.timeout_seconds
+        # A connection that is lost meanwhile has forgotten the subjects just as well.
+        with contextlib.suppress(Disconnected):
+            await asyncio.gather(*(self._driver.answer(number, end) for number in numbers))
+
+    async def publish(
+        self,
+        subject: str,
+        content: Value,
+        fields: Fields | None = None,
+        *,
+        retained: bool = True,
+        qos: str = GUARANTEED,
+        reply_to: str | None = None,
+        closure: str | None = None,
+    ) -> Position:
+        """Publish and wait for the acknowledgement; its position, (0, 0) for standard quality.
+
+        Without a connection it waits in a bounded queue. Until it is answered it is sent again after each reconnection,
+        in order, and stored once; with standard quality it is sent once. Raises Denied, TooLarge, Invalid, Failed;
+        after ``publish_seconds`` Unavailable (it was never sent), NotReady, or Unknown (it may have been stored);
+        QueueFull at once; InvalidSubject. ``closure`` is the program's own name for it, told with the status that
+        says what became of it. A cancelled wait does not take the publication back.
+        """
+        future = self.enqueue(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure)
+        return await asyncio.shield(future)
+
+    def enqueue(
+        self,
+        subject: str,
+        content: Value,
+        fields: Fields | None = None,
+        *,
+        retained: bool = True,
+        qos: str = GUARANTEED,
+        reply_to: str | None = None,
+        closure: str | None = None,
+    ) -> asyncio.Future[Position]:
+        """As ``publish``, without waiting: the future has the position, or raises what ``publish`` does.
+
+        QueueFull is raised here, as are InvalidSubject, and UnicodeEncodeError for half a character.
+        """
+        check_subject(subject)
+        self._driver.check_open()
+        publication = Publication(
+            subject,
+            content,
+            fields or {},
+            retained,
+            qos,
+            reply_to or "",
+            closure or next(self._closures),
+            bool(closure),
+        )
+        future = self._driver.publish(publication)
+        if future.done():
+            future.result()
+        return future
+
+    async def presence(self, subject: str = "") -> Presence:
+        """Who is subscribed to a subject; without one: who is online (protocol.md 3.9).
+
+        Raises Denied, Invalid, NotReady; Unavailable without a connection in time, Disconnected when it is lost.
+        """
+        answer = await self._driver.command(lambda: self._machine.state.presence(subject))
+        assert isinstance(answer, Present)
+        return presence_of(answer)
+
+    async def advertise(self, patterns: str | Iterable[str], on_interest: Interest | None = None) -> dict[str, str]:
+        """Hear which subjects of these patterns, which this client can publish, anybody is subscribed to (3.10).
+
+        ``on_interest(subjects, wanted)`` is called for those that are, and then for each first subscriber and each
+        last that leaves. It lasts over reconnections; a lost connection tells all as not wanted. A later call replaces
+        the patterns, none ends it. Returns the patterns that the server refused, and why. Raises as ``presence``.
+        """
+        names = [patterns] if isinstance(patterns, str) else list(patterns)
+        if on_interest is not None:
+            self._driver.on_interest = on_interest
+        await self._driver.until_connected(self._options.timeout_seconds)
+        self._driver.happened(self._machine.state.offer(names))
+        answer = await self._driver.command(lambda: self._machine.state.advertise(names))
+        assert isinstance(answer, Advertised)
+        return {offer.pattern: offer.reason for offer in answer.results if offer.error}
+
+    async def renew(self, token: str) -> None:
+        """Renew the token of the live connection, and use this one at reconnections; raises BadToken."""
+        await self._driver.renew(token)
+
+
+def connect(
+    urls: Servers = (),
+    token: Token = None,
+    form: Form = "msgpack",
+    *,
+    on_status: Callable[[Status], None] | None = None,
+    servers_url: ServersSource | None = None,
+    tls: ssl.SSLContext | None = None,
+    **options: Unpack[OptionNames],
+) -> Client:
+    """``async with connect("ws://127.0.0.1:8800/ws", token) as client:``.
+
+    ``urls``: an address, or several, each a text or ``(url, weight)``; one is picked at random by weight, 0 to 100,
+    and another when it fails. ``servers_url``: where the list is asked for before each round of attempts, an address
+    that answers as Django's ``/api/servers/``, or a callable. ``token``: a text, or a callable (async or not) that is
+    asked before each round. ``form``: ``"msgpack"`` or ``"json"``. ``on_status`` is called with each Status; ``tls``
+    is an ssl.SSLContext; the other options are those of ``fastpath.client.options.Options``. Entering raises
+    Unavailable or ConnectionRejected; later losses are repaired by the client itself.
+    """
+    return Client(urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, **options)

@@ -1,0 +1,58 @@
+"""What the client's state makes of the frames that arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastpath.core.protocol import messages as wire
+
+from ..message import Message, Status
+
+
+@dataclass(slots=True, frozen=True)
+class Arrived:
+    """A message for an owner."""
+
+    owner: Any
+    message: Message
+
+
+@dataclass(slots=True, frozen=True)
+class Answered:
+    """The answer to the command ``id``."""
+
+    id: int
+    answer: wire.AnyAnswer
+
+
+@dataclass(slots=True, frozen=True)
+class Refused:
+    """A subscription that will not work; it is forgotten."""
+
+    owner: Any
+    subject: str
+    error: Exception
+
+
+@dataclass(slots=True, frozen=True)
+class Named:
+    """Other servers and their weights, named by one that drains."""
+
+    servers: list[tuple[str, int]]
+
+
+@dataclass(slots=True, frozen=True)
+class Interesting:
+    """Subjects of what was advertised that somebody subscribes to from now on, or nobody any more."""
+
+    subjects: list[str]
+    wanted: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Renew:
+    """It is time for a new token."""
+
+
+Event = Arrived | Answered | Refused | Named | Interesting | Renew | Status

@@ -1,0 +1,307 @@
+"""The life of a client over all its connections, without I/O or clock: what happens goes in, what to do comes out.
+
+Whoever drives it connects to ``url``, tells ``opened()``, each frame by ``receive()`` and the end by ``ended()``, then
+looks at ``wait``, calls ``tick()`` when ``due()`` has come, and sends what ``take_out()`` yields. Times are seconds of
+one clock. Every method that returns events has them in the order in which they are to be told.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from math import inf
+
+from msgspec import UNSET, UnsetType
+
+from fastpath.core.protocol import messages as wire
+from fastpath.core.protocol.codec import Form
+from fastpath.core.protocol.errors import Close
+
+from ..backoff import Backoff
+from ..errors import ConnectionRejected, may_reconnect
+from ..message import Status
+from ..options import Options
+from ..servers import Draw, Server, ServerList, parse_servers
+from .attempts import Attempts
+from .events import Answered, Event, Named, Refused, Renew
+from .outgoing import Outgoing, Publication, Settled
+from .recovery import Recovery
+from .renewal import Renewal
+from .state import ClientState
+
+MachineEvent = Event | Settled
+
+ABNORMAL = 1006
+"""The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
+
+TOKEN_CODES = (Close.TOKEN_EXPIRED, Close.BAD_TOKEN)
+"""A new token may be what it takes."""
+
+
+class Machine:
+    """``renewable``: a new token can be had; ``pick_draw`` and ``wait_draw`` are the randomness."""
+
+    def __init__(
+        self,
+        form: Form,
+        servers: Iterable[Server],
+        options: Options,
+        *,
+        publisher: str = "",
+        renewable: bool = False,
+        pick_draw: Draw = random.random,
+        wait_draw: Draw = random.random,
+    ) -> None:
+        self.state = ClientState(form, publisher=publisher)
+        self.following = self.state.following
+        self.servers = ServerList(servers, pick_draw)
+        self.connected = False
+        self.paused = self.closed = False
+        self.wait: float | None = None
+        """Seconds until ``begin()``; None: ``url`` is to be tried now, or the client is paused or has ended."""
+        self.at_once = False
+        """``begin()`` is due now, without any wait."""
+        self.leaving = False
+        """The connection is to be closed now, as by the server with 4000."""
+        self.failure: Exception | None = None
+        """The client has ended with this."""
+        backoff = Backoff(
+            options.quick_retries,
+            options.quick_seconds,
+            options.backoff_seconds,
+            options.backoff_seconds_max,
+            wait_draw,
+        )
+        self._attempts = Attempts(
+            self.servers,
+            backoff,
+            down_after=options.down_after,
+            reconnects_max=options.reconnects_max,
+            steady_seconds=options.steady_seconds,
+        )
+        self._outgoing = Outgoing(options.publish_queue_messages, options.publish_queue_bytes, options.publish_seconds)
+        self._recovery = Recovery()
+        self._renewable = renewable
+        self._renewed = False
+        self._renewal = Renewal()
+        self._server_ahead = 0.0
+
+    # The connection.
+
+    @property
+    def url(self) -> str:
+        """The server that is tried or connected."""
+        return self._attempts.url
+
+    def begin(self) -> str:
+        """A round begins: its first address."""
+        self.wait, self.at_once = None, False
+        return self._attempts.begin()
+
+    def opened(self, token: str, form: Form | None = None) -> None:
+        """The connection stands: say who we are and ask for all subjects."""
+        self._recovery.begin(wanted.subject for wanted in self.following.wanted.subjects.values() if wanted.position)
+        self.state.open(token, form)
+
+    def receive(self, data: bytes, now: float) -> list[MachineEvent]:
+        """Take in one frame; raises BadFrame."""
+        events: list[MachineEvent] = []
+        for event in self.state.receive(data):
+            events.append(event)
+            match event:
+                case Named(servers):
+                    self._named(servers)
+                case Answered(number, answer):
+                    events += self._answered(number, answer, now)
+                case Status():
+                    events += self._recovery.told(event, now)
+                    if event.name == "expiring":
+                        self._renewal.expiring(now)
+                    if event.name == "notice" and event.notice == "drain":
+                        self.leaving = self._attempts.leave(now)
+                case Refused():
+                    events += self._recovery.left([event.subject])
+        self._pump(now)
+        return [*events, *self._renew(now)]
+
+    def ended(self, code: int, reason: str, now: float) -> list[MachineEvent]:
+        """The attempt or the connection is over."""
+        stood, self.connected = self.connected, False
+        left, self.leaving = self.leaving, False
+        settled = self._lose(too_big=code == Close.TOO_BIG)
+        if code in TOKEN_CODES and self._renewable and not self._renewed:
+            self._renewed = True
+            self.wait, self.at_once = 0.0, True
+            return [*settled, self._disconnected(code, reason)]
+        # One frame that was too big is that frame's fault; its publication has failed, the others go on.
+        comes_back = may_reconnect(code) or code == Close.TOO_BIG
+        # Where a new token can be had one of them will do: the key of the last may not be known yet (protocol.md 8.5).
+        if not comes_back or (code == Close.TOKEN_EXPIRED and not self._renewable):
+            return [*settled, *self.fail(ConnectionRejected(code, reason))]
+        if stood:
+            self.at_once = left or (self._attempts.leave(now) and code == Close.DRAIN)
+            self.wait = 0.0 if self.at_once else self._attempts.lost()
+            return [*settled, self._disconnected(code, reason)]
+        if self._attempts.failed():
+            return []
+        self.wait, told = self._attempts.round_failed()
+        return [self._disconnected(code, reason), *told]
+
+    def abandon(self, reason: str) -> list[MachineEvent]:
+        """A round cannot begin, for want of a token."""
+        self.wait, told = self._attempts.round_failed()
+        return [self._disconnected(ABNORMAL, reason), *told]
+
+    def fail(self, error: Exception) -> list[MachineEvent]:
+        """Give up for good."""
+        self.failure = error
+        self.wait, self.at_once = None, False
+        code, reason = getattr(error, "code", 0), getattr(error, "reason", str(error))
+        told = self._tell(self._outgoing.end(str(error)))
+        return [*told, Status(name="failed", code=code, reason=reason, url=self.url)]
+
+    def pause(self) -> list[MachineEvent]:
+        """Let go of the connection; subscriptions and publications stay."""
+        if self.paused or self.closed:
+            return []
+        self.paused, self.connected, self.leaving, self.failure = True, False, False, None
+        self.wait, self.at_once = None, False
+        return [*self._lose(), Status(name="paused")]
+
+    def resume(self) -> bool:
+        """Connect again, after a pause or after the end for good: whether ``begin()`` is due now."""
+        if self.closed or not (self.paused or self.failure):
+            return False
+        self.paused, self.failure, self._renewed = False, None, False
+        self.wait, self.at_once = 0.0, True
+        self._attempts.reset()
+        return True
+
+    def close(self) -> list[MachineEvent]:
+        """The program ends the client."""
+        if self.closed:
+            return []
+        self.connected, self.closed = False, True
+        self.wait, self.at_once = None, False
+        return [*self._lose(), *self._tell(self._outgoing.end("the client was closed")), Status(name="closed")]
+
+    # Time.
+
+    def due(self) -> float | None:
+        """When ``tick()`` has something to do."""
+        times = [self._outgoing.due()]
+        if self.connected:
+            times += [self._recovery.due(), self._renewal.at if self._renewable else None]
+        return min((time for time in times if time is not None and time < inf), default=None)
+
+    def tick(self, now: float) -> list[MachineEvent]:
+        """Time has passed."""
+        settled = self._tell(self._outgoing.expire(now))
+        if self.connected:
+            self.following.ask_again(self._recovery.again(now))
+        self._pump(now)
+        return [*settled, *self._renew(now)]
+
+    def not_renewed(self, now: float) -> None:
+        """The new token that ``Renew`` asked for could not be had: it is asked for again."""
+        if self.connected:
+            self._renewal.failed(now)
+
+    # What the program asks for, beside subscriptions (``following.subscribe``).
+
+    def publish(self, publication: Publication, now: float) -> list[MachineEvent]:
+        """Queue a publication; ``Settled`` tells what became of it, now or later."""
+        if self.failure is not None or self.closed:
+            return self._tell([Settled(publication, "failed", "the client has ended", answered=False)])
+        refused = self._outgoing.put(publication, now)
+        self._pump(now)
+        return self._tell([refused] if refused else [])
+
+    def unsubscribe(self, subjects: Iterable[str]) -> tuple[list[int], list[MachineEvent]]:
+        """The ids of the commands (``Following.unsubscribe``), and what to tell."""
+        names = list(subjects)
+        ids = self.following.unsubscribe(names)
+        return ids, [*self._recovery.left(names), *self._recovery.keep(self.following.wanted.subjects)]
+
+    # Inside.
+
+    def _answered(self, number: int, answer: wire.AnyAnswer, now: float) -> list[MachineEvent]:
+        match answer:
+            case wire.Connected():
+                self.connected, self._renewed = True, False
+                self._server_ahead = answer.time / 1000 - now
+                self._taken(answer.expires, now)
+                told = self._attempts.stood(now)
+                return [Status(name="connected", url=self.url, user=self.state.user), *told]
+            case wire.Renewed():
+                self._taken(answer.expires, now)
+            case wire.Published():
+                publication = self._outgoing.answered(number, answer.status, now)
+                if publication is None:
+                    return []
+                epoch, seq = (0 if value is UNSET else value for value in (answer.epoch, answer.seq))
+                status = "unknown" if answer.status == "stale" else answer.status
+                return self._tell([Settled(publication, status, answer.reason, epoch, seq)])
+            case wire.Error() if self._outgoing.waits_for(number):
+                publication = self._outgoing.answered(number, answer.code, now)
+                return self._tell([Settled(publication, answer.code, answer.reason)]) if publication else []
+        return []
+
+    def _taken(self, expires: int | UnsetType, now: float) -> None:
+        self._renewal.taken(now, None if expires is UNSET else expires / 1000 - (now + self._server_ahead))
+
+    def _renew(self, now: float) -> list[MachineEvent]:
+        if not (self._renewable and self.connected and now >= self._renewal.at):
+            return []
+        self._renewal.begun()
+        return [Renew()]
+
+    def _named(self, servers: Iterable[tuple[str, int]]) -> None:
+        try:
+            self.servers.add(parse_servers(servers))
+        except ValueError:
+            pass  # what is no address for us is no place to go
+
+    def _pump(self, now: float) -> None:
+        """Send what may be sent."""
+        if not self.connected:
+            return
+        for one in self._outgoing.take(now):
+            number = self.state.publish(
+                one.subject, one.content, one.fields, one.closure, one.retained, one.qos, one.reply_to, one.number
+            )
+            self._outgoing.on_wire(one, number)
+
+    def _lose(self, too_big: bool = False) -> list[MachineEvent]:
+        lost = self.state.lose()
+        self._recovery.lose()
+        self._renewal.stop()
+        return [*lost, *self._tell(self._outgoing.lose(too_big))]
+
+    def _disconnected(self, code: int, reason: str) -> Status:
+        return Status(name="disconnected", code=code, reason=reason, url=self.url, retry_seconds=self.wait or 0)
+
+    @staticmethod
+    def _tell(settled: Iterable[Settled]) -> list[MachineEvent]:
+        events: list[MachineEvent] = []
+        for one in settled:
+            events.append(one)
+            if one.publication.told:
+                events.append(_status_of(one))
+        return events
+
+
+_NAMES = {"ok": "published", "denied": "publish_denied", "too_large": "publish_too_large"}
+
+
+def _status_of(settled: Settled) -> Status:
+    """What the program is told of a publication that it gave a closure."""
+    return Status(
+        name=_NAMES.get(settled.status, "publish_failed"),
+        subject=settled.publication.subject,
+        closure=settled.publication.closure,
+        status=settled.status,
+        reason=settled.reason,
+        epoch=settled.epoch,
+        seq=settled.seq,
+    )

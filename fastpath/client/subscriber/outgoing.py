@@ -1,0 +1,226 @@
+"""The publications that are not answered yet: bounded, in order, sent again until they are; pure (FEATURES C5, H1).
+
+One of guaranteed quality gets its number when it is first sent, and keeps it until it is known not to be stored: so a
+server stores it once, however often it comes.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
+
+from ..errors import QueueFull, Unavailable, Unknown, refusal
+from ..message import Position
+
+HOLD_SECONDS = 0.5
+"""Nothing is sent for so long, and until all on the wire is answered, after a server said that it cannot store now."""
+
+
+@dataclass(slots=True, eq=False)
+class Publication:
+    """One that the program wants published; ``told`` says that the program gave the closure and hears of it."""
+
+    subject: str
+    content: Value
+    fields: Fields = field(default_factory=dict)
+    retained: bool = True
+    qos: str = GUARANTEED
+    reply_to: str = ""
+    closure: str = ""
+    told: bool = False
+    until: float = 0
+    order: int = 0
+    size: int = 0
+    number: int = 0
+    """Its publication number (protocol.md 3.4); 0 while it has none."""
+    id: int = 0
+    """Of the command that is on the wire; 0 when it is not."""
+    sent: bool = False
+    """It may have been stored."""
+    not_ready: bool = False
+    """That was its last answer."""
+    doubt: bool = False
+    """It was sent before and nobody knows what came of that."""
+
+
+@dataclass(slots=True, frozen=True)
+class Settled:
+    """What became of a publication: a status of protocol.md 4.4, or ``unknown``, with its position if it is ``ok``."""
+
+    publication: Publication
+    status: str
+    reason: str = ""
+    epoch: int = 0
+    seq: int = 0
+    answered: bool = True
+
+    def outcome(self) -> Position | Exception:
+        """For who waits for it: the position, or what to raise."""
+        if self.status == "ok":
+            return Position(self.epoch, self.seq)
+        if self.status == "unknown":
+            return Unknown(f"the publication to {self.publication.subject} may or may not be stored: {self.reason}")
+        if self.status == "failed" and not self.answered:
+            return Unavailable(f"the publication to {self.publication.subject} was never sent: {self.reason}")
+        return QueueFull(self.reason) if self.status == "queue_full" else refusal(self.status, self.reason)
+
+
+class Outgoing:
+    """``put()``, then ``take()`` what may be sent; ``answered()`` and ``expire()`` tell what is settled."""
+
+    def __init__(self, messages_max: int = 1000, bytes_max: int = 1 << 20, seconds: float = 60) -> None:
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._seconds = seconds
+        self._all: dict[Publication, None] = {}
+        self._bytes = 0
+        self._order = 0
+        self._number = 0
+        self._again: list[Publication] = []  # by number
+        self._rest: list[Publication] = []  # in the program's order
+        self._wire: dict[int, Publication] = {}
+        self._held_until: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def put(self, publication: Publication, now: float) -> Settled | None:
+        """Take one in, unless the queue is full. Raises UnicodeEncodeError for half a character."""
+        size = _size(publication)
+        if len(self._all) >= self._messages_max or self._bytes + size > self._bytes_max:
+            return Settled(
+                publication,
+                "queue_full",
+                f"{len(self._all)} publications with {self._bytes} bytes wait for their answer, this one has {size}; "
+                f"at most {self._messages_max} with {self._bytes_max} bytes are taken",
+            )
+        self._order += 1
+        publication.order, publication.size, publication.until = self._order, size, now + self._seconds
+        self._all[publication] = None
+        self._bytes += size
+        self._rest.append(publication)
+        return None
+
+    def take(self, now: float) -> Iterator[Publication]:
+        """Those to be sent now, in order, numbered; ``on_wire`` must be called for each."""
+        if self._held_until is not None and (now < self._held_until or self._wire):
+            return
+        self._held_until = None
+        while self._again or self._rest:
+            publication = (self._again or self._rest).pop(0)
+            if not publication.number and publication.qos == GUARANTEED:
+                self._number += 1
+                publication.number = self._number
+            yield publication
+
+    def on_wire(self, publication: Publication, command: int) -> None:
+        """It was sent with the command of this id."""
+        publication.id, publication.sent, publication.not_ready = command, True, False
+        self._wire[command] = publication
+
+    def answered(self, command: int, status: str, now: float) -> Publication | None:
+        """An answer came: the publication, if it is settled by that. Else it is sent again, in its time."""
+        publication = self._wire.pop(command, None)
+        if publication is None:
+            return None
+        publication.id = 0
+        if status not in ("unavailable", "not_ready", "out_of_order"):
+            self._forget(publication)
+            return publication
+        publication.doubt = status == "unavailable" or (publication.doubt and status == "not_ready")
+        if not publication.doubt:
+            # It is not stored: it may come again, under a number that is new. A server that is not ready has only not
+            # looked whether it is.
+            publication.number, publication.sent = 0, False
+            publication.not_ready = status == "not_ready"
+        self._later(publication)
+        if status != "out_of_order":
+            self._held_until = now + HOLD_SECONDS
+        return None
+
+    def waits_for(self, command: int) -> bool:
+        """Whether a command of this id is a publication's."""
+        return command in self._wire
+
+    def lose(self, too_big: bool = False) -> list[Settled]:
+        """The connection is gone: what was on the wire is sent again on the next; what no number protects is not.
+
+        ``too_big``: the server refused a frame for its size (1009). The largest on the wire passes its bound.
+        """
+        settled = []
+        wire, self._wire, self._held_until = list(self._wire.values()), {}, None
+        if too_big and wire:
+            largest = max(wire, key=lambda publication: publication.size)
+            wire.remove(largest)
+            self._forget(largest)
+            settled.append(Settled(largest, "too_large", f"{largest.size} bytes pass the server's bound"))
+        for publication in wire:
+            publication.id = 0
+            publication.doubt = True
+            if publication.number:
+                self._later(publication)
+            else:
+                self._forget(publication)
+                settled.append(Settled(publication, "unknown", "the connection was lost before the answer"))
+        return settled
+
+    def expire(self, now: float) -> list[Settled]:
+        """Let those go whose time is over."""
+        settled = []
+        for publication in list(self._all):
+            if publication.until > now:
+                break
+            settled.append(self._give_up(publication, f"not answered within {self._seconds:g} s"))
+        return settled
+
+    def end(self, reason: str) -> list[Settled]:
+        """Nothing is sent any more."""
+        return [self._give_up(publication, reason) for publication in list(self._all)]
+
+    def due(self) -> float | None:
+        """When ``expire()``, then ``take()``, are to be called."""
+        times = [publication.until for publication, _ in zip(self._all, "1", strict=False)]
+        if self._held_until is not None and not self._wire and (self._again or self._rest):
+            times.append(self._held_until)
+        return min(times, default=None)
+
+    def _later(self, publication: Publication) -> None:
+        if publication.number:
+            insort(self._again, publication, key=lambda other: other.number)
+        else:
+            insort(self._rest, publication, key=lambda other: other.order)
+
+    def _give_up(self, publication: Publication, reason: str) -> Settled:
+        if publication.id:
+            del self._wire[publication.id]
+        else:
+            (self._again if publication in self._again else self._rest).remove(publication)
+        self._forget(publication)
+        if publication.sent:
+            return Settled(publication, "unknown", reason)
+        return Settled(publication, "not_ready" if publication.not_ready else "failed", reason, answered=False)
+
+    def _forget(self, publication: Publication) -> None:
+        del self._all[publication]
+        self._bytes -= publication.size
+
+
+def _size(publication: Publication) -> int:
+    """Of content and fields, in bytes. Raises UnicodeEncodeError, which names the part, for half a character anywhere:
+    it could not be sent later."""
+    part = "subject"
+    try:
+        publication.subject.encode()
+        part = "reply_to"
+        publication.reply_to.encode()
+        part = "closure"
+        publication.closure.encode()
+        part = "content or fields"
+        values = (publication.content, *publication.fields, *publication.fields.values())
+        return sum(len(value) if isinstance(value, bytes) else len(value.encode()) for value in values)
+    except UnicodeEncodeError as error:
+        error.reason = f"half a character in the {part} of a publication"
+        raise

@@ -1,0 +1,177 @@
+"""The protocol as the client sees it, without I/O or clock: bytes in, events and bytes out (protocol.md 3 to 5).
+
+It outlives connections: ``open()`` begins one, ``lose()`` ends it. What is to be sent gathers in ``out``. Its
+subscriptions are ``following``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import UNSET
+
+from fastpath.core.protocol import codec
+from fastpath.core.protocol import messages as wire
+from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
+
+from ..message import Status
+from .events import Answered, Event, Interesting, Named
+from .subscription_set import covered
+from .subscriptions import Following
+
+CLIENT = "py/1"
+
+
+class ClientState:
+    """The state of one client over all its connections."""
+
+    def __init__(self, form: codec.Form, client: str = CLIENT, publisher: str = "") -> None:
+        self._client = client
+        self._publisher = publisher
+        self.form: codec.Form = form
+        self.out: list[bytes] = []
+        self.following = Following(self.command)
+        self.user = ""
+        self.server = ""
+        self.ping_ms = 0
+        self._base = 0
+        self._id = 0
+        self._offered: list[str] = []
+        self._interest: dict[str, None] = {}
+
+    # The connection.
+
+    def open(self, token: str, form: codec.Form | None = None) -> None:
+        """A connection stands: say who we are and ask for all subjects from where they were."""
+        self.form = form or self.form
+        self.out.clear()
+        client, publisher = self._client, self._publisher
+        self.command(lambda number: wire.Connect(id=number, token=token, client=client, publisher=publisher))
+        self.following.open()
+        if self._offered:
+            self.advertise(self._offered)
+
+    def lose(self) -> list[Event]:
+        """The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here
+        interests is not known."""
+        self.out.clear()
+        self.following.lose()
+        return self._keep_interests(())
+
+    def take_out(self) -> list[bytes]:
+        """What is to be sent now."""
+        frames, self.out = self.out, []
+        return frames
+
+    # Commands: each answers its id.
+
+    def publish(
+        self,
+        subject: str,
+        content: Value,
+        fields: Fields | None,
+        closure: str,
+        retained: bool = True,
+        qos: str = GUARANTEED,
+        reply_to: str = "",
+        publication: int = 0,
+    ) -> int:
+        """Publish one message, now."""
+        return self.command(
+            lambda number: wire.Publish(
+                id=number,
+                subject=subject,
+                content=content,
+                fields=fields or {},
+                retained=retained,
+                qos=qos,
+                reply_to=reply_to,
+                closure=closure,
+                publication=publication,
+            )
+        )
+
+    def renew(self, token: str) -> int:
+        """Renew the token of the live connection."""
+        return self.command(lambda number: wire.Token(id=number, token=token))
+
+    def ping(self) -> int:
+        """Ask for a sign of life."""
+        return self.command(lambda number: wire.Ping(id=number))
+
+    def presence(self, subject: str) -> int:
+        """Ask who is subscribed to a subject; to none: who is online."""
+        return self.command(lambda number: wire.Presence(id=number, subject=subject))
+
+    def offer(self, patterns: Sequence[str]) -> list[Event]:
+        """What this client can publish, from now on and over all connections; ``advertise`` tells the server."""
+        self._offered = list(patterns)
+        return self._keep_interests(self._offered)
+
+    def advertise(self, patterns: Sequence[str]) -> int:
+        """Tell the server what this client can publish."""
+        return self.command(lambda number: wire.Advertise(id=number, patterns=list(patterns)))
+
+    def command(self, make: Callable[[int], wire.AnyCommand]) -> int:
+        """Send a command, which is made with its id; answers the id."""
+        self._id += 1
+        self.out.append(codec.encode(make(self._id), self.form))
+        return self._id
+
+    # What arrives.
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take in one frame; raises BadFrame."""
+        frame = codec.decode_server(data, self.form)
+        if isinstance(frame, wire.Data):
+            return self.following.message(frame, self._base)
+        match frame:
+            case wire.Connected():
+                self.user = frame.user or ""
+                self.server, self._base, self.ping_ms = frame.server, frame.base, frame.ping_ms
+                return [Answered(frame.id, frame)]
+            case wire.Base():
+                self._base = frame.base
+                return []
+            case wire.Subscribed():
+                return self.following.subscribed(frame)
+            case wire.Epoch():
+                return self.following.epoch(frame)
+            case wire.Revoked():
+                return self.following.revoked(frame)
+            case wire.Lagging() | wire.CaughtUp():
+                return self.following.lagging(frame)
+            case wire.Interest():
+                return self._interests(frame.subjects, frame.wanted)
+            case wire.Expiring():
+                return [Status(name="expiring")]
+            case wire.Notice():
+                named: list[Event] = [Named(frame.servers)] if frame.servers else []
+                return [*named, Status(name="notice", notice=frame.code, reason=f"{frame.code}: {frame.text}")]
+            case wire.Error():
+                return self.following.error(frame)
+            case wire.Published() if frame.id is UNSET:
+                return []
+            case wire.Advertised():
+                refused = [offer for offer in frame.results if offer.error]
+                told = [Status(name="not_advertised", subject=offer.pattern, reason=offer.reason) for offer in refused]
+                return [Answered(frame.id, frame), *told]
+        return [Answered(frame.id, frame)]  # type: ignore[arg-type]
+
+    def _interests(self, subjects: Iterable[str], wanted: bool) -> list[Event]:
+        """These are wanted, or are not any more: what is new of that."""
+        interest, told = self._interest, dict.fromkeys(subjects)
+        if not wanted:
+            return self._uninteresting([subject for subject in told if subject in interest])
+        begun = [subject for subject in told if subject not in interest and covered(subject, self._offered)]
+        interest.update(dict.fromkeys(begun))
+        return [Interesting(begun, wanted=True)] if begun else []
+
+    def _keep_interests(self, of: Sequence[str]) -> list[Event]:
+        """What is not ``of`` the patterns is wanted no more."""
+        return self._uninteresting([subject for subject in self._interest if not covered(subject, of)])
+
+    def _uninteresting(self, subjects: list[str]) -> list[Event]:
+        for subject in subjects:
+            del self._interest[subject]
+        return [Interesting(subjects, wanted=False)] if subjects else []

@@ -1,0 +1,328 @@
+"""The subscriptions of a client: how they are asked for, and what the server's answers and messages mean; pure.
+
+protocol.md 3.2, 3.3, 3.8, 4.2, 4.7, 4.8, 4.13 and 5. ``subscription_set.py`` holds what is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from fastpath.core.protocol import messages as wire
+from fastpath.core.protocol.subject import is_wildcard
+
+from ..errors import refusal
+from ..message import Position, Status, message_of
+from .events import Answered, Arrived, Event, Refused
+from .subscription_set import NOTHING, SUBJECTS_PER_COMMAND, Pattern, Request, Subscription, Wanted, requests
+
+RETRY_MS = 1000
+"""Pause before a subject is asked for again whose answer ``not_ready`` named none."""
+
+RETRY_SECONDS_MAX = 30
+"""That pause doubles up to this."""
+
+_STORED = ("snapshot", "historical", "recovered")
+
+
+class Following:
+    """``send`` gives a command its number, and sends it if there is a connection."""
+
+    def __init__(self, send: Callable[[Callable[[int], wire.AnyCommand]], int]) -> None:
+        self.wanted = Wanted()
+        self._send = send
+        self._open = False
+        self._sids: dict[int, Subscription] = {}
+        self._asked: dict[int, Sequence[Subscription | Pattern]] = {}
+
+    # The connection.
+
+    def open(self) -> None:
+        """A connection stands: ask for everything from where it was."""
+        self._open = True
+        self._ask(wanted for wanted in self.wanted.subjects.values() if wanted.plain)
+        self._ask_patterns(self.wanted.patterns.values())
+
+    def lose(self) -> None:
+        """The connection is gone; ids of subjects and commands mean nothing any more."""
+        self._open = False
+        self._sids.clear()
+        self._asked.clear()
+        self.wanted.lose()
+
+    # Commands.
+
+    def subscribe(
+        self,
+        owner: Any,
+        subjects: Iterable[str],
+        history: int = 0,
+        conflation: int = 0,
+        since: Mapping[str, tuple[int, int]] | None = None,
+        slow: str = "close",
+    ) -> list[tuple[Any, str]]:
+        """Want subjects and patterns for an owner; answers the (owner, name) pairs that this takes over."""
+        positions = {name: Position(*position) for name, position in (since or {}).items()}
+        replaced, plain, patterns = [], [], []
+        for name in subjects:
+            old = self.wanted.owner(name)
+            if old is not None and old is not owner:
+                replaced.append((old, name))
+            if is_wildcard(name):
+                if name in self.wanted.patterns:
+                    self._forget(self.wanted.patterns[name])
+                patterns.append(Pattern(name, owner, history, conflation, slow, name in positions))
+                self.wanted.put_pattern(patterns[-1], positions)
+                continue
+            before = self.wanted.subjects.get(name)
+            wanted = self.wanted.put(name, owner, history, conflation, slow, positions.get(name))
+            if before is not None and before is not wanted:
+                self._unname(before)
+            plain.append(wanted)
+        self._ask(plain)
+        self._ask_patterns(patterns)
+        return replaced
+
+    def unsubscribe(self, subjects: Iterable[str]) -> list[int]:
+        """Want subjects and patterns no more; the ids of the commands, none while there is no connection."""
+        ended = []
+        for name in subjects:
+            wanted = self.wanted.get(name)
+            if wanted is None or wanted.owner is None:
+                continue
+            ended.append(name)
+            for gone in self.wanted.forget(wanted):
+                self._unname(gone)
+                if gone.held:
+                    ended.append(gone.subject)
+        ids = []
+        for start in range(0, len(ended) if self._open else 0, SUBJECTS_PER_COMMAND):
+            some = ended[start : start + SUBJECTS_PER_COMMAND]
+            ids.append(self._send(lambda number, some=some: wire.Unsubscribe(id=number, subjects=some)))  # type: ignore[misc]
+        return ids
+
+    def ask_again(self, names: Iterable[str]) -> None:
+        """Ask once more for those that the server has not begun, and will not begin by itself."""
+        left = [wanted for wanted in map(self.wanted.get, names) if wanted is not None and not wanted.live]
+        self._ask(wanted for wanted in left if isinstance(wanted, Subscription) and wanted.plain)
+        self._ask_patterns(wanted for wanted in left if isinstance(wanted, Pattern))
+
+    # What arrives.
+
+    def message(self, data: wire.Data, base: int) -> list[Event]:
+        """A message (protocol.md 5); its time counts from ``base``."""
+        wanted = self._sids.get(data.sid)
+        if wanted is None:
+            return []
+        kind, seq, by = data.meta.kind, data.seq, (True, True)
+        if kind in _STORED:
+            if not wanted.live:
+                return []
+            if kind == "recovered" and not wanted.private and self._beyond(wanted, seq):
+                return self._gap(wanted, seq)
+            by = self._stored_came(wanted, kind, seq)
+            self._pay(wanted)
+        elif seq:
+            if not wanted.live:
+                return []
+            if wanted.stored:
+                wanted.stored_over()
+                self._pay(wanted)
+            if self._beyond(wanted, seq):
+                return self._gap(wanted, seq)
+            by = wanted.read(seq)
+        hearers = self.wanted.hearers(wanted, *by) if any(by) else ()
+        if not hearers:
+            return []
+        message = message_of(data, wanted.subject, wanted.epoch, base)
+        return [Arrived(owner, message) for owner in hearers]
+
+    @staticmethod
+    def _beyond(wanted: Subscription, seq: int) -> bool:
+        """Whether messages are missing before this one, and may not."""
+        last, whole = wanted.last, not wanted.interval and not wanted.lagging
+        return whole and last is not None and seq > last.seq + 1 and wanted.epoch >= last.epoch
+
+    @staticmethod
+    def _stored_came(wanted: Subscription, kind: str, seq: int) -> tuple[bool, bool]:
+        """Whether the owner and the others get it."""
+        by = True, not wanted.private
+        if kind != "snapshot" and seq:
+            by = wanted.read(seq, anew=kind == "historical")
+        if any(by):
+            wanted.stored -= 1
+            if wanted.stored <= 0:
+                wanted.stored_over()
+        return by
+
+    def _gap(self, wanted: Subscription, seq: int) -> list[Event]:
+        """Messages are missing: ask again from the last that was read (protocol.md 5.3)."""
+        last = wanted.last.seq if wanted.last else 0
+        wanted.interrupt()
+        wanted.live = False
+        # What a pattern found is asked for by its own name: to ask for the pattern again would begin all of it anew.
+        wanted.held = wanted.held or wanted.owner is None
+        self._ask([wanted])
+        return [Status(name="gap", subject=wanted.subject, reason=f"{last} was followed by {seq}")]
+
+    def _pay(self, wanted: Subscription) -> None:
+        """Ask for what an owner is owed, when nothing is still to come for the others."""
+        if wanted.owed and not wanted.stored:
+            wanted.owed = False
+            self._ask([wanted])
+
+    def _unname(self, wanted: Subscription) -> None:
+        """Its id is no longer its own. After a reconnection the same number may be another subject's already."""
+        if self._sids.get(wanted.sid) is wanted:
+            del self._sids[wanted.sid]
+
+    def subscribed(self, frame: wire.Subscribed) -> list[Event]:
+        """An answer to ``subscribe``, or what begins by itself (protocol.md 4.2)."""
+        number = 0 if frame.id is UNSET else frame.id
+        self._asked.pop(number, None)
+        return [event for result in frame.results for event in self._result(number, result)]
+
+    def _result(self, number: int, result: wire.Result) -> list[Event]:
+        pattern = self.wanted.patterns.get(result.subject)
+        if pattern is not None:
+            return self._pattern_result(number, result, pattern)
+        wanted = self.wanted.subjects.get(result.subject)
+        if wanted is None and not number and not result.error:
+            wanted = self.wanted.find(result.subject, held=not result.pattern)
+        if wanted is None or (number and number != wanted.asked):
+            return []
+        if result.error in ("denied", "not_ready"):
+            return self._waits(wanted, result)
+        if result.error:
+            return self._refused(wanted, result.error, result.reason)
+        if result.sid is UNSET:
+            return []
+        self._unname(wanted)
+        self._sids[result.sid] = wanted
+        granted = wanted.waits and not number
+        # To a client that has read none of it, only what goes back to the first message is recovered.
+        anew = wanted.position is None and result.pattern and not result.conflation and result.seq != result.messages
+        recovery = "resynchronised" if anew and result.recovery else result.recovery
+        self.wanted.begin(wanted, result, own=bool(number) or not result.pattern, asked=bool(number))
+        self._pay(wanted)
+        name = recovery or "subscribed"
+        told: list[Event] = [Status(name=name, subject=wanted.subject, pattern=result.pattern)]
+        by = self.wanted.patterns.get(result.pattern)
+        if by is not None and not by.live:
+            told = [*self._pattern_result(by.asked, wire.Result(subject=by.subject), by), *told]
+        return [Status(name="granted", subject=wanted.subject), *told] if granted else told
+
+    def _pattern_result(self, number: int, result: wire.Result, pattern: Pattern) -> list[Event]:
+        """What it finds follows, by itself (protocol.md 3.8)."""
+        if number and number != pattern.asked:
+            return []
+        if result.error in ("denied", "not_ready"):
+            return self._waits(pattern, result)
+        if result.error and pattern.live and not number:
+            return [Status(name="limited", subject=pattern.subject, reason=result.reason)]
+        if result.error:
+            return self._refused(pattern, result.error, result.reason)
+        pattern.begin()
+        return [Status(name="subscribed", subject=pattern.subject, pattern=pattern.subject)]
+
+    def _waits(self, wanted: Subscription | Pattern, result: wire.Result) -> list[Event]:
+        """It begins by itself when a right comes; what is not ready yet is asked for again as well, unless a pattern
+        found it."""
+        retry = 0.0
+        if result.error == "not_ready" and (isinstance(wanted, Pattern) or wanted.plain):
+            retry = min(RETRY_SECONDS_MAX, (result.retry_ms or RETRY_MS) / 1000 * 2.0**wanted.tries)
+            wanted.tries = min(wanted.tries + 1, 64)
+        if isinstance(wanted, Subscription) and not wanted.plain and result.error == "denied":
+            wanted.position = None
+            self._forget(wanted)
+        else:
+            wanted.waits = True
+        subject, pattern = wanted.subject, result.pattern
+        return [Status(name=result.error, subject=subject, pattern=pattern, reason=result.reason, retry_seconds=retry)]
+
+    def _refused(self, wanted: Subscription | Pattern, code: str, reason: str) -> list[Event]:
+        """It is forgotten."""
+        owner = wanted.owner
+        self._forget(wanted)
+        if owner is None:
+            return [Status(name="limited", subject=wanted.subject, reason=reason)]
+        return [Refused(owner, wanted.subject, refusal(code, reason))]
+
+    def epoch(self, frame: wire.Epoch) -> list[Event]:
+        """A subject goes on in another epoch (protocol.md 4.8)."""
+        wanted = self._sids.get(frame.sid)
+        if wanted is None:
+            return []
+        wanted.epoch = frame.epoch
+        void = any(old is not None and old.seq > frame.seq for old in (wanted.position, wanted.own))
+        for name in ("position", "own", "target"):
+            old = getattr(wanted, name)
+            if old is not None and old != NOTHING:
+                # The number goes on over epochs; what was read above it is void (protocol.md 4.8).
+                setattr(wanted, name, Position(frame.epoch, min(old.seq, frame.seq)))
+        reason = "what was read last is void"
+        told: list[Event] = [Status(name="resynchronised", subject=wanted.subject, reason=reason)] if void else []
+        last = wanted.target or wanted.last
+        return told + self._gap(wanted, frame.seq + 1) if last is not None and last.seq < frame.seq else told
+
+    def lagging(self, frame: wire.Lagging | wire.CaughtUp) -> list[Event]:
+        """Subscriptions are conflated from here on, or no more (protocol.md 4.13)."""
+        told = [self._sids[sid] for sid in frame.sids if sid in self._sids]
+        lagging = isinstance(frame, wire.Lagging)
+        for wanted in told:
+            wanted.lagging = lagging
+        return [Status(name="lagging" if lagging else "caught_up", subject=wanted.subject) for wanted in told]
+
+    def revoked(self, frame: wire.Revoked) -> list[Event]:
+        """Rights are gone (protocol.md 4.7)."""
+        told: list[Event] = []
+        for wanted in filter(None, map(self.wanted.subjects.get, frame.subjects)):
+            self._unname(wanted)
+            wanted.end()
+            told.append(Status(name="revoked", subject=wanted.subject, reason=frame.reason))
+        return told
+
+    def error(self, frame: wire.Error) -> list[Event]:
+        """An error (protocol.md 4.12), of a subscribe command or another."""
+        if frame.id is UNSET:
+            return [Status(name="error", reason=f"{frame.code}: {frame.reason}")]
+        if frame.id not in self._asked:
+            return [Answered(frame.id, frame)]
+        events: list[Event] = []
+        for wanted in self._asked.pop(frame.id):
+            if wanted.asked == frame.id and self.wanted.has(wanted):
+                events += self._refused(wanted, frame.code, frame.reason)
+        return events
+
+    # Inside.
+
+    def _ask_patterns(self, patterns: Iterable[Pattern]) -> None:
+        """Each with where its subjects were read to; those that are too many for one command are asked for by name."""
+        for request, more in self.wanted.resumptions(patterns) if self._open else ():
+            self._ask(more)
+            self._subscribe(request)
+
+    def _ask(self, subscriptions: Iterable[Subscription]) -> None:
+        for request in requests(subscriptions) if self._open else ():
+            self._subscribe(request)
+
+    def _subscribe(self, request: Request) -> None:
+        number = self._send(
+            lambda number: wire.Subscribe(
+                id=number,
+                subjects=[wanted.subject for wanted in request.wanted],
+                history=request.history,
+                conflation=request.conflation,
+                slow=request.slow,
+                since={**request.since},
+            )
+        )
+        self._asked[number] = request.wanted
+        for wanted in request.wanted:
+            wanted.asked = number
+
+    def _forget(self, wanted: Subscription | Pattern) -> None:
+        for gone in self.wanted.forget(wanted):
+            self._unname(gone)

@@ -1,0 +1,133 @@
+"""May this principal publish or read this subject: an answer and a reason, the same for every port (FEATURES E1).
+
+A check answers the empty text for yes and the reason for no; those in PENDING are no denial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple
+
+from .keys import Keys
+from .rules import PUBLISH, SUBSCRIBE
+from .tokens import Claims
+
+if TYPE_CHECKING:
+    from .hook_decisions import Asked
+
+NOT_READY = "the rights have not arrived from Django yet; retry"
+ASKED = "Django's hook is asked; it starts by itself"
+"""The reason of a right about which the hook in Django has not decided yet (core/auth/hook_decisions.py)."""
+
+AWAY = "no hook is connected; retry"
+"""The same when there is nobody to ask."""
+
+PENDING = (NOT_READY, ASKED, AWAY)
+"""Reasons that are no denial."""
+
+ANSWERS_MAX = 4096
+"""Answers that one principal remembers; beyond it they are worked out anew."""
+
+
+class Principal:
+    """Who a connection acts for; ``claims`` is None for anonymous, ``asked`` unless a hook decides as well."""
+
+    __slots__ = ("answers", "asked", "claims", "holders", "known_at", "publishable", "superuser", "user", "version")
+
+    def __init__(self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "") -> None:
+        self.claims = claims
+        self.user = user or (claims.user if claims else "")
+        self.superuser = superuser
+        self.holders = holders
+        self.version = 0  # of the rights, users and sessions that it was made under
+        self.answers: dict[tuple[str, str], str] | None = None
+        self.publishable: set[str] | None = None
+        self.known_at = 0  # of the rights that ``publishable`` was found out under
+        self.asked: Asked | None = None
+
+    @property
+    def expires(self) -> int | None:
+        """When the token ends, in ms."""
+        return self.claims.expires if self.claims else None
+
+
+class Why(NamedTuple):
+    """An answer and its reason, for people; ``rule`` is the id of Django's rule that decides, if one does."""
+
+    allowed: bool
+    reason: str
+    rule: int | None = None
+
+
+class Grants:
+    """Mode ``none``: everybody may do everything; the base of the other modes."""
+
+    mode = "none"
+    ready = True
+    generation: int | None = None
+    keys: Keys | None = None
+    """What tokens are signed with, in the modes whose tokens are."""
+    _everybody = Principal(None, True, ())
+
+    def principal(self, token: str, now: int) -> Principal:
+        """Who the bearer of the token is (empty: anonymous); raises Refused."""
+        del token, now
+        return self._everybody
+
+    def current(self, principal: Principal) -> Principal:
+        """The principal under the present rights; raises Refused when it has none any more."""
+        return principal
+
+    def refreshed(self, principal: Principal) -> Principal:
+        """The principal made anew, whether rights are known to have changed or not; raises Refused."""
+        return principal
+
+    def keys_changed(self) -> None:
+        """A key does not count any more: ``current`` and ``refreshed`` refuse what it has signed."""
+
+    def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
+        """Empty when the principal may, else the reason why not."""
+        del principal, action, subject, now
+        return ""
+
+    def holds(self, principal: Principal, subject: str, now: int) -> str:
+        """Empty when a subscription that runs may go on, else the reason why not."""
+        return self.check(principal, SUBSCRIBE, subject, now)
+
+    def offers(self, principal: Principal, subject: str, now: int) -> str:
+        """Empty when what the principal offers to publish there is of use, else the reason why not."""
+        return self.check(principal, PUBLISH, subject, now)
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """May it read the subject, and why: for people. Nothing is asked or noted for it."""
+        del principal, subject, now
+        return Why(True, f"in mode {self.mode} everybody may read everything")
+
+    @property
+    def version(self) -> int:
+        """Changes whenever an answer of ``check`` may have changed."""
+        return 0
+
+    def likeness(self, principal: Principal) -> Hashable:
+        """Principals of one likeness get the same answers at one time."""
+        return principal
+
+    def representative(self, principal: Principal) -> Principal:
+        """Somebody who may what all of the principal's likeness may, whatever becomes of this one."""
+        return principal
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """The subjects that the principal is known to be allowed to publish to, by checks before; None: it is to all.
+
+        The caller adds what a check allowed. A change of rights empties it.
+        """
+        del principal
+        return None
+
+
+def bounded(principal: Principal) -> set[str]:
+    """The principal's known subjects, emptied when they are too many."""
+    known = principal.publishable
+    if known is None or len(known) >= ANSWERS_MAX:
+        known = principal.publishable = set()
+    return known

@@ -1,0 +1,118 @@
+"""Mode ``custom``, in which a hook in Django decides alone, and hooks that may deny more than another mode does."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from ..protocol.errors import Close, Refused
+from .grants import ASKED, Grants, Principal, Why
+from .rules import PUBLISH, SUBSCRIBE
+from .tokens import TOKEN_CHARS_MAX
+
+if TYPE_CHECKING:
+    from .hook_decisions import Asking
+
+G = TypeVar("G", bound=Grants)
+
+
+class CustomGrants(Grants):
+    """Mode ``custom``: a token is any text, and the hook says who its bearer is and what that one may."""
+
+    mode = "custom"
+
+    def __init__(self, events: frozenset[str]) -> None:
+        self._events = events
+
+    def principal(self, token: str, now: int) -> Principal:
+        """Somebody whose name the hook is still to tell; raises Refused for a token that is too long for one."""
+        del now
+        if len(token) > TOKEN_CHARS_MAX:
+            raise Refused(Close.BAD_TOKEN, f"the token has over {TOKEN_CHARS_MAX} characters")
+        return Principal(None, False, ())
+
+    def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
+        """Denied, unless the hook is asked about such things."""
+        del principal, subject, now
+        return "" if action in self._events else f"the hook is not asked about {action}"
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """What is known without asking."""
+        reason = CustomGrants.check(self, principal, SUBSCRIBE, subject, now)
+        return Why(not reason, reason or "mode custom leaves it to the hook")
+
+
+class Hooked(Grants):
+    """What asking a hook adds to the grants of a mode: it is asked after they have said yes."""
+
+    asking: Asking
+
+    def principal(self, token: str, now: int) -> Principal:
+        """One that nobody shares, because the hook answers for a connection; raises Refused."""
+        principal = super().principal(token, now)
+        if principal.claims is None:
+            return Principal(None, principal.superuser, principal.holders, principal.user)
+        return principal
+
+    def current(self, principal: Principal) -> Principal:
+        """With what the hook has answered."""
+        return _carry(principal, super().current(principal))
+
+    def refreshed(self, principal: Principal) -> Principal:
+        """With what the hook has answered."""
+        return _carry(principal, super().refreshed(principal))
+
+    def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
+        """The mode's answer, then the hook's; ASKED while that is not known."""
+        reason = super().check(principal, action, subject, now)
+        if reason or action not in self.asking.events:
+            return reason
+        return ASKED if principal.asked is None else principal.asked.check(action, subject, now)
+
+    def holds(self, principal: Principal, subject: str, now: int) -> str:
+        """The same of a subscription that runs: it goes on while the hook is asked again."""
+        reason = super().check(principal, SUBSCRIBE, subject, now)
+        if reason or SUBSCRIBE not in self.asking.events or principal.asked is None:
+            return reason
+        return principal.asked.holds(subject, now)
+
+    def offers(self, principal: Principal, subject: str, now: int) -> str:
+        """The mode's answer, then what the hook has said last: it is not asked again about what counted once."""
+        reason = super().check(principal, PUBLISH, subject, now)
+        if reason or PUBLISH not in self.asking.events:
+            return reason
+        return ASKED if principal.asked is None else principal.asked.offers(subject, now)
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """The mode's reason, and what the hook has answered last."""
+        why = super().explain(principal, subject, now)
+        if not why.allowed or SUBSCRIBE not in self.asking.events or principal.asked is None:
+            return why
+        known = principal.asked.known.get((SUBSCRIBE, subject))
+        if known is None:
+            return Why(False, ASKED)
+        return why._replace(allowed=not known[0], reason=known[0] or f"{why.reason}; the hook has allowed it")
+
+    def likeness(self, principal: Principal) -> Hashable:
+        """The hook may answer otherwise for each connection."""
+        return principal
+
+    def representative(self, principal: Principal) -> Principal:
+        """Nobody speaks for another."""
+        return principal
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """None are known: an answer of the hook may end at any time."""
+        return set() if PUBLISH in self.asking.events else super().publishable(principal)
+
+
+def hooked(kind: type[G], asking: Asking | None) -> type[G]:
+    """The grants of a mode, with a hook that may deny more if there is one to be asked."""
+    if asking is None:
+        return kind
+    return cast(type[G], type(f"Hooked{kind.__name__}", (Hooked, kind), {"asking": asking}))
+
+
+def _carry(before: Principal, after: Principal) -> Principal:
+    after.asked = before.asked
+    return after

@@ -1,0 +1,118 @@
+"""Mode ``jwt``: the token of an outside issuer carries the patterns (protocol.md 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ..protocol.errors import Close, InvalidSubject, Refused
+from ..protocol.subject import check_pattern, presence_of
+from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
+from .keys import Keys
+from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from .tokens import AUDIENCE, KEY_UNKNOWN, Claims, verify
+
+_ACTIONS = {"sub": SUBSCRIBE, "pub": PUBLISH, "all": BOTH}
+
+_NO_PERMISSION = "no permission in the token covers it"
+
+SETS_MAX = 256
+"""Sets of permissions that are kept ready to be asked; tokens of one kind of user have the same."""
+
+
+class JwtGrants(Grants):
+    """Mode ``jwt``: ``audience`` and ``issuer`` are what tokens have to name, where they are not empty.
+
+    Without an audience of its own the server takes tokens that name none, or ``fastpath``.
+    """
+
+    mode = "jwt"
+
+    def __init__(self, keys: Keys | str, audience: str = "", issuer: str = "") -> None:
+        self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
+        self._audience = audience
+        self._issuer = issuer
+        self._anonymous = Principal(None, False, ())
+        self._sets: dict[tuple[tuple[str, ...], ...], RuleSet] = {}
+
+    def principal(self, token: str, now: int) -> Principal:
+        """Raises Refused when the token is not valid; anonymous has no rights at all."""
+        if not token:
+            return self._anonymous
+        audience = self._audience or AUDIENCE
+        claims = verify(token, self.keys, now, audience, self._issuer, audience_optional=not self._audience)
+        return Principal(claims, False, ())
+
+    def current(self, principal: Principal) -> Principal:
+        """What a key signed that does not count any more gives no rights: raises Refused."""
+        if principal.claims is not None and not self.keys.counts(principal.claims.key):
+            raise Refused(Close.TOKEN_EXPIRED, KEY_UNKNOWN)
+        return principal
+
+    def refreshed(self, principal: Principal) -> Principal:
+        """The same."""
+        return self.current(principal)
+
+    def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
+        """Allowed when a pattern of the action or of ``all`` covers the subject."""
+        if principal.claims is None:
+            return "a token is needed"
+        if principal.answers is None:
+            principal.answers = {}
+        answer = principal.answers.get((action, subject))
+        if answer is None:
+            answer = "" if self._match(principal, action, subject, now) else _NO_PERMISSION
+            if len(principal.answers) >= ANSWERS_MAX:
+                principal.answers.clear()
+            principal.answers[action, subject] = answer
+        return answer
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """The permission that covers it."""
+        if principal.claims is None:
+            return Why(False, "a token is needed")
+        match = self._match(principal, SUBSCRIBE, subject, now)
+        return Why(True, f"the token permits {match.pattern}") if match else Why(False, _NO_PERMISSION)
+
+    def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
+        """The permission of the token that covers the subject."""
+        assert principal.claims is not None
+        rules = self._rules(principal.claims)
+        match = rules.decide(("token",), principal.user, subject, action, now)
+        about = presence_of(subject) if action == SUBSCRIBE and not match else ""
+        if about:  # who may read a subject may see who is there (protocol.md 3.9)
+            match = rules.decide(("token",), principal.user, about, action, now)
+        return match
+
+    def _rules(self, claims: Claims) -> RuleSet:
+        """The token's permissions, ready to be asked."""
+        given = tuple(claims.permissions[kind] for kind in _ACTIONS)
+        rules = self._sets.get(given)
+        if rules is None:
+            rules = RuleSet()
+            for action, patterns in zip(_ACTIONS.values(), given, strict=True):
+                for pattern in filter(_is_pattern, patterns):
+                    rules.put(Rule(len(rules.rules), "token", pattern, action, True))
+            if len(self._sets) >= SETS_MAX:
+                self._sets.clear()
+            self._sets[given] = rules
+        return rules
+
+    def likeness(self, principal: Principal) -> Hashable:
+        """Those with the same permissions."""
+        if principal.claims is None:
+            return None
+        rules = self._rules(principal.claims)
+        return rules, principal.user if rules.names else ""
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """What the token allows stays so."""
+        return bounded(principal)
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether an outside issuer's pattern is one; what is none allows nothing."""
+    try:
+        check_pattern(text)
+    except InvalidSubject:
+        return False
+    return True

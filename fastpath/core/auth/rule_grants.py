@@ -1,0 +1,224 @@
+"""Mode ``rules``: Django's rules, users and revoked sessions decide (FEATURES E2, protocol.md 8.2, 8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from msgspec import Struct
+
+from ..protocol.errors import Close, Refused
+from ..protocol.subject import presence_of
+from .grants import ANSWERS_MAX, NOT_READY, Grants, Principal, Why, bounded
+from .keys import Keys
+from .rules import SUBSCRIBE, Rule, RuleSet
+from .tokens import KEY_UNKNOWN, PASSWORD_CHANGED, Claims, verify
+
+SESSIONS_KEPT = 10_000
+"""Revoked sessions and tokens beyond which those are looked for that need not be remembered any more."""
+
+
+class User(Struct, frozen=True):
+    """A user as Django sends it (protocol.md 8.3): from ``generation`` on it replaces what older tokens say.
+
+    Tokens older than ``since`` are no tokens of this user any more: the password was changed then.
+    """
+
+    uid: str
+    user: str
+    active: bool
+    superuser: bool
+    groups: list[str]
+    generation: int
+    since: int = 0
+
+
+class Session(Struct, frozen=True):
+    """A revoked session, or as ``jti:<id>`` a single revoked token (protocol.md 8.3).
+
+    After ``until`` (ms, 0: never) no token of it is alive, and it need not be remembered.
+    """
+
+    sid: str
+    generation: int
+    until: int = 0
+
+
+class RuleGrants(Grants):
+    """Mode ``rules``: Django's rules decide; until they have arrived nothing is denied and nothing allowed."""
+
+    mode = "rules"
+
+    def __init__(self, keys: Keys | str) -> None:
+        self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
+        self._anonymous = Principal(None, False, ("anonymous", "everyone"))
+        self._rules = RuleSet()
+        self._users: dict[str, User] = {}
+        self._sessions: dict[str, int] = {}
+        self._sessions_kept = SESSIONS_KEPT
+        self._holders: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._version = 0
+        self.ready = False
+
+    def principal(self, token: str, now: int) -> Principal:
+        """Raises Refused for a bad, expired or revoked token, a signed-out session or a deactivated user."""
+        if not token:
+            return self._anonymous
+        return self.refresh(verify(token, self.keys, now))
+
+    def refresh(self, claims: Claims) -> Principal:
+        """The principal of these claims under the present users and sessions; raises Refused.
+
+        A changed password comes before the session: Django gives the session in which it was changed another key, so
+        that the old one ends. Who still is signed in is to come back with a new token.
+        """
+        groups: Iterable[str] = claims.groups
+        superuser, name = claims.superuser, claims.user
+        user = self._users.get(claims.uid)
+        if user is not None and user.generation > claims.generation:
+            groups, superuser, name = user.groups, user.superuser, user.user
+            if not user.active:
+                raise Refused(Close.REVOKED, "the user is not active")
+        if claims.token_id and claims.token_id in self._sessions:
+            raise Refused(Close.REVOKED, "the token was revoked")
+        if user is not None and user.since > claims.generation:
+            raise Refused(Close.TOKEN_EXPIRED, PASSWORD_CHANGED)
+        if claims.session and claims.session in self._sessions:
+            raise Refused(Close.REVOKED, "signed out")
+        if not self.keys.counts(claims.key):
+            raise Refused(Close.TOKEN_EXPIRED, KEY_UNKNOWN)
+        principal = Principal(claims, superuser, (f"user:{claims.uid}", *self._shared_holders(tuple(groups))), name)
+        principal.version = self._version
+        return principal
+
+    def _shared_holders(self, groups: tuple[str, ...]) -> tuple[str, ...]:
+        """What all users of these groups hold, as the same texts for all of them."""
+        holders = self._holders.get(groups)
+        if holders is None:
+            if len(self._holders) >= ANSWERS_MAX:
+                self._holders.clear()
+            holders = self._holders[groups] = (*(f"group:{group}" for group in groups), "everyone")
+        return holders
+
+    def current(self, principal: Principal) -> Principal:
+        """Made anew when a rule, user or session has changed since it was made; raises Refused."""
+        if principal.claims is None or principal.version == self._version:
+            return principal
+        return self.refresh(principal.claims)
+
+    def refreshed(self, principal: Principal) -> Principal:
+        """Made anew in any case; raises Refused."""
+        return principal if principal.claims is None else self.refresh(principal.claims)
+
+    def keys_changed(self) -> None:
+        """A key does not count any more: principals are looked at again where they are used."""
+        self._version += 1
+
+    def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
+        """Superusers may all; else the most specific rule decides, and without one it is denied."""
+        if not self.ready:
+            return NOT_READY
+        if principal.superuser:
+            return ""
+        rule = self._rules.decide(principal.holders, principal.user, subject, action, now)
+        if rule is not None and rule.allow:
+            return ""
+        about = presence_of(subject) if action == SUBSCRIBE else ""
+        if about:  # who may read a subject may see who is there (protocol.md 3.9)
+            return self.check(principal, action, about, now)
+        return "no rule allows it" if rule is None else f"rule {rule.id} denies it"
+
+    def explain(self, principal: Principal, subject: str, now: int) -> Why:
+        """The rule that decides."""
+        if not self.ready:
+            return Why(False, NOT_READY)
+        if principal.superuser:
+            return Why(True, "a superuser may read everything")
+        rule = self._rules.decide(principal.holders, principal.user, subject, SUBSCRIBE, now)
+        about = presence_of(subject)
+        if about and (rule is None or not rule.allow):
+            return self.explain(principal, about, now)
+        if rule is None:
+            return Why(False, "no rule allows it")
+        verb = "allows" if rule.allow else "denies"
+        return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
+
+    def likeness(self, principal: Principal) -> Hashable:
+        """Those who are superusers, and those for whom the same rules count."""
+        return True if principal.superuser else (self._counting(principal), principal.user if self._rules.names else "")
+
+    def representative(self, principal: Principal) -> Principal:
+        """A rule that comes to be about one of them alone is none about this one."""
+        name = principal.user if self._rules.names else ""  # of many users there is none
+        return Principal(None, principal.superuser, self._counting(principal), name)
+
+    def _counting(self, principal: Principal) -> tuple[str, ...]:
+        """The principal's holders that have rules."""
+        holders = self._rules.holders
+        return tuple([holder for holder in principal.holders if holder in holders])
+
+    @property
+    def version(self) -> int:
+        """Of rules, users and sessions together, times of validity included."""
+        return self._version
+
+    def publishable(self, principal: Principal) -> set[str] | None:
+        """Nothing is known before the rights have arrived, nor after a change.
+
+        That the set is new says nothing about the principal, which ``current`` makes anew.
+        """
+        known = principal.publishable
+        if known and principal.known_at == self._version and len(known) < ANSWERS_MAX and self.ready:
+            return known
+        if principal.superuser and self.ready:
+            return None
+        if principal.known_at != self._version or not self.ready:
+            principal.publishable = None
+            principal.known_at = self._version
+        return bounded(principal)
+
+    def replace(
+        self, rules: RuleSet, users: dict[str, User], sessions: dict[str, int], generation: int, now: int
+    ) -> None:
+        """Swap in a full set that was built aside."""
+        self._rules, self._users, self._sessions = rules, users, sessions
+        self.generation = generation
+        self.ready = True
+        self._version += 1
+        rules.begin(now)
+
+    def apply(
+        self,
+        rules: list[Rule],
+        removed: list[int],
+        users: list[User],
+        sessions: list[Session],
+        generation: int,
+        now: int,
+    ) -> tuple[set[str], set[str], set[str]]:
+        """Apply a difference; the holders, uids and sessions whose rights may have changed."""
+        holders: set[str] = set()
+        for rule_id in removed:
+            holders |= self._rules.remove(rule_id)
+        for rule in rules:
+            holders |= self._rules.put(rule)
+        for user in users:
+            self._users[user.uid] = user
+        self._sessions.update((session.sid, session.until) for session in sessions)
+        if len(self._sessions) > self._sessions_kept:
+            self._sessions = {sid: until for sid, until in self._sessions.items() if not until or until > now}
+            self._sessions_kept = max(SESSIONS_KEPT, 2 * len(self._sessions))
+        self.generation = generation
+        self._version += 1
+        return holders, {user.uid for user in users}, {session.sid for session in sessions}
+
+    def contents(self) -> tuple[list[Rule], list[User], list[Session]]:
+        """All rules, users and revoked sessions in force."""
+        sessions = [Session(sid, 0, until) for sid, until in self._sessions.items()]
+        return list(self._rules.rules.values()), list(self._users.values()), sessions
+
+    def due(self, now: int) -> set[str]:
+        """The holders of rules whose validity began or ended since the last call."""
+        holders = self._rules.due(now)
+        if holders:
+            self._version += 1
+        return holders

@@ -1,0 +1,163 @@
+"""Which publications are refused, and why (protocol.md 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from ..auth.grants import PENDING, Grants, Principal
+from ..auth.rules import PUBLISH
+from ..delivery.interest import Interest, Topic
+from ..delivery.slow_consumers import give_up, needed_from
+from ..protocol.as_of import NO_VERSION, version_of
+from ..protocol.columns import Run
+from ..protocol.errors import InvalidSubject
+from ..protocol.limits import SNAPSHOT_FIELDS_MAX, Limits
+from ..protocol.messages import Message
+from ..protocol.packets import Position, Refusal
+from ..protocol.subject import check_subject, is_system
+from ..telemetry.counters import Counters
+
+Outcome = int | Position | Refusal
+"""What became of a publication: its sequence number in the epoch of the answer (0 for standard quality), the position
+where it has been stored before or in another epoch, or a code of protocol.md 4.4 and why."""
+
+Done = Callable[[list[Outcome]], None]
+"""Takes the outcomes of publications, in their order."""
+
+
+MEMORY_FULL = "the server's memory is full; retry later"
+"""Why nothing new begins (memory_bytes_max)."""
+
+
+SYSTEM: Refusal = ("denied", "subjects below /__sys__ belong to the server")
+
+
+class Admission:
+    """Checks publications against rights and bounds; changes nothing but what it remembers of rights, and closes
+    clients that lag where publications would have to be refused because of them."""
+
+    def __init__(self, interest: Interest, grants: Grants, limits: Limits, counters: Counters) -> None:
+        self.interest = interest
+        self.grants = grants
+        self.limits = limits
+        self.counters = counters
+        self.full = False
+        """The memory is used up: nothing new begins, what is there goes on (docs/limits.md)."""
+
+    def refused(self, principal: Principal | None, messages: Sequence[Message], now: int) -> dict[int, Refusal]:
+        """The publications that are refused, by their index (protocol.md 4.4); and weighs all others.
+
+        What is usual is decided here: a known subject that the principal is known to be allowed to publish to, and
+        nothing large.
+        """
+        refused: dict[int, Refusal] = {}
+        versions: dict[str, int] = {}
+        known = None if principal is None else self.grants.publishable(principal)
+        topics = self.interest.topics
+        bytes_max = self.limits.message_bytes_max
+        for index, message in enumerate(messages):
+            subject = message.subject
+            fields = message.fields
+            topic = topics.get(subject)
+            if (
+                topic is None
+                or topic.system
+                or (known is not None and subject not in known)
+                or message.weigh() > bytes_max
+                or (fields and self._too_many_fields(topic, fields))
+                or message.as_of is not None
+            ):
+                refusal = self._refusal(principal, message, topic, now) or self._outdated(
+                    subject, version_of(message.as_of), versions
+                )
+                if refusal:
+                    refused[index] = refusal
+                elif known is not None:
+                    known.add(subject)
+        return refused
+
+    def refused_runs(self, runs: Sequence[Run]) -> dict[int, Refusal]:
+        """The runs that are refused, by their index; rights, sizes and values were looked at before."""
+        refused: dict[int, Refusal] = {}
+        versions: dict[str, int] = {}
+        for index, run in enumerate(runs):
+            topic = self.interest.topics.get(run.subject)
+            refusal = self._no_subject(run.subject) if topic is None else None
+            if is_system(run.subject) if topic is None else topic.system:
+                refusal = refusal or SYSTEM
+            elif topic is not None and run.fields:
+                refusal = self._too_many_fields(topic, run.fields)
+            if run.meta and not refusal:
+                refusal = self._outdated(run.subject, run.version, versions)
+            if refusal:
+                refused[index] = refusal
+        return refused
+
+    def _refusal(self, principal: Principal | None, message: Message, topic: Topic | None, now: int) -> Refusal | None:
+        """Why the publication is refused, or None (protocol.md 4.4)."""
+        subject = message.subject
+        if topic is None:
+            refusal = self._no_subject(subject)
+            if refusal:
+                return refusal
+        if is_system(subject):
+            return SYSTEM
+        if principal is not None:
+            reason = self.grants.check(principal, PUBLISH, subject, now)
+            if reason:
+                return ("not_ready" if reason in PENDING else "denied"), reason
+        if message.weigh() > self.limits.message_bytes_max:
+            self.counters.limit("message")
+            return "too_large", f"over {self.limits.message_bytes_max} bytes"
+        if topic is not None and message.fields:
+            return self._too_many_fields(topic, message.fields)
+        return None
+
+    def _no_subject(self, subject: str) -> Refusal | None:
+        """Why a subject that is not known cannot come to be."""
+        try:
+            check_subject(subject)
+        except InvalidSubject as error:
+            return "invalid", f"subject {subject[:80]!r}: {error.reason}"
+        if self.full:
+            self.counters.limit("memory")
+            return "failed", f"{MEMORY_FULL}: no new subject is taken"
+        if len(self.interest.topics) >= self.limits.subjects_max:
+            self.counters.limit("subjects")
+            return "failed", f"the server already holds {self.limits.subjects_max} subjects"
+        return None
+
+    def _outdated(self, subject: str, version: int, versions: dict[str, int]) -> Refusal | None:
+        """Why what has this version comes too late; ``versions`` are those of the same step that come before it."""
+        if version == NO_VERSION:
+            return None
+        topic = self.interest.topics.get(subject)
+        newest = max(versions.get(subject, NO_VERSION), NO_VERSION if topic is None else topic.version)
+        if version < newest:
+            return "outdated", f"version {version}: the subject has version {newest} already"
+        versions[subject] = version
+        return None
+
+    def _too_many_fields(self, topic: Topic, fields: Collection[str]) -> Refusal | None:
+        """A subject gathers at most so many field names, in its snapshot and in a conflated interval."""
+        if topic.snapshot is not None and topic.snapshot.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+            return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
+        live = topic.live
+        if live is not None and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+            live.forget(needed_from(topic, live, live.lagging.values()))
+            if live.lagging and live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+                give_up(live)
+                live.forget(needed_from(topic, live))
+            if live.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
+                return "too_large", f"over {SNAPSHOT_FIELDS_MAX} fields within a conflation interval"
+        return None
+
+
+def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
+    """``done`` for a batch of which only the accepted messages have an outcome yet."""
+
+    def merged(outcomes: list[Outcome]) -> None:
+        rest = iter(outcomes)
+        done([refused[index] if index in refused else next(rest) for index in range(len(outcomes) + len(refused))])
+
+    return merged

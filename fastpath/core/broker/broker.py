@@ -1,0 +1,383 @@
+"""State machine: one publication in, bytes for groups of clients out.
+
+The laws, which every change here must keep:
+
+1. One place, one tick. ``publish`` checks, numbers, merges, caches and offers a message without waiting for anything.
+2. Order. A subject's messages are offered in the order of their numbers, and a group's frames are written to each of
+   its members in the order in which they were offered, in one turn of the loop or over several. A member is owed
+   exactly what was offered while it was one: it is written that alone (``level``) before it leaves, and before
+   anything of its own that must come after it; who joins is not owed what is pending already
+   (core/delivery/writing.py).
+3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before
+   whatever is written of a group.
+4. Encoded once. The bytes of a message are made once per encoding (form and compression) and shared by every group,
+   client and queue.
+5. No I/O. ``Writer`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..auth.grants import Grants, Principal
+from ..cache.history import CLOCK_STEP_MS, History
+from ..cache.snapshot import Snapshot
+from ..delivery import slow_consumers
+from ..delivery.client import Client
+from ..delivery.conflation_clock import Grid
+from ..delivery.groups import Group
+from ..delivery.interest import Feed, Interest, Topic
+from ..delivery.wire_encoding import Encoding, framed
+from ..delivery.writing import Writing
+from ..protocol.as_of import version_of
+from ..protocol.codec import Form, encode, encode_message
+from ..protocol.limits import Limits
+from ..protocol.messages import AnyAnswer, Base, Message
+from ..telemetry.counters import Counters
+from . import epochs
+from .admission import Admission, Done, Outcome, with_refusals
+from .observers import Observer, Trail, Trails
+from .ports import Engine, Writer
+
+_FOR_EVER_MS = _NEVER = 1 << 62
+
+BASE_MS_MAX = 60_000
+"""How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
+
+
+class Broker:
+    """The one place through which every message goes."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        grants: Grants,
+        limits: Limits,
+        *,
+        server: str,
+        started: int,
+        secret: bytes,
+        guaranteed: bool = True,
+        snapshots: bool = True,
+        own: Engine | None = None,
+    ) -> None:
+        self.engine = engine
+        self.own = own or engine
+        """Numbers what is the server's own, below ``/__sys__/``: no log keeps that."""
+        self.grants = grants
+        self.limits = limits
+        self.server = server
+        self.base = started
+        self.guaranteed = guaranteed
+        self.snapshots = snapshots
+        self.moment = started
+        """As of the last tick of the grid."""
+        self.interest = Interest(secret)
+        self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
+        self.counters = Counters()
+        self.admission = Admission(self.interest, grants, limits, self.counters)
+        self.writer: Writer = Writer()
+        self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
+        """Where publications are numbered, when not here. It calls every ``done`` once, in the order it was given
+        them, and sets the position of the messages that were stored before that."""
+        self.log: Callable[[Sequence[Message]], None] | None = None
+        """Told of all that is delivered, before it is: those who follow this broker."""
+        self.acknowledge: Callable[[Done, list[Outcome]], None] | None = None
+        """Calls ``done`` when the outcomes are safe; None: they are at once."""
+        self.appeared: Callable[[Topic], None] | None = None
+        """Told of a subject that is published to for the first time, before anything of it is delivered."""
+        self.restarted: Callable[[Topic], None] | None = None
+        """Told of a subject that was restarted."""
+        self.unheard: Callable[[], bool] | None = None
+        """Of one that delivers what comes from a log, whether something of that waits unread: a client that has read
+        further waits for it (Subscriptions)."""
+        self.observers: list[Observer] = []
+        """Told of what clients do."""
+        self.trail: Trail | None = None
+        """Told of publications; see ``follow``."""
+        self._trails: list[Trail] = []
+        self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
+        self.sample_at = _NEVER
+        """When so many messages have come in, ``sample`` is told of those that came last."""
+        self.sample: Callable[[Sequence[Message]], None] = lambda messages: None
+        self.before_answers: Callable[[], None] | None = None
+        """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
+        self.dirty: list[Group] = []
+        self.touched: list[Client] = []  # for whom answers wait
+        self.writing = Writing(self)
+        self.batches = self.writing.batches
+        self._base_frames: dict[Form, bytes] = {}
+        self.grid = Grid(self, started)
+
+    # Publications
+
+    def publish(
+        self, principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None
+    ) -> None:
+        """Accept what may be accepted, number it, deliver it; ``done`` gets one outcome a message, in order.
+
+        ``principal`` None is Django, whose right is not asked. With an ``upstream`` the accepted messages are numbered
+        elsewhere and come back through ``deliver``; ``done`` is called then, else before this returns.
+        """
+        refused = self.admission.refused(principal, messages, now)
+        if refused:
+            self.counters.refused(refused.values())
+            messages = [message for index, message in enumerate(messages) if index not in refused]
+            if done is not None:
+                done = with_refusals(done, refused)
+        if self.upstream is not None:
+            self.upstream(messages, done)
+            return
+        if self.accepting is not None:
+            self.accepting()
+        outcomes = self.engine.append(messages, now)
+        if outcomes is None:
+            self.deliver(messages)
+            outcomes = [message.seq for message in messages]
+        else:
+            self.counters.failed(outcomes)
+            self.deliver([message for message, one in zip(messages, outcomes, strict=True) if type(one) is int])
+        if done is None:
+            return
+        if self.acknowledge is None:
+            done(outcomes)
+        else:
+            self.acknowledge(done, outcomes)
+
+    def publish_own(self, message: Message, now: int) -> None:
+        """Publish what is the server's own, below ``/__sys__/``."""
+        self.own.append((message,), now)
+        self.counters.messages_in -= 1  # nobody has published it
+        self.counters.messages_own += 1
+        self.deliver((message,))
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        """Merge, cache and offer numbered messages, in order."""
+        if not messages:
+            return
+        if messages[-1].time - self.base > BASE_MS_MAX:
+            self.move_base(messages[-1].time)
+        self.counters.messages_in += len(messages)
+        if self.counters.messages_in >= self.sample_at:
+            self.sample(messages)
+        if self.log is not None:
+            self.log(messages)
+        if self.trail is not None:
+            self.trail.delivering(messages)
+        topics, append = self.interest.topics, self.history.append
+        guaranteed, snapshots = self.guaranteed, self.snapshots
+        snapshot_ms = self.limits.snapshot_ms or _FOR_EVER_MS
+        for message in messages:
+            topic = topics.get(message.subject)
+            if topic is None or not topic.known:
+                topic = self.topic(message.subject, message.epoch or self.engine.epoch)
+            message.subject = topic.subject  # one text for all cached messages of the subject
+            if message.seq:
+                if message.epoch != topic.epoch:
+                    epochs.begin(self, topic, message.epoch, message.seq)
+                topic.seq = message.seq
+                if guaranteed:
+                    append(topic, message)
+            if message.as_of is not None:
+                topic.version = max(topic.version, version_of(message.as_of))
+            if message.retained and snapshots:
+                if topic.snapshot is None or topic.snapshot.newest.time < message.time - snapshot_ms:
+                    topic.snapshot = Snapshot(message)
+                else:
+                    topic.snapshot.merge(message)
+            if topic.live is not None and topic.live.note(message):
+                slow_consumers.relieve(self, topic, topic.live)
+            if topic.feed is not None:
+                self.offer(topic.feed, message)
+
+    def topic(self, subject: str, epoch: int) -> Topic:
+        """The topic of a valid subject that is published to; before its first message patterns are looked at."""
+        topic = self.interest.topic(subject, epoch)
+        if not topic.known:
+            self.interest.know(topic)
+            if self.appeared is not None:
+                self.appeared(topic)
+        return topic
+
+    def offer(self, feed: Feed, message: Message) -> None:
+        """Encode the message once per encoding in use and put it before every group of the feed."""
+        groups = feed.groups
+        if len(groups) == 1:
+            (group,) = groups
+            if not group.pending:
+                self.dirty.append(group)
+            frame = encode_message(message, feed.topic.sid, self.base, group.encoding.form)
+            group.pending.append(group.encoding.frame(frame))
+            return
+        frames: dict[Encoding, bytes] = {}
+        payloads: dict[Form, bytes] = {}
+        dirty = self.dirty
+        encoding, frame = None, b""
+        for group in groups:
+            if group.encoding is not encoding:
+                encoding = group.encoding
+                if encoding not in frames:
+                    form = encoding.form
+                    if form not in payloads:
+                        payloads[form] = encode_message(message, feed.topic.sid, self.base, form)
+                    frames[encoding] = encoding.frame(payloads[form])
+                frame = frames[encoding]
+            pending = group.pending
+            if not pending:
+                dirty.append(group)
+            pending.append(frame)
+
+    def snapshot(self, topic: Topic) -> Snapshot | None:
+        """The subject's snapshot, unless it has expired."""
+        snapshot, age_max = topic.snapshot, self.limits.snapshot_ms
+        if snapshot is not None and age_max:
+            newest = snapshot.newest
+            newest.time = min(newest.time, self.moment + CLOCK_STEP_MS)  # the clock may have been set back since
+            if newest.time < self.moment - age_max:
+                snapshot = topic.snapshot = None
+        return snapshot
+
+    def ahead(self, subject: str, epoch: int, seq: int) -> bool:
+        """Whether who has read up to this position has seen more than has come here yet."""
+        topic = self.interest.topics.get(subject)
+        return self.unheard is not None and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
+
+    def follow(self, trail: Trail, on: bool) -> None:
+        """Tell ``trail`` of publications from now on, or no more."""
+        if trail in self._trails:
+            self._trails.remove(trail)
+        if on:
+            self._trails.append(trail)
+        self.trail = Trails(self._trails) if len(self._trails) > 1 else next(iter(self._trails), None)
+
+    # What goes to clients
+
+    def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
+        """The message as a WebSocket frame for one client; others may get the same one after it."""
+        return encoding.frame_again(encode_message(message, topic.sid, self.base, encoding.form, kind))
+
+    def tell(self, topic: Topic, event: AnyAnswer) -> None:
+        """Tell everybody who is subscribed to the topic, in its place among the messages."""
+        frames: dict[Form, bytes] = {}
+        for feed in (topic.feed, *(topic.conflated or {}).values()):
+            if feed is None:
+                continue
+            for group in feed.groups:
+                form = group.encoding.form
+                if form not in frames:
+                    frames[form] = framed(encode(event, form), form)
+                if not group.pending:
+                    self.dirty.append(group)
+                group.pending.append(frames[form])
+            for client in feed.joining:
+                self.send(client, event)
+        slow_consumers.tell(self, topic, event)
+
+    def put(self, group: Group, event: AnyAnswer) -> None:
+        """Tell all members of the group, in its place among the messages."""
+        form = group.encoding.form
+        if not group.pending:
+            self.dirty.append(group)
+        group.pending.append(framed(encode(event, form), form))
+
+    def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
+        """Queue answers, or frames ready made, for one client; they leave with the next flush."""
+        if client.closed:
+            return
+        if client.out is None:
+            client.out = []
+            self.touched.append(client)
+        client.out += [
+            answer if isinstance(answer, bytes) else framed(encode(answer, client.form), client.form)
+            for answer in answers
+        ]
+
+    def flush(self, now: int | None = None) -> None:
+        """The end of a tick: every answer, then every group's pending bytes in one write a client, as far as one turn
+        goes; ``writing.behind`` says that there is more.
+
+        With ``now`` the groups of listeners that collect keep what is not due yet.
+        """
+        if self.touched:
+            self.flush_answers()
+        dirty, self.dirty = self.dirty, []
+        if now is not None:
+            dirty = self.batches.collect(dirty, now)
+        dirty += self.batches.due(now)
+        if dirty or self.writing.behind:
+            self.writing.write(dirty)
+
+    def finish(self) -> None:
+        """Write everything now, however long that takes."""
+        self.flush()
+        while self.writing.behind:
+            self.flush()
+
+    def flush_answers(self) -> None:
+        """Write the answers that wait."""
+        if self.before_answers is not None:
+            self.before_answers()
+        touched, self.touched = self.touched, []
+        for client in touched:
+            frames, client.out = client.out, None
+            if frames and not client.closed:
+                data = frames[0] if len(frames) == 1 else b"".join(frames)
+                self.counters.bytes_out += len(data)
+                client.link.write(data)
+
+    def settle(self, group: Group) -> None:
+        """Write all members of the group what they are owed, however many they are."""
+        self.writing.settle(group)
+
+    def level(self, client: Client) -> None:
+        """Write the client what its group owes it, before anything that is to come after that (law 2)."""
+        self.writing.level(client)
+
+    # The zero of message times
+
+    def tell_base(self, client: Client) -> None:
+        """Tell the client the present base, unless it knows it, before a message that counts from it (protocol 4.9)."""
+        if client.base != self.base:
+            self.level(client)  # what its group has pending may count from the old one
+            client.base = self.base
+            self.send(client, self.base_frame(client.form))
+
+    def move_base(self, time: int) -> None:
+        """Let message times count from ``time``; what is pending counts from the old base, the new one comes behind it.
+
+        All others are told ahead of their next message.
+        """
+        groups = self.writing.rebase()
+        self.base = time
+        self._base_frames.clear()
+        for group in groups:
+            group.base = time
+            row = group.pending if group.held is None or group.pending else group.held.frames
+            row.append(self.base_frame(group.encoding.form))
+
+    def base_frame(self, form: Form) -> bytes:
+        """The base that is in force, as an event."""
+        frame = self._base_frames.get(form)
+        if frame is None:
+            frame = self._base_frames[form] = framed(encode(Base(base=self.base), form), form)
+        return frame
+
+    # Membership
+
+    def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
+        """Change the client's feeds; nothing pending is missed, doubled or misdirected by it."""
+        if not add and not remove:
+            return
+        self.level(client)
+        self.interest.move(client, add, remove)
+        group = client.group
+        if group is not None:
+            self.tell_base(client)
+            group.base = group.base or self.base  # a new group's one member has just been told
+        for feed in remove:
+            self.grid.forget(feed)
+
+    def release(self, feed: Feed) -> None:
+        """Forget the feed if nobody is left."""
+        self.interest.release(feed)
+        self.grid.forget(feed)

@@ -1,0 +1,191 @@
+"""The bulk step: rows that come as runs are numbered, cached and delivered like publications, and cost far less.
+
+A run is numbered as one. Of its rows only those are made that somebody needs: all for who is subscribed or follows
+this broker, the newest for the cache, the last one for the snapshot and for conflation. What is released was checked
+before, when it was staged: no rights are asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Protocol, cast
+
+from ..cache.snapshot import Snapshot
+from ..delivery import slow_consumers
+from ..delivery.interest import Topic
+from ..protocol.columns import Run, count, expand, part
+from ..protocol.messages import Message
+from ..protocol.packets import Refusal
+from . import epochs
+from .admission import Done, Outcome
+from .broker import BASE_MS_MAX, Broker
+from .ports import Engine
+
+RunOutcome = int | Refusal
+"""How many rows of a run are stored, now or before; or a code of protocol.md 4.4 and why none of them is."""
+
+RunsDone = Callable[[list[RunOutcome]], None]
+"""Takes the outcomes of runs, in their order."""
+
+
+SHORT_ROWS = 3
+"""Runs of fewer rows, on average, are delivered row by row: that costs less."""
+
+
+class BulkEngine(Engine, Protocol):
+    """An engine that numbers and keeps runs here."""
+
+    def stored(self, publisher: str) -> int:
+        """The publisher's last number: up to there its publications need not be stored again."""
+
+    def append_runs(self, runs: Sequence[Run], publisher: str, last: int, now: int) -> list[int] | Refusal:
+        """Number the rows of the runs, new publications of which the last one is the publisher's ``last``: all in one
+        step, or none. The position of each run's first row, 0 for a run of standard quality; or why not."""
+
+
+def release_runs(
+    broker: Broker, runs: Sequence[Run], publisher: str, first: int, now: int, done: RunsDone | None = None
+) -> None:
+    """Publish the rows of the runs, which are publications ``first`` and following of ``publisher``.
+
+    ``done`` gets one outcome a run, when ``Broker.publish`` would call it. A publication up to the publisher's last
+    number counts as stored; with an ``upstream``, which knows more than that number, each row is asked about. What
+    cannot be stored at this moment is refused together: all that is new.
+    """
+    outcomes: list[RunOutcome] = [len(run.contents) for run in runs]
+    numbers = list(accumulate(cast(list[int], outcomes), initial=first))
+    if broker.upstream is not None:
+        _release_rows(broker, runs, publisher, numbers, outcomes, done)
+        return
+    engine = cast(BulkEngine, broker.engine)
+    taken = _taken(broker, runs, numbers, engine.stored(publisher), outcomes)
+    if taken:
+        if broker.accepting is not None:
+            broker.accepting()
+        fresh = list(taken.values())
+        starts = engine.append_runs(fresh, publisher, numbers[next(reversed(taken)) + 1] - 1, now)
+        if isinstance(starts, list):
+            deliver_runs(broker, fresh, starts, now)
+        else:
+            for index in taken:
+                outcomes[index] = starts
+            broker.counters.failed([starts] * count(fresh))
+    if done is None:
+        return
+    if broker.acknowledge is None:
+        done(outcomes)
+    else:
+        broker.acknowledge(cast(Done, done), cast(list[Outcome], outcomes))
+
+
+def deliver_runs(broker: Broker, runs: Sequence[Run], starts: Sequence[int], now: int) -> None:
+    """Merge, cache and offer numbered runs, in order; ``starts`` are the positions of their first rows."""
+    epoch = broker.engine.epoch
+    rows = count(runs)
+    counted = broker.counters.messages_in + rows
+    each = broker.log is not None or broker.trail is not None or counted >= broker.sample_at
+    if each or rows < SHORT_ROWS * len(runs):
+        messages: list[Message] = []
+        for run, seq in zip(runs, starts, strict=True):
+            messages += expand(run, epoch=epoch, seq=seq, time=now)
+        broker.deliver(messages)
+        return
+    if now - broker.base > BASE_MS_MAX:
+        broker.move_base(now)
+    broker.counters.messages_in = counted
+    topics = broker.interest.topics
+    for run, seq in zip(runs, starts, strict=True):
+        topic = topics.get(run.subject)
+        if topic is None or not topic.known:
+            topic = broker.topic(run.subject, epoch)
+        if seq:
+            if epoch != topic.epoch:
+                epochs.begin(broker, topic, epoch, seq)
+            topic.seq = seq + len(run.contents) - 1
+        if run.meta:
+            topic.version = max(topic.version, run.version)
+        _deliver(broker, topic, run, seq, now)
+
+
+def _deliver(broker: Broker, topic: Topic, run: Run, seq: int, now: int) -> None:
+    """Make the rows that are needed, and hand them to who needs them."""
+    history = broker.history
+    rows = len(run.contents)
+    kept = broker.snapshots and (not run.meta or run.retained)
+    cached = min(rows, history.messages_max) if seq and broker.guaranteed else 0
+    needed = rows if topic.feed is not None or (cached and history.told is not None) else cached
+    if not needed and (kept or topic.live is not None):
+        needed = 1
+    if not needed:
+        return
+    run.subject = topic.subject  # one text for all cached messages of the subject
+    messages = expand(run, rows - needed, epoch=topic.epoch, seq=seq, time=now)
+    last = messages[-1]
+    if cached and history.told is not None:
+        for message in messages:
+            history.append(topic, message)
+    elif cached:
+        history.extend(topic, messages[-cached:] if needed > cached else messages, rows - cached)
+    if kept:
+        if topic.snapshot is None or topic.snapshot.newest.time < now - (broker.limits.snapshot_ms or now):
+            topic.snapshot = Snapshot(last)
+        topic.snapshot.merge_run(run, last)
+    if topic.live is not None and topic.live.note_run(run, last):
+        slow_consumers.relieve(broker, topic, topic.live)
+    if topic.feed is not None:
+        offer, feed = broker.offer, topic.feed
+        for message in messages:
+            offer(feed, message)
+
+
+def _taken(
+    broker: Broker, runs: Sequence[Run], numbers: Sequence[int], stored: int, outcomes: list[RunOutcome]
+) -> dict[int, Run]:
+    """What is new of the runs and not refused, by their index; refusals go into ``outcomes``."""
+    fresh: dict[int, Run] = {}
+    for index, run in enumerate(runs):
+        if numbers[index] <= stored < numbers[index + 1] - 1:
+            fresh[index] = part(run, stored + 1 - numbers[index])
+        elif stored < numbers[index] < numbers[index + 1]:
+            fresh[index] = run
+    indices = list(fresh)
+    for place, refusal in broker.admission.refused_runs(list(fresh.values())).items():
+        run = fresh.pop(indices[place])
+        outcomes[indices[place]] = refusal
+        broker.counters.refused([refusal] * len(run))
+    return fresh
+
+
+def _release_rows(
+    broker: Broker,
+    runs: Sequence[Run],
+    publisher: str,
+    numbers: Sequence[int],
+    outcomes: list[RunOutcome],
+    done: RunsDone | None,
+) -> None:
+    """They are numbered elsewhere, row by row."""
+    taken = _taken(broker, runs, numbers, 0, outcomes)
+    messages: list[Message] = []
+    for index, run in taken.items():
+        messages += expand(run, publisher=publisher, first=numbers[index])
+
+    def told(answers: list[Outcome]) -> None:
+        at = 0
+        for index, run in taken.items():
+            outcomes[index] = _combined(answers[at : at + len(run)])
+            at += len(run)
+        if done is not None:
+            done(outcomes)
+
+    assert broker.upstream is not None
+    broker.upstream(messages, told)
+
+
+def _combined(outcomes: list[Outcome]) -> RunOutcome:
+    """The outcome of a run of those of its rows; ``stale`` is what has been stored too long ago to tell where."""
+    for outcome in outcomes:
+        if isinstance(outcome, tuple) and isinstance(outcome[0], str) and outcome[0] != "stale":
+            return outcome[0], str(outcome[1])
+    return len(outcomes)

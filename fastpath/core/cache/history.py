@@ -1,0 +1,242 @@
+"""Bounded ring of the newest messages per subject: since() answers exactly the missed ones, or a gap.
+
+Numbers in a ring rise by one, also where an epoch ends: what the new epoch numbers again has been cut off before. So
+the ring and the position just before it are the one chain of messages that stands. A client's position says how far it
+has read in the chain as that was in an epoch: it is owed what follows, unless a later epoch has numbered again what it
+has read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from operator import attrgetter
+from typing import Protocol
+
+from ..protocol.messages import Message
+
+Ring = list[Message] | deque[Message]
+"""The cached messages of one subject, oldest first."""
+
+
+class Cached(Protocol):
+    """A subject as the cache sees it; ``ring`` and ``floor`` are the cache's own.
+
+    ``ring`` is None while nothing of the subject is held. ``floor`` is the epoch of the message just before the ring's
+    oldest, 0 where that is not known.
+    """
+
+    ring: Ring | None
+    floor: int
+    epoch: int
+    seq: int
+
+
+_size = attrgetter("size")
+
+_SMALL = 16
+"""Up to so many messages a ring is a list: a deque takes 600 bytes for its first."""
+
+MESSAGE_OVERHEAD_BYTES = 300
+"""What a cached message costs besides its text: counted into the cache's budget."""
+
+CLOCK_STEP_MS = 1000
+"""A clock that goes back by less was only adjusted."""
+
+_ANY_TIME = 1 << 62
+"""Later than every message: evicts whatever its age, also after the clock was set back."""
+
+
+class History:
+    """The cache over all subjects: N a subject, T ms each, and a budget of bytes over all."""
+
+    def __init__(self, messages_max: int, age_ms_max: int, bytes_max: int) -> None:
+        self.messages_max = messages_max
+        self.age_ms_max = age_ms_max
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self.messages = 0
+        self.evicted_by_count = 0
+        self.evicted_by_age = 0
+        self.evicted_by_memory = 0
+        self.told: Callable[[Message, str], None] | None = None
+        """Told of each message that leaves, and why: ``count``, ``age``, ``memory``, or because it is ``void``."""
+        # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject).
+        # The time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
+        self._oldest: list[tuple[int, int, Cached]] = []
+        self._entered = 0
+        self._now = 0
+
+    def append(self, topic: Cached, message: Message) -> None:
+        """Cache a numbered message of the subject, the one after its newest."""
+        ring = topic.ring
+        if ring is None:
+            if self.messages_max <= 0:
+                return
+            ring = topic.ring = []
+            self._enter(topic, message.time)
+        elif ring and ring[-1].seq != message.seq - 1:
+            self.drop(topic)  # what lies between is not here: the ring would not be a chain
+            ring = topic.ring = []
+        ring.append(message)
+        count = len(ring)
+        if count > self.messages_max:
+            oldest = _pop(ring)
+            topic.floor = oldest.epoch
+            self.bytes += message.size - oldest.size
+            self.evicted_by_count += 1
+            if self.told is not None:
+                self.told(oldest, "count")
+        else:
+            self.bytes += message.size + MESSAGE_OVERHEAD_BYTES
+            self.messages += 1
+            if count == _SMALL:
+                topic.ring = deque(ring)
+        if self.bytes > self.bytes_max:
+            self._make_room()
+
+    def extend(self, topic: Cached, messages: Sequence[Message], skipped: int = 0) -> None:
+        """Cache consecutive messages of the subject in one step, as many as it may hold at most.
+
+        ``skipped`` came just before them, in the same epoch, and would have had to leave for them.
+        """
+        if self.messages_max <= 0:
+            return
+        first = messages[0]
+        ring = topic.ring
+        if ring is None:
+            ring = topic.ring = []
+            self._enter(topic, first.time)
+        elif ring and ring[-1].seq != first.seq - skipped - 1:
+            self.drop(topic)
+            ring = topic.ring = []
+        over = len(ring) + skipped + len(messages) - self.messages_max
+        if over > 0:
+            self.evicted_by_count += over
+            held = len(ring)
+            self._shift(topic, ring, over)
+            if over > held:  # some of the skipped ones come after all that was held
+                topic.floor = first.epoch
+        ring.extend(messages)
+        if len(ring) >= _SMALL and isinstance(ring, list):
+            topic.ring = deque(ring)
+        self.bytes += sum(map(_size, messages)) + MESSAGE_OVERHEAD_BYTES * len(messages)
+        self.messages += len(messages)
+        if self.bytes > self.bytes_max:
+            self._make_room()
+
+    def expire(self, now: int, count_max: int = 10_000) -> None:
+        """Drop what is older than T; about ``count_max`` a call, so that a burst cannot hold the loop."""
+        if now < self._now - CLOCK_STEP_MS:
+            self._set_back(now)
+        self._now = now
+        limit = now - self.age_ms_max
+        while self._oldest and self._oldest[0][0] <= limit and count_max > 0:
+            dropped = self._evict(now, count_max, self.age_ms_max, "age")
+            self.evicted_by_age += dropped
+            count_max -= dropped + 1
+
+    def newest(self, ring: Ring | None, count: int) -> list[Message]:
+        """The newest ``count`` cached messages, oldest first (FEATURES A4)."""
+        if not ring or count <= 0:
+            return []
+        return list(islice(ring, max(0, len(ring) - count), None))
+
+    def since(self, topic: Cached, epoch: int, seq: int) -> list[Message] | None:
+        """The messages after (epoch, seq) up to the subject's position; None is a gap (FEATURES C3)."""
+        at = self.after(topic, epoch, seq)
+        return None if at is None else list(islice(topic.ring or (), at, None))
+
+    def after(self, topic: Cached, epoch: int, seq: int) -> int | None:
+        """Where in the ring the first of these messages stands, its length when there is none; None is a gap."""
+        ring = topic.ring
+        end = len(ring or ())
+        if seq == topic.seq == 0:
+            return end if epoch >= topic.epoch else None  # nothing has come since that epoch began
+        if not 0 <= seq <= topic.seq or epoch > topic.epoch:
+            return None
+        if not ring or ring[-1].seq != topic.seq:
+            return end if seq == topic.seq and epoch == topic.epoch else None
+        at = seq - ring[0].seq  # of the message that was read last
+        if at < -1:
+            return None
+        # Before the ring's oldest only the floor tells; without one, in the oldest's own epoch there is one chain.
+        since = ring[at].epoch if at >= 0 else topic.floor or ring[0].epoch
+        return at + 1 if since <= epoch else None
+
+    def cut(self, topic: Cached, seq: int) -> None:
+        """Forget the subject's messages numbered ``seq`` and above: a new epoch numbers these again."""
+        ring = topic.ring
+        while ring and ring[-1].seq >= seq:
+            self._void(ring.pop())
+
+    def drop(self, topic: Cached) -> None:
+        """Forget all messages of a subject."""
+        for message in topic.ring or ():
+            self._void(message)
+        topic.floor = 0
+        if topic.ring is not None:
+            topic.ring = []
+
+    def _shift(self, topic: Cached, ring: Ring, count: int) -> None:
+        """Let go of the ring's oldest ``count`` messages, or of all where there are not so many."""
+        leaving = list(islice(ring, count))
+        if not leaving:
+            return
+        topic.floor = leaving[-1].epoch
+        self.bytes -= sum(map(_size, leaving)) + MESSAGE_OVERHEAD_BYTES * len(leaving)
+        self.messages -= len(leaving)
+        if isinstance(ring, list):
+            del ring[:count]
+        else:
+            for _ in leaving:
+                ring.popleft()
+
+    def _set_back(self, now: int) -> None:
+        """The clock was set back: what is dated later than now would not expire before the clock is there again."""
+        for _, _, topic in self._oldest:
+            for message in topic.ring or ():
+                message.time = min(message.time, now)
+        self._oldest = [(min(time, now), entered, topic) for time, entered, topic in self._oldest]
+        heapify(self._oldest)
+
+    def _enter(self, topic: Cached, time: int) -> None:
+        self._entered += 1
+        heappush(self._oldest, (time, self._entered, topic))
+
+    def _evict(self, now: int, count_max: int, age_ms_max: int, cause: str) -> int:
+        """Drop up to ``count_max`` messages of that age from the subject at the top; how many were dropped."""
+        _, _, topic = heappop(self._oldest)
+        ring = topic.ring
+        dropped = 0
+        while ring and dropped < count_max and ring[0].time <= now - age_ms_max:
+            oldest = _pop(ring)
+            topic.floor = oldest.epoch
+            self._forget(oldest)
+            if self.told is not None:
+                self.told(oldest, cause)
+            dropped += 1
+        if ring:
+            self._enter(topic, ring[0].time)
+        else:
+            topic.ring = None
+        return dropped
+
+    def _make_room(self) -> None:
+        while self.bytes > self.bytes_max and self._oldest:
+            self.evicted_by_memory += self._evict(_ANY_TIME, 1, 0, "memory")
+
+    def _void(self, message: Message) -> None:
+        self._forget(message)
+        if self.told is not None:
+            self.told(message, "void")
+
+    def _forget(self, message: Message) -> None:
+        self.bytes -= message.size + MESSAGE_OVERHEAD_BYTES
+        self.messages -= 1
+
+
+def _pop(ring: Ring) -> Message:
+    return ring.popleft() if isinstance(ring, deque) else ring.pop(0)

@@ -1,0 +1,196 @@
+"""Subscriptions that come from behind: what is cached for them goes out in slices, as their client takes it.
+
+A client that asks for what it missed, or for history, is answered at once with how much follows (protocol.md 4.2). What
+does not go with the answer stays in the cache, and a **cursor** says how far the client has been sent it: it is in no
+feed, and costs no bytes however much there is. Each time the client's queue is empty the next slice is read behind the
+cursor; the messages that came meanwhile stand there, too, in their order. When nothing is left the client joins its
+feed, in the same step. If the cache lets go of what the cursor has not come to, the subscription starts anew, and the
+client is told that it was resynchronised.
+
+The edge calls ``step`` between two handlers, for one client after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..cache.cache_range import part
+from ..protocol.codec import encode
+from ..protocol.messages import Epoch, Result, Subscribed
+from . import slow_consumers
+from .wire_encoding import framed
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+    from .client import Client
+    from .interest import Feed, Topic
+
+SLICE_BYTES = 32 << 10
+"""A slice ends with the message that passes this."""
+
+SLICE_MESSAGES = 500
+"""So many of a subject are in a slice at most, and so many subjects: about a millisecond, after which everybody else
+has a turn."""
+
+
+class Cursor:
+    """How far a subscription has been sent what is cached: (``epoch``, ``seq``), as the client was told.
+
+    Up to ``upto`` messages are of this ``kind``, and were announced with the answer; those behind came since then.
+    ``feed`` is where the client goes when it is level, ``slow`` what it has agreed to if it lags then.
+    """
+
+    __slots__ = ("epoch", "feed", "kind", "seq", "slow", "upto")
+
+    feed: Feed
+
+    def __init__(self, epoch: int, seq: int, upto: int, kind: str, slow: str) -> None:
+        self.epoch = epoch
+        self.seq = seq
+        self.upto = upto
+        self.kind = kind
+        self.slow = slow
+
+
+def take(broker: Broker, client: Client, topic: Topic, cursor: Cursor, room: int) -> list[bytes] | None:
+    """The next frames behind the cursor, which goes on; they end with the one that passes ``room`` bytes.
+
+    None when the cache does not hold what follows any more, or what was sent is void.
+    """
+    at = broker.history.after(topic, cursor.epoch, cursor.seq)
+    if at is None:
+        return None
+    frames: list[bytes] = []
+    for message in part(topic.ring or [], at, SLICE_MESSAGES) if room > 0 else ():
+        if message.epoch > cursor.epoch:
+            frames.append(_epoch(client, topic, cursor, message.epoch))
+        kind = cursor.kind if message.seq <= cursor.upto else ""
+        frame = broker.frame(message, topic, client.wire.encoding, kind)
+        frames.append(frame)
+        cursor.seq = message.seq
+        room -= len(frame)
+        if room <= 0:
+            break
+    if cursor.seq == topic.seq and cursor.epoch != topic.epoch:
+        frames.append(_epoch(client, topic, cursor, topic.epoch))
+    return frames
+
+
+def leave(broker: Broker, client: Client, topic: Topic) -> bool:
+    """The subscription ends; whether it was coming from behind, and so in no feed."""
+    cursor = client.recovering.pop(topic, None) if client.recovering else None
+    if cursor is None:
+        return False
+    cursor.feed.recovering -= 1
+    broker.release(cursor.feed)
+    return True
+
+
+def drop(client: Client) -> None:
+    """The client is gone; its feeds are released by the caller."""
+    for cursor in (client.recovering or {}).values():
+        cursor.feed.recovering -= 1
+    client.recovering = None
+
+
+class Recoveries:
+    """All clients with cursors, and whose turn it is."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.woken: Callable[[], None] = lambda: None
+        """Called when somebody has become ready for a slice."""
+        self.level: Callable[[Client], None] = lambda client: None
+        """Told of a client that has no cursor any more."""
+        self._broker = broker
+        self._ready: dict[Client, None] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for a slice: call ``step`` for who is ``next``."""
+        return bool(self._ready)
+
+    def begin(self, client: Client, topic: Topic, feed: Feed, cursor: Cursor) -> None:
+        """The client's subscription comes from behind, on its way to the feed."""
+        cursor.feed = feed
+        feed.recovering += 1
+        if client.recovering is None:
+            client.recovering = {}
+        client.recovering[topic] = cursor
+        self.drained(client)
+
+    def drained(self, client: Client) -> None:
+        """The client has taken all that was sent to it."""
+        if client.recovering and client not in self._ready:
+            self._ready[client] = None
+            self.woken()
+
+    def next(self) -> Client:
+        """Whose turn it is; it goes behind all others when its slice is made."""
+        client = next(iter(self._ready))
+        del self._ready[client]
+        return client
+
+    def step(self, client: Client) -> None:
+        """Send one slice of what the client has not been sent, unless something waits for it in its queue."""
+        recovering = client.recovering
+        if client.closed or client.queue is not None or not recovering:
+            return
+        broker = self._broker
+        room = SLICE_BYTES
+        frames: list[bytes] = []
+        results: list[Result] = []
+        stored: list[bytes] = []
+        join: list[Feed] = []
+        for topic in list(islice(recovering, SLICE_MESSAGES)):
+            if room <= 0:
+                break
+            cursor = recovering[topic]
+            some = take(broker, client, topic, cursor, room)
+            if some is None:
+                some = slow_consumers.anew(broker, client, topic, cursor.feed, results)
+                stored += some
+                level = True
+            else:
+                frames += some
+                level = cursor.seq == topic.seq
+            room -= sum(map(len, some))
+            if level:
+                del recovering[topic]
+                self._join(client, topic, cursor, join)
+            elif cursor.seq < cursor.upto:
+                break  # what was announced comes in one piece
+            else:
+                recovering[topic] = recovering.pop(topic)  # it may go on faster than the client takes it
+        if frames or stored:
+            broker.tell_base(client)
+            broker.counters.messages_out += len(frames) + len(stored)
+            broker.send(client, *frames)
+        if results:
+            broker.send(client, Subscribed(results=results), *stored)
+        broker.move(client, join, [])
+        broker.flush_answers()  # or it would not show whether the client takes them
+        if not recovering:
+            client.recovering = None
+            self.level(client)
+        elif client.queue is None:
+            self._ready[client] = None
+
+    def _join(self, client: Client, topic: Topic, cursor: Cursor, join: list[Feed]) -> None:
+        """It is level: it follows like all others from here on, a conflated one when its interval ends."""
+        feed, live = cursor.feed, topic.live
+        feed.recovering -= 1
+        slow_consumers.allow(self._broker, client, topic, cursor.slow)
+        if feed.interval and live is not None and live.number > feed.sent:
+            feed.joining[client] = live.number
+        else:
+            join.append(feed)
+
+
+def _epoch(client: Client, topic: Topic, cursor: Cursor, epoch: int) -> bytes:
+    """What is behind the cursor stands in another epoch than the client was told (protocol.md 4.8); of what was
+    announced, no more comes than up to here."""
+    cursor.epoch = epoch
+    cursor.upto = min(cursor.upto, cursor.seq)
+    return framed(encode(Epoch(sid=topic.sid, epoch=epoch, seq=cursor.seq), client.form), client.form)

@@ -1,0 +1,300 @@
+"""Which clients want a subject: topics, their feeds, and groups of clients that want exactly the same feeds.
+
+A **topic** is a subject in use. A **feed** is one way to receive it: live, or conflated with an interval and a phase.
+Clients of one wire with the same set of feeds form a **group**; what a tick brings to a group is joined once
+and the same bytes are written to all its members. Groups are found by a signature: the exclusive or of its feeds'
+keys, which are a keyed hash, so that nobody who chooses subjects can make two sets collide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, cast
+
+from ..cache.history import Ring
+from ..cache.snapshot import Snapshot
+from ..matching.subject_tree import Tree
+from ..matching.subscribed_patterns import Patterns
+from ..protocol.as_of import NO_VERSION
+from ..protocol.subject import is_system
+from .conflation import Live
+from .groups import Group
+from .wire_encoding import Wire
+
+if TYPE_CHECKING:
+    from ..auth.grants import Principal
+    from .client import Client
+
+
+CohortName = tuple[tuple[str, ...], Hashable, "frozenset[Topic]"]
+"""The patterns of a cohort, the likeness of who is in it, and what they have subscribed to by name."""
+
+
+class Topic:
+    """A subject in use: its position, snapshot, cached messages and feeds."""
+
+    __slots__ = (
+        "conflated",
+        "epoch",
+        "feed",
+        "floor",
+        "known",
+        "live",
+        "ring",
+        "seq",
+        "sid",
+        "snapshot",
+        "subject",
+        "system",
+        "version",
+    )
+
+    def __init__(self, subject: str, sid: int, epoch: int) -> None:
+        self.subject = subject
+        self.sid = sid
+        self.epoch = epoch
+        self.seq = 0
+        self.snapshot: Snapshot | None = None
+        self.ring: Ring | None = None
+        self.floor = 0
+        self.known = False  # that it was published to, and not only subscribed to
+        self.feed: Feed | None = None
+        self.live: Live | None = None
+        self.conflated: dict[tuple[int, int], Feed] | None = None
+        self.system = is_system(subject)
+        self.version = NO_VERSION  # of the newest message that has one (protocol.md 4.4)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost by forgetting the topic."""
+        return self.feed is None and self.live is None and self.snapshot is None and not self.ring and self.seq == 0
+
+
+class Feed:
+    """One way to receive a topic; ``interval`` 0 is live."""
+
+    __slots__ = ("groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
+
+    def __init__(self, topic: Topic, interval: int, phase: int, key: int) -> None:
+        self.topic = topic
+        self.interval = interval
+        self.phase = phase
+        self.key = key
+        self.groups: dict[Group, None] = {}
+        self.recovering = (
+            0  # clients that join when they have been sent what is cached for them (core/delivery/backlogs.py)
+        )
+        # Conflated feeds only: the number of the topic's live state that was sent last, and the clients that joined
+        # since then, each with the number it joined at: until the interval ends they must not get older changes.
+        self.sent = 0
+        self.joining: dict[Client, int] = {}
+
+
+class Cohort(Feed):
+    """Clients that follow the same patterns in the usual way, and may read the same: a mark among a group's feeds.
+
+    A subject that comes to be is asked about once for all of them, with the ``principal`` of one.
+    """
+
+    __slots__ = ("name", "own", "principal", "texts")
+
+    def __init__(self, key: int, name: CohortName, principal: Principal) -> None:
+        super().__init__(cast(Topic, None), 0, 0, key)
+        self.name = name
+        self.texts, _, self.own = name
+        self.principal = principal
+
+
+class Interest:
+    """All topics, feeds and groups. It changes membership; who leaves a group has got what it is owed before."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[tuple[Wire, int], Group] = {}
+        self.tree = Tree()
+        """Those that are known."""
+        self.patterns = Patterns()
+        self.cohorts: dict[CohortName, Cohort] = {}
+        self._secret = secret
+        self._feeds_made = 0
+        self._topics_made = 0
+
+    def topic(self, subject: str, epoch: int) -> Topic:
+        """The topic of a valid subject, made if need be."""
+        topic = self.topics.get(subject)
+        if topic is None:
+            self._topics_made += 1
+            topic = self.topics[subject] = Topic(subject, self._topics_made, epoch)
+        return topic
+
+    def untake(self, group: Group, feeds: Iterable[Feed]) -> bool:
+        """All members of the group follow these no more; False, and nothing is done, when another group is as it would
+        be then."""
+        signature = group.signature
+        for feed in feeds:
+            signature ^= feed.key
+        if (group.wire, signature) in self.groups:
+            return False
+        del self.groups[group.wire, group.signature]
+        group.signature = signature
+        self.groups[group.wire, signature] = group
+        for feed in feeds:
+            group.feeds.discard(feed)
+            del feed.groups[group]
+            if group.topics is not None:
+                del group.topics[feed.topic]
+                group.owners.pop(feed.topic, None)
+        return True
+
+    def know(self, topic: Topic) -> None:
+        """The subject is published to."""
+        topic.known = True
+        self.tree.add(topic.subject, topic)
+
+    def forget(self, topic: Topic) -> None:
+        """Nothing would be lost by it: see ``Topic.idle``."""
+        self.topics.pop(topic.subject, None)
+        if topic.known:
+            topic.known = False
+            self.tree.discard(topic.subject)
+
+    def keep(self, topic: Topic) -> None:
+        """It has a use again, though it may have been forgotten a moment ago for it had none."""
+        self.topics[topic.subject] = topic
+
+    def take(self, group: Group, feed: Feed) -> None:
+        """All members of the group follow one feed more; no other group may be there with the same feeds."""
+        del self.groups[group.wire, group.signature]
+        group.signature ^= feed.key
+        group.feeds.add(feed)
+        feed.groups[group] = None
+        self.groups[group.wire, group.signature] = group
+        if group.topics is not None:
+            group.topics[feed.topic] = feed
+
+    def live_feed(self, topic: Topic) -> Feed:
+        """The topic's feed without conflation."""
+        if topic.feed is None:
+            topic.feed = self._feed(topic, 0, 0)
+        return topic.feed
+
+    def cohort(self, name: CohortName, principal: Principal) -> Cohort:
+        """The mark of such clients."""
+        cohort = self.cohorts.get(name)
+        if cohort is None:
+            cohort = self.cohorts[name] = Cohort(self._key(), name, principal)
+            self.patterns.add_cohort(cohort)
+        return cohort
+
+    def conflated_feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+        """The topic's feed of that interval (ms) and phase (grid slots)."""
+        if topic.conflated is None:
+            topic.conflated = {}
+        if topic.live is None:
+            topic.live = Live()
+        feed = topic.conflated.get((interval, phase))
+        if feed is None:
+            feed = topic.conflated[interval, phase] = self._feed(topic, interval, phase)
+            feed.sent = topic.live.number
+        return feed
+
+    def destination(self, client: Client, add: list[Feed], remove: list[Feed]) -> tuple[Wire, int]:
+        """The key of the group that the client would belong to after the change."""
+        signature = client.group.signature if client.group else 0
+        for feed in add:
+            signature ^= feed.key
+        for feed in remove:
+            signature ^= feed.key
+        return client.wire, signature
+
+    def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
+        """Put the client into the group of its feeds plus ``add`` minus ``remove`` (each a real change)."""
+        key = self.destination(client, add, remove)
+        old = client.group
+        target = self.groups.get(key)
+        if target is None and old is not None and len(old) == 1:
+            self._reshape(old, key, add, remove)
+            return
+        if target is None:
+            feeds = (old.feeds if old else set()).union(add).difference(remove)
+            if feeds:
+                target = self.groups[key] = Group(key[0], key[1], feeds, _cohort(feeds))
+            for feed in feeds:
+                feed.groups[cast(Group, target)] = None
+        if old is not None:
+            old.discard(client)
+            if not len(old):
+                self._dissolve(old)
+        if target is not None:
+            target.add(client)
+        for feed in remove:
+            self.release(feed)
+
+    def leave(self, client: Client) -> None:
+        """The client is gone."""
+        group = client.group
+        if group is not None:
+            group.discard(client)
+            if not len(group):
+                self._dissolve(group)
+
+    def release(self, feed: Feed) -> None:
+        """Forget the feed if nobody is left, and its topic if that was its only use."""
+        if feed.groups or feed.joining or feed.recovering:
+            return
+        if type(feed) is Cohort:
+            if self.cohorts.pop(feed.name, None) is not None:
+                self.patterns.discard_cohort(feed)
+            return
+        topic = feed.topic
+        if feed is topic.feed:
+            topic.feed = None
+        elif topic.conflated and topic.conflated.get((feed.interval, feed.phase)) is feed:
+            del topic.conflated[feed.interval, feed.phase]
+            if not topic.conflated:
+                topic.conflated = None
+        self.tidy(topic)
+
+    def tidy(self, topic: Topic) -> None:
+        """Forget a live state that nobody pulls from, and the topic if that was its only use."""
+        if topic.live is not None and not topic.conflated and not topic.live.lagging:
+            topic.live = None
+        if topic.idle:
+            self.forget(topic)
+
+    def _feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+        return Feed(topic, interval, phase, self._key())
+
+    def _key(self) -> int:
+        self._feeds_made += 1
+        digest = blake2b(self._feeds_made.to_bytes(8, "big"), key=self._secret, digest_size=16).digest()
+        return int.from_bytes(digest, "big")
+
+    def _reshape(self, group: Group, key: tuple[Wire, int], add: list[Feed], remove: list[Feed]) -> None:
+        """A group of one changes its feeds in place: subscribing one by one stays linear."""
+        del self.groups[group.wire, group.signature]
+        for feed in add:
+            group.feeds.add(feed)
+            feed.groups[group] = None
+        for feed in remove:
+            group.feeds.discard(feed)
+            del feed.groups[group]
+        group.signature = key[1]
+        group.cohort = _cohort(add) or (group.cohort if group.cohort in group.feeds else None)
+        group.topics = None
+        if group.feeds:
+            self.groups[key] = group
+        else:
+            group.discard((group.ready or group.singles)[0])
+        for feed in remove:
+            self.release(feed)
+
+    def _dissolve(self, group: Group) -> None:
+        del self.groups[group.wire, group.signature]
+        for feed in group.feeds:
+            del feed.groups[group]
+
+
+def _cohort(feeds: Iterable[Feed]) -> Cohort | None:
+    return next((feed for feed in feeds if type(feed) is Cohort), None)

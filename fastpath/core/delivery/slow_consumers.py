@@ -1,0 +1,312 @@
+"""Clients that lag and agreed to conflation: what waits for them is a number a subscription, not bytes (FEATURES C6).
+
+A subscription made with ``slow="conflate"`` is **able** while its client keeps up. When the client's queue passes
+``Limits.lag_bytes`` all of them fall **behind**: they leave their feeds, and the topic's live state
+(core/delivery/conflation.py) keeps the number of the last publication that was queued for each. When the queue is
+empty they are pulled level: one message for all that came since, then live again. The client is told both times
+(protocol.md 4.13).
+
+Where one tick brings more than the queue's bound, what may be conflated is taken out of the queue again (``shed``):
+of these subscriptions something is **lost**, and they start anew when the queue is empty.
+
+The edge calls ``begin`` and ``catch_up`` between two handlers, never while the broker writes; ``shed`` at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..matching.subscribed_patterns import pattern_of
+from ..protocol.codec import encode
+from ..protocol.errors import Close
+from ..protocol.messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
+from .conflation import Live
+from .wire_encoding import split_messages
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+    from ..protocol.limits import Limits
+    from .client import Client
+    from .interest import Feed, Topic
+
+CLOSE = "close"
+CONFLATE = "conflate"
+POLICIES = (CLOSE, CONFLATE)
+"""What a subscription may say of ``slow`` (protocol.md 3.2)."""
+
+CATCH_UP_SUBJECTS_MAX = 500
+"""Subjects pulled level in one call: about 2 ms, after which everybody else has a turn."""
+
+
+class Lag:
+    """A client's subscriptions that may be conflated while it lags: ``able`` follow, ``behind`` do not at present;
+    ``lost`` are those of either of which messages were taken out of the queue."""
+
+    __slots__ = ("able", "behind", "lost")
+
+    def __init__(self) -> None:
+        self.able: dict[Topic, None] = {}
+        self.behind: dict[Topic, None] = {}
+        self.lost: set[Topic] = set()
+
+
+def policy(client: Client, topic: Topic) -> str:
+    """The ``slow`` of a running subscription."""
+    if client.recovering and topic in client.recovering:
+        return client.recovering[topic].slow
+    lag = client.lag
+    return CONFLATE if lag is not None and (topic in lag.able or topic in lag.behind) else CLOSE
+
+
+def allow(broker: Broker, client: Client, topic: Topic, slow: str) -> None:
+    """Note the ``slow`` of a subscription that begins or is repeated; it is not behind."""
+    if client.lag is not None:
+        _forget_lost(broker, client, topic)
+        client.lag.able.pop(topic, None)
+    if slow == CONFLATE:
+        if client.lag is None:
+            client.lag = Lag()
+        client.lag.able[topic] = None
+
+
+def due(client: Client, limits: Limits) -> bool:
+    """Whether the client's queue is so long, or was until ``shed``, that ``begin`` has something to do."""
+    lag, queue = client.lag, client.queue
+    if lag is None or not lag.able:
+        return False
+    return (queue is not None and queue.size > limits.lag_bytes) or any(topic in lag.able for topic in lag.lost)
+
+
+def shed(broker: Broker, client: Client) -> bool:
+    """The client's queue passed its bound: take out what may be conflated; whether the rest fits (FEATURES C6).
+
+    The client is told here, so that it finds no gap unannounced; ``begin`` follows. Called while the broker writes:
+    nothing but the client's own queue is touched.
+    """
+    lag, queue = client.lag, client.queue
+    if lag is None or queue is None:
+        return False
+    topics = {topic.sid: topic for topic in (*lag.able, *lag.behind)}
+    purged = queue.purge(topics, client.form)
+    told = [sid for sid in purged if topics[sid] in lag.able and topics[sid] not in lag.lost]
+    lag.lost.update(topics[sid] for sid in purged)
+    if told:
+        queue.push(client.wire.encoding.frame(encode(Lagging(sids=told), client.form)))
+    broker.counters.conflated_away += sum(purged.values())
+    return queue.size <= broker.limits.outbox_bytes_max
+
+
+def begin(broker: Broker, client: Client) -> None:
+    """The client lags: from now on a number stands for what comes of its subscriptions that are able."""
+    if client.closed or not due(client, broker.limits):
+        return
+    lag = client.lag
+    assert lag is not None
+    joined: list[Feed] = []
+    for topic in lag.able:
+        feed = client.subscriptions[topic]
+        if topic.live is None:
+            topic.live = Live()
+        number = feed.joining.pop(client, -1)
+        if number >= 0:
+            topic.live.lagging[client] = number
+            broker.release(feed)
+        else:
+            topic.live.lagging[client] = feed.sent if feed.interval else topic.live.number
+            joined.append(feed)
+    sids = [topic.sid for topic in lag.able if topic not in lag.lost]  # those have been told
+    for observer in broker.observers:
+        observer.lagging(client, tuple(lag.able))
+    lag.behind.update(lag.able)
+    lag.able.clear()
+    broker.move(client, [], joined)  # what was pending comes before the numbers, and is written by this
+    if lag.lost and client.queue is not None:
+        again = client.queue.purge({topic.sid for topic in lag.lost}, client.form)
+        broker.counters.conflated_away += sum(again.values())
+    split_messages.cache_clear()
+    broker.counters.lags += 1
+    if sids:
+        broker.send(client, Lagging(sids=sids))
+
+
+def catch_up(broker: Broker, client: Client) -> bool:
+    """The client's queue is empty: pull its next subscriptions level; whether some are still behind.
+
+    At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about half of ``Limits.lag_bytes``, so that however much there is to
+    tell, this alone does not make the client lag again.
+    """
+    lag = client.lag
+    if lag is None or client.closed or client.queue is not None or not lag.behind:
+        return False
+    room = broker.limits.lag_bytes // 2
+    sids: list[int] = []
+    results: list[Result] = []
+    stored: list[bytes] = []
+    frames: list[bytes] = []
+    join: list[Feed] = []
+    level: list[Topic] = []
+    for topic in list(islice(lag.behind, CATCH_UP_SUBJECTS_MAX)):
+        if room <= 0:
+            break
+        feed, number = _feed_again(broker, client, topic)
+        live = topic.live
+        assert live is not None
+        frame: list[bytes] = []
+        if topic in lag.lost:
+            frame = anew(broker, client, topic, feed, results)
+            stored += frame
+            number = live.number
+        else:
+            if not feed.interval or number < feed.sent:  # it missed the end of an interval
+                frame = _missed(broker, client, topic, number)
+                frames += frame
+                number = live.number
+            sids.append(topic.sid)
+        room -= sum(map(len, frame))
+        if feed.interval and number > feed.sent:
+            feed.joining[client] = number
+        else:
+            join.append(feed)
+        del lag.behind[topic]
+        lag.able[topic] = None
+        lag.lost.discard(topic)
+        level.append(topic)
+        del live.lagging[client]
+        broker.interest.tidy(topic)
+    if frames or stored:
+        broker.tell_base(client)
+    if results:
+        broker.send(client, Subscribed(results=results), *stored)
+    if sids:
+        broker.send(client, *frames, CaughtUp(sids=sids))
+    broker.counters.messages_out += len(frames) + len(stored)
+    broker.move(client, join, [])
+    broker.flush_answers()  # the caller looks whether the client took them
+    for observer in broker.observers:
+        observer.caught_up(client, level)
+    return bool(lag.behind)
+
+
+def leave(broker: Broker, client: Client, topic: Topic) -> bool:
+    """The subscription ends; whether it was behind, and so in no feed."""
+    lag = client.lag
+    if lag is None:
+        return False
+    _forget_lost(broker, client, topic)
+    lag.able.pop(topic, None)
+    if topic not in lag.behind:
+        return False
+    del lag.behind[topic]
+    _let_go(broker, client, topic)
+    return True
+
+
+def drop(broker: Broker, client: Client) -> None:
+    """The client is gone."""
+    lag, client.lag = client.lag, None
+    for topic in lag.behind if lag is not None else ():
+        _let_go(broker, client, topic)
+
+
+def tell(broker: Broker, topic: Topic, event: AnyAnswer) -> None:
+    """Tell an event of the topic to those who are behind in it, after what came of it before."""
+    live = topic.live
+    if live is None:
+        return
+    for client, number in live.lagging.items():
+        frame = _missed(broker, client, topic, number)
+        live.lagging[client] = live.number
+        if frame:
+            broker.tell_base(client)
+            broker.counters.messages_out += 1
+        broker.send(client, *frame, event)
+
+
+def relieve(broker: Broker, topic: Topic, live: Live) -> None:
+    """More fields are gathered than may be, by a batch or by what other workers accepted: forget what nobody needs.
+
+    If that is not enough, those who lag go as in ``give_up``; then the intervals end early, which loses nothing.
+    """
+    live.forget(needed_from(topic, live, live.lagging.values()))
+    if live.full and live.lagging:
+        give_up(live)
+        live.forget(needed_from(topic, live))
+    if live.full:
+        for feed in list((topic.conflated or {}).values()):
+            broker.grid.fire(feed)
+        live.forget(needed_from(topic, live))
+
+
+def needed_from(topic: Topic, live: Live, lagging: Iterable[int] = ()) -> int:
+    """The oldest number from which some feed, or somebody who lags, still needs the changes."""
+    feeds = (topic.conflated or {}).values()
+    return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)
+
+
+def give_up(live: Live) -> None:
+    """So many fields wait for those who lag that a publication would have to be refused: they go, and resume later."""
+    for client in live.lagging:
+        reason = "over the bound of fields gathered while this client lagged"
+        client.link.close(Close.SLOW_CONSUMER, f"{Close.SLOW_CONSUMER.label}: {reason}")
+    live.lagging.clear()
+
+
+def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[Feed, int]:
+    """The feed that the client follows next, and the number it stands at."""
+    old, live = client.subscriptions[topic], topic.live
+    assert live is not None
+    feed = broker.grid.feed(topic, old.interval, old.phase) if old.interval else broker.interest.live_feed(topic)
+    client.subscriptions[topic] = feed
+    return feed, live.lagging[client]
+
+
+def anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: list[Result]) -> list[bytes]:
+    """Start the subscription anew, because the client does not get all of it: the frames that come first, its newest
+    cached message where it has no snapshot."""
+    snapshot = broker.snapshot(topic)
+    messages, kind = broker.history.newest(topic.ring, 1), "historical"
+    if snapshot is not None:
+        messages, kind = [snapshot.as_message(topic.subject, topic.epoch, topic.seq)], "snapshot"
+    broker.counters.resynchronisations += 1
+    results.append(
+        Result(
+            subject=topic.subject,
+            pattern=pattern_of(client, topic),
+            sid=topic.sid,
+            epoch=topic.epoch,
+            seq=topic.seq,
+            recovery="resynchronised",
+            messages=len(messages),
+            conflation=feed.interval,
+        )
+    )
+    return [broker.frame(message, topic, client.wire.encoding, kind) for message in messages]
+
+
+def _missed(broker: Broker, client: Client, topic: Topic, number: int) -> list[bytes]:
+    """One message for all that came of the topic after ``number``, as a frame; none when nothing did."""
+    live, lag = topic.live, client.lag
+    message = live.since(number) if live is not None else None
+    if live is None or message is None or (lag is not None and topic in lag.lost):
+        return []
+    broker.counters.conflated_away += live.number - number - 1
+    return [broker.frame(message, topic, client.wire.encoding)]
+
+
+def _forget_lost(broker: Broker, client: Client, topic: Topic) -> None:
+    """Nothing makes good what the subscription has lost: what came of it behind that goes, too."""
+    lag, queue = client.lag, client.queue
+    if lag is None or topic not in lag.lost:
+        return
+    lag.lost.discard(topic)
+    if queue is not None:
+        broker.level(client)
+        broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.form).values())
+
+
+def _let_go(broker: Broker, client: Client, topic: Topic) -> None:
+    if topic.live is not None:
+        topic.live.lagging.pop(client, None)
+    broker.interest.tidy(topic)

@@ -1,0 +1,93 @@
+"""What groups of listeners with a batching time hold, and until when (FEATURES A8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .groups import Group
+    from .wire_encoding import Wire
+
+
+class Held:
+    """Frames that a group holds over ticks; ``due`` is when its first has waited long enough, in ms; ``mark`` is what
+    ``Batches.begun`` has said."""
+
+    __slots__ = ("due", "frames", "mark", "size")
+
+    def __init__(self, due: int, mark: int = 0) -> None:
+        self.due = due
+        self.mark = mark
+        self.frames: list[bytes] = []
+        self.size = 0
+
+
+class Batches:
+    """The groups that hold something; those of one wire stand in the order in which they are due."""
+
+    def __init__(self, sliced: Callable[[Group], bool]) -> None:
+        self._sliced = sliced
+        self._waiting: dict[Wire, dict[Group, Held]] = {}
+        self.begun: Callable[[], int] | None = None
+        """Called when a group begins to hold something; marks that with a number, for ``released``."""
+        self.released: Callable[[int, int], None] | None = None
+        """Told of what is written next how the beginning was marked, and how many deliveries that are."""
+
+    def collect(self, groups: list[Group], now: int) -> list[Group]:
+        """Let the groups with a batching time hold what came in this tick; those of ``groups`` that are written now."""
+        ready = []
+        for group in groups:
+            wire = group.wire
+            if not wire.batch_ms or not group.pending:
+                ready.append(group)
+                continue
+            held = group.held
+            if held is None:
+                held = group.held = Held(now + wire.batch_ms, self.begun() if self.begun is not None else 0)
+                self._waiting.setdefault(wire, {})[group] = held
+            held.frames += group.pending
+            held.size += sum(map(len, group.pending))
+            group.pending.clear()
+            if held.size >= wire.batch_bytes:
+                self.release(group)
+                ready.append(group)
+        return ready
+
+    def due(self, now: int | None) -> list[Group]:
+        """Release the groups whose time is over; all that hold something when ``now`` is None."""
+        ready: list[Group] = []
+        for wire, waiting in self._waiting.items():
+            for group, held in waiting.items():
+                # What is further away than the whole time was noted before the clock was set back.
+                if now is not None and now < held.due <= now + wire.batch_ms:
+                    break
+                ready.append(group)
+        for group in ready:
+            self.release(group)
+        return ready
+
+    def release(self, group: Group) -> None:
+        """What the group holds is written next: it goes before what is pending."""
+        held, group.held = group.held, None
+        if held is not None:
+            group.pending[:0] = held.frames
+            del self._waiting[group.wire][group]
+            if self._sliced(group):
+                group.uneven().next = held.mark  # told of as it is written
+            elif self.released is not None:
+                self.released(held.mark, len(held.frames) * len(group))
+
+    def waiting(self) -> Iterator[Group]:
+        """The groups that hold something."""
+        return chain.from_iterable(self._waiting.values())
+
+    def wait_ms(self, now: int) -> int | None:
+        """How long until the first group is due; None when nobody holds anything."""
+        waits = [
+            min(max(next(iter(waiting.values())).due - now, 0), wire.batch_ms)
+            for wire, waiting in self._waiting.items()
+            if waiting
+        ]
+        return min(waits, default=None)

@@ -1,0 +1,52 @@
+"""What one client may ask of the server over time: rates, and how long it may do nothing (docs/limits.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..delivery.client import Client, Hold
+from ..telemetry.counters import Counters
+from .rate_limits import Rates
+
+Talker = object
+"""A client, or a publisher's connection: both have the same rates."""
+
+
+class Guard:
+    """The limits by time of all connections; exists only while one of them is set, so that nothing else pays."""
+
+    def __init__(self, rates: Rates[Talker], idle_ms: int, counters: Counters) -> None:
+        self.rates = rates
+        self.busy: Callable[[Client], bool] = lambda client: False
+        """Whether a client without subscriptions waits for something else, such as interest in what it publishes."""
+        self._idle_ms = idle_ms
+        self._counters = counters
+        self._quiet: dict[Client, int] = {}
+
+    def said(self, client: Client, publications: int, now: int) -> None:
+        """The client said something: nothing more is read from it when it was too much at a time."""
+        self._quiet.pop(client, None)
+        if self.spend(client, 1, publications, now):
+            client.link.hold(Hold.RATE, True)
+
+    def spend(self, who: Talker, commands: int, publications: int, now: int) -> bool:
+        """Count what was said; whether ``who`` has to pause. It goes on when ``rates.due`` says so."""
+        limit = self.rates.spend(who, commands, publications, now)
+        if limit:
+            self._counters.limit(limit)
+        return bool(limit)
+
+    def idle(self, client: Client, now: int) -> bool:
+        """Asked of every client now and then: whether it has done nothing, and wanted nothing, for too long."""
+        if not self._idle_ms:
+            return False
+        if client.count or self.busy(client):
+            self._quiet.pop(client, None)
+            return False
+        return now - self._quiet.setdefault(client, now) >= self._idle_ms
+
+    def forget(self, who: Talker) -> None:
+        """The connection is gone."""
+        self.rates.forget(who)
+        if isinstance(who, Client):
+            self._quiet.pop(who, None)

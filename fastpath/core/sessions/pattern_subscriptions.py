@@ -1,0 +1,378 @@
+"""Subscriptions to patterns: each subject that one covers is subscribed to when it is first seen (protocol.md 3.8).
+
+A pattern costs a publication nothing. Only the first one of a subject looks for patterns (``appeared``); from then on
+its subscribers are members of groups like all others. A right is asked for then, once; whoever may not read the subject
+is not told of it. What is there already when a pattern comes, or a right, is looked for in slices (``step``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..auth.grants import ASKED, NOT_READY
+from ..auth.rules import SUBSCRIBE
+from ..matching.subscribed_patterns import Wild, Wilds, covers, pattern_of
+from ..protocol.errors import InvalidSubject
+from ..protocol.messages import Result, Subscribe, Subscribed
+from ..protocol.subject import check_pattern, is_wildcard
+from . import cohorts
+from .backfill import Stored
+from .membership import enroll, loosen
+
+if TYPE_CHECKING:
+    from ..delivery.client import Client
+    from ..delivery.interest import Cohort, Feed, Topic
+    from .subscriptions import Subscriptions
+
+SLICE_WORK = 2000
+"""How much is done in one call of ``step``, counted in places of the tree that are looked at: about 2 ms, after which
+everybody has a turn."""
+
+SUBJECT_WORK = 10
+"""What a subject that is started, or refused, counts for."""
+
+
+RESULT_BYTES = 160
+"""What a result of ``subscribed`` takes in the outgoing queue, about."""
+
+
+class _Answer:
+    """What one client is told of subjects that were found: the results, what is stored of them, the feeds to join."""
+
+    __slots__ = ("join", "results", "size", "stored")
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self.stored: list[bytes] = []
+        self.join: list[Feed] = []
+        self.size = 0
+
+    def add(self, result: Result, stored: list[bytes], feed: Feed | None) -> None:
+        """One subject more."""
+        self.results.append(result)
+        self.stored += stored
+        self.size += RESULT_BYTES + sum(map(len, stored))
+        if feed is not None:
+            self.join.append(feed)
+
+
+class Wildcards:
+    """All subscriptions to patterns."""
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self.subscriptions = subscriptions
+        self._broker = subscriptions.broker
+        self._searching: dict[Client, None] = {}
+        self._crowded: dict[Client, None] = {}
+        self._broker.appeared = self.appeared
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is more to look for: call ``step`` until there is not."""
+        return bool(self._searching)
+
+    def add(self, client: Client, pattern: str, command: Subscribe) -> Result:
+        """Subscribe to the pattern, or again in another way: its own result; ``step`` brings its subjects."""
+        try:
+            check_pattern(pattern, names=False)
+        except InvalidSubject as error:
+            return Result(subject=pattern, error="invalid", reason=error.reason)
+        limits = self._broker.limits
+        old = client.wilds.get(pattern) if client.wilds else None
+        if old is None and len(client.wilds or ()) >= limits.patterns_max:
+            self._broker.counters.limit("patterns")
+            return Result(
+                subject=pattern, error="limit", reason=f"over {limits.patterns_max} patterns on one connection"
+            )
+        if old is None and (reason := self.subscriptions.refusal(client)):
+            return Result(subject=pattern, error="limit", reason=reason)
+        since = {
+            subject: at
+            for subject, at in command.since.items()
+            if not is_wildcard(subject) and covers(pattern, subject)
+        }
+        request = msgspec.structs.replace(command, id=0, subjects=[], since=since)
+        wild = Wild(pattern, request, pattern in command.since)
+        loosen(self._broker, client)
+        if client.wilds is None:
+            client.wilds = Wilds()
+        if old is not None:
+            wild.again = {topic for topic, text in client.wilds.owners.items() if text == pattern}
+            for waiting in (client.waiting or {}).values():
+                if waiting.pattern == pattern:
+                    waiting.request = msgspec.structs.replace(request, since=waiting.request.since)
+        client.wilds.add(wild)
+        self._broker.interest.patterns.add(client, wild)
+        self._search(client, wild)
+        if self._broker.grants.ready:
+            return Result(subject=pattern)
+        return Result(subject=pattern, error="not_ready", reason=NOT_READY, retry_ms=limits.retry_ms)
+
+    def remove(self, client: Client, patterns: set[str]) -> list[Topic]:
+        """End the subscriptions to the patterns; the subjects of them that run, which the caller ends."""
+        wilds = client.wilds
+        assert wilds is not None
+        loosen(self._broker, client)
+        topics = [topic for topic, text in wilds.owners.items() if text in patterns]
+        for pattern in patterns:
+            wilds.remove(pattern)
+            self._broker.interest.patterns.discard(client, pattern)
+        if not wilds:
+            client.wilds = None
+        for subject in [one for one, waiting in (client.waiting or {}).items() if waiting.pattern in patterns]:
+            self.subscriptions.forget(client, subject)
+        return topics
+
+    def own(self, client: Client, subject: str) -> None:
+        """The client has subscribed to the subject by name: from now on no pattern ends it."""
+        topic = self._broker.interest.topics.get(subject)
+        if client.wilds is not None and topic is not None:
+            client.wilds.owners.pop(topic, None)
+
+    def brought(self, client: Client, subject: str) -> bool:
+        """Whether the subject follows a pattern of the client, or waits to."""
+        topic = self._broker.interest.topics.get(subject)
+        waiting = client.waiting.get(subject) if client.waiting else None
+        return bool(waiting.pattern if waiting else topic is not None and pattern_of(client, topic))
+
+    def again(self, client: Client) -> None:
+        """The client's subscriptions have changed by themselves: see what of it can be shared."""
+        if client.wilds:
+            self._searching[client] = None
+
+    def cut(self, client: Client, subject: str, pattern: str) -> None:
+        """A subject that follows the pattern, or none, waits for its right."""
+        if pattern and client.waiting and subject in client.waiting:
+            client.waiting[subject].pattern = pattern
+
+    def runs(self, client: Client, subject: str, pattern: str, result: Result) -> None:
+        """It runs again."""
+        topic = self._broker.interest.topics.get(subject)
+        if pattern and client.wilds is not None and topic in client.subscriptions:
+            result.pattern = pattern
+            client.wilds.owners[topic] = pattern
+
+    def standing(self, client: Client, topics: Iterable[Topic]) -> dict[Topic, tuple[int, int] | None]:
+        """The running subscriptions without conflation, and where those stand that come from behind; of the others all
+        has been sent that came."""
+        behind = client.lag.behind if client.lag is not None else ()
+        cursors = client.recovering or {}
+        return {
+            topic: (cursors[topic].epoch, cursors[topic].seq) if topic in cursors else None
+            for topic in topics
+            if not client.subscriptions[topic].interval and topic not in behind
+        }
+
+    def inherit(
+        self, client: Client, topics: Iterable[Topic], standing: dict[Topic, tuple[int, int] | None], now: int
+    ) -> None:
+        """Subscriptions have ended: those that a pattern of the client covers go on by it, from where they stand; what
+        does not stand anywhere begins anew."""
+        answer = _Answer()
+        for ended in topics:
+            subject = ended.subject
+            wild = client.wilds.covering(subject) if client.wilds else None
+            topic = self._broker.interest.topics.get(subject)
+            if wild is None or topic is None or not topic.known:
+                continue
+            stands = standing.get(topic)
+            if topic in standing and stands is None:
+                sent = Stored(recovery="recovered")
+                result, stored, feed = self.subscriptions.start(client, subject, wild.request, now, sent)
+                self._owned(client, wild, topic, result, stored, feed, answer)
+            else:
+                since = {} if stands is None else {subject: stands}
+                self._start(client, wild, subject, msgspec.structs.replace(wild.request, since=since), now, answer)
+        self._tell(client, answer)
+
+    def look_again(self, client: Client) -> None:
+        """The client's rights have changed: what it did not get before it may get now."""
+        loosen(self._broker, client)
+        for wild in (client.wilds or {}).values():
+            wild.limited = False
+            self._search(client, wild)
+
+    def tick(self) -> None:
+        """Called often: go on with clients that have room again."""
+        for client in [client for client in self._crowded if client.closed or client.queue is None]:
+            del self._crowded[client]
+            if not client.closed:
+                self._searching[client] = None
+
+    def step(self, now: int, client: Client | None = None) -> None:
+        """Look for the next subjects of the client, or of whose turn it is, up to a slice of work."""
+        left = SLICE_WORK
+        while left > 0 and self._searching:
+            one = client or next(iter(self._searching))
+            if one not in self._searching:
+                return
+            del self._searching[one]
+            if one.closed or not one.wilds or not self._broker.grants.ready:
+                continue  # with the rights it is looked at again
+            left -= SUBJECT_WORK + self._find(one, now, left)
+            if all(wild.search is None for wild in one.wilds.values()):
+                enroll(self._broker, one)
+            elif one not in self._crowded:
+                self._searching[one] = None  # behind all others
+                if client is not None:
+                    return
+
+    # Looking for subjects that are there
+
+    def _search(self, client: Client, wild: Wild) -> None:
+        """Begin with what the client has read, which it is to be told of in any case."""
+        known = (topic and topic.subject for topic in self._broker.interest.tree.find(wild.text))
+        wild.search = chain(list(wild.request.since), known)
+        self._searching[client] = None
+
+    def _find(self, client: Client, now: int, work_max: int) -> int:
+        """Start what the client's patterns cover and it may read; how much work that was."""
+        broker = self._broker
+        answer = _Answer()
+        broker.level(client)
+        work = 0
+        for wild in list((client.wilds or {}).values()):
+            while wild.search is not None and work < work_max:
+                if self.subscriptions.room(client).left <= answer.size:
+                    self._crowded[client] = None
+                    work = work_max
+                    break
+                subject = next(wild.search, "")
+                if subject == "":
+                    wild.search = None
+                    wild.request.since = {}
+                    wild.resumes = False
+                    break
+                work += SUBJECT_WORK if subject else 1
+                if subject:
+                    self._found(client, wild, subject, now, answer)
+        self._tell(client, answer)
+        return work
+
+    def _tell(self, client: Client, answer: _Answer) -> None:
+        broker = self._broker
+        if answer.results:
+            if answer.stored:
+                broker.tell_base(client)
+            broker.send(client, Subscribed(results=answer.results), *answer.stored)
+            broker.counters.messages_out += len(answer.stored)
+        broker.move(client, answer.join, [])
+
+    def _found(self, client: Client, wild: Wild, subject: str, now: int, answer: _Answer) -> None:
+        """A subject that the pattern covers: start it, unless it runs or waits or may not be read."""
+        broker = self._broker
+        topic = broker.interest.topics.get(subject)
+        assert client.wilds is not None
+        wild = client.wilds.covering(subject) or wild
+        if topic is not None and topic in client.subscriptions:
+            if topic not in wild.again:
+                return
+            wild.again.discard(topic)
+        elif client.waiting and subject in client.waiting:
+            return
+        since = wild.request.since.get(subject)
+        if since is None:
+            if topic is None:
+                return
+            if wild.resumes and topic.seq:
+                since = (topic.epoch, 0)  # it came to be while the client was away: from its first message on
+            reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
+            if reason:
+                self._refused(client, wild, subject, since, reason, now, answer)
+                return  # not told at all
+        request = msgspec.structs.replace(wild.request, since={} if since is None else {subject: since})
+        self._start(client, wild, subject, request, now, answer)
+
+    def _refused(
+        self,
+        client: Client,
+        wild: Wild,
+        subject: str,
+        since: tuple[int, int] | None,
+        reason: str,
+        now: int,
+        answer: _Answer,
+    ) -> None:
+        """The client is not told of the subject; where it is not known yet whether it may, it waits for the answer."""
+        if reason is ASKED and not self._is_full(client, wild, answer):
+            request = msgspec.structs.replace(wild.request, since={} if since is None else {subject: since})
+            self.subscriptions.wait(client, subject, request, reason, now)
+            assert client.waiting is not None
+            waiting = client.waiting[subject]
+            waiting.pattern, waiting.told = wild.text, False
+
+    def _is_full(self, client: Client, wild: Wild, answer: _Answer) -> bool:
+        """Whether it may not have one subject more, of which it is told once."""
+        reason = self.subscriptions.refusal(client)
+        if reason and not wild.limited:
+            wild.limited = True
+            answer.add(Result(subject=wild.text, error="limit", reason=reason), [], None)
+        return bool(reason)
+
+    def _start(self, client: Client, wild: Wild, subject: str, request: Subscribe, now: int, answer: _Answer) -> None:
+        topics = self._broker.interest.topics
+        if topics.get(subject) not in client.subscriptions and self._is_full(client, wild, answer):
+            return
+        room = self.subscriptions.room(client)
+        room.take(answer.size)
+        result, stored, feed = self.subscriptions.begin(client, subject, request, now, room)
+        if client.waiting and subject in client.waiting:
+            client.waiting[subject].pattern = wild.text
+        self._owned(client, wild, topics.get(subject), result, stored, feed, answer)
+
+    def _owned(
+        self,
+        client: Client,
+        wild: Wild,
+        topic: Topic | None,
+        result: Result,
+        stored: Stored,
+        feed: Feed | None,
+        answer: _Answer,
+    ) -> None:
+        """The subject follows the pattern, if it runs."""
+        result.pattern = wild.text
+        if client.wilds is not None and topic in client.subscriptions:
+            client.wilds.owners[topic] = wild.text
+        answer.add(result, stored.frames, feed)
+
+    # A subject comes to be
+
+    def appeared(self, topic: Topic) -> None:
+        """The subject is published to for the first time, and nothing of it has been delivered yet: whoever has a
+        pattern that covers it, and the right, gets all of it."""
+        places = self._broker.interest.patterns.match(topic.subject)
+        for cohort in {cohort: None for place in places for cohort in place.cohorts or ()}:
+            self._join_cohort(cohort, topic)
+        reasons: dict[Hashable, str] = {}
+        grants, now = self._broker.grants, self._broker.moment
+        for place in places:
+            for client, wild in list((place.members or {}).items()):
+                if topic in client.subscriptions or topic.subject in (client.waiting or ()):
+                    continue
+                likeness = grants.likeness(client.principal)
+                reason = reasons.get(likeness)
+                if reason is None:
+                    reason = reasons[likeness] = grants.check(client.principal, SUBSCRIBE, topic.subject, now)
+                if not reason or reason is ASKED:
+                    answer = _Answer()
+                    self._found(client, wild, topic.subject, now, answer)
+                    self._tell(client, answer)
+
+    def _join_cohort(self, cohort: Cohort, topic: Topic) -> None:
+        """All of the cohort join together, or none of it may read the subject."""
+        broker = self._broker
+        reason = broker.grants.check(cohort.principal, SUBSCRIBE, topic.subject, broker.moment)
+        if reason and reason is not ASKED:
+            return
+        for group in list(cohort.groups):
+            if group.topics is None or topic in group.topics:
+                continue  # one in it has subscribed by name before anything was published
+            if reason or not cohorts.join(broker, group, topic):
+                for client in (*group.ready, *group.singles):  # each for itself, after this
+                    loosen(broker, client)
+                    self.again(client)

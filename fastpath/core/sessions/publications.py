@@ -1,0 +1,93 @@
+"""What clients publish: the command becomes a message, and its outcome an answer (protocol.md 3.4, 4.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..broker.admission import Done, Outcome
+from ..delivery.client import Client, Hold
+from ..protocol.codec import Form, check_fields, check_value
+from ..protocol.errors import InvalidMessage
+from ..protocol.limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX
+from ..protocol.messages import GUARANTEED, STANDARD, Message, Publish, Published
+from ..protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
+
+if TYPE_CHECKING:
+    from .sessions import Sessions
+
+
+def name_publisher(client: Client, publisher: str) -> None:
+    """The client says under which name it numbers what it publishes; raises InvalidMessage."""
+    if len(publisher) > PUBLISHER_CHARS_MAX:
+        raise InvalidMessage("invalid", f"publisher has at most {PUBLISHER_CHARS_MAX} characters")
+    client.publisher = publisher_key(client.principal.user, publisher) if publisher else None
+
+
+def publish(sessions: Sessions, client: Client, command: Publish, now: int) -> None:
+    """Publish for the client; it is answered if it asked for that."""
+    if len(command.closure) > CLOSURE_BYTES_MAX:
+        raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
+    trail = sessions.broker.trail
+    try:
+        if sessions.publish_from is not None and client.address not in sessions.publish_from:
+            raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
+        message = read_publication(command, client.form)
+        if command.publication:
+            _number(client, message, command.publication)
+    except InvalidMessage as error:
+        sessions.broker.counters.refused(((error.code, error.reason),))
+        if trail is not None:
+            trail.unread(client, command.subject, error.code, error.reason)
+        if command.closure:
+            _answer(sessions, client, command, None, (error.code, error.reason))
+        return
+    done: Done | None = (
+        (lambda outcomes: _answer(sessions, client, command, message, outcomes[0])) if command.closure else None
+    )
+    if trail is not None:
+        done = trail.publication(client, (message,), done)
+    sessions.broker.publish(client.principal, (message,), now, done)
+    if sessions.held is not None and not client.closed:
+        sessions.held[client] = None
+        client.link.hold(Hold.CONGESTED, True)
+
+
+def read_publication(command: Publish, form: Form) -> Message:
+    """The message that a client's command publishes; raises InvalidMessage."""
+    usual = not (command.closure or command.reply_to or command.fields) and command.qos == GUARANTEED
+    if usual and type(command.content) is str:
+        return Message(command.subject, command.content, retained=command.retained)
+    if command.qos not in (GUARANTEED, STANDARD):
+        raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
+    if len(command.reply_to) > SUBJECT_BYTES_MAX:
+        raise InvalidMessage("invalid", f"reply_to has at most {SUBJECT_BYTES_MAX} characters")
+    return Message(
+        command.subject,
+        check_value(command.content, form),
+        check_fields(command.fields, form),
+        retained=command.retained,
+        qos=command.qos,
+        reply_to=command.reply_to or None,
+        closure=command.closure or None,
+    )
+
+
+def _number(client: Client, message: Message, publication: int) -> None:
+    if not 0 < publication <= PUBLICATION_MAX:
+        raise InvalidMessage("invalid", "publication is a whole number from 1 on that rises")
+    if client.publisher is None:
+        raise InvalidMessage("invalid", "publication needs a publisher: name one with connect")
+    message.publisher, message.publication = client.publisher, publication
+
+
+def _answer(sessions: Sessions, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
+    """Tell the publisher what became of its publication (protocol.md 4.4)."""
+    answer = Published(id=command.id, closure=command.closure, status="ok")
+    if isinstance(outcome, int):
+        if outcome and message is not None:
+            answer.epoch, answer.seq = message.epoch, outcome
+    elif isinstance(outcome[0], str):
+        answer.status, answer.reason = outcome[0], str(outcome[1])
+    else:
+        answer.epoch, answer.seq = outcome[0], int(outcome[1])
+    sessions.broker.send(client, answer)

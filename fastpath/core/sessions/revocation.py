@@ -1,0 +1,327 @@
+"""Running subscriptions follow a change of rights: cut, start, or close, in slices (FEATURES E3, protocol.md 4.7)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from ..auth.grants import PENDING
+from ..auth.rule_grants import RuleGrants, Session, User
+from ..auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from ..delivery.slow_consumers import policy
+from ..delivery.wire_encoding import split_messages
+from ..matching.subscribed_patterns import pattern_of
+from ..protocol.errors import InvalidMessage, InvalidSubject, Refused
+from ..protocol.messages import Revoked, Subscribe, Subscribed
+from ..protocol.subject import check_pattern
+from . import cohorts
+
+if TYPE_CHECKING:
+    from ..delivery.client import Client
+    from ..delivery.groups import Group
+    from ..delivery.interest import Topic
+    from .pattern_subscriptions import Wildcards
+
+T = TypeVar("T")
+
+SLICE_CHECKS = 500
+"""Subscriptions looked at in one slice: about 2 ms, after which everybody else has a turn."""
+
+MEMO_SHARE = 8
+"""How many answers that are known already cost as much as one that is not."""
+
+MEMO_MAX = 100_000
+"""Answers that are kept while clients are looked at."""
+
+
+class Rights:
+    """Takes the rules from Django and makes every connection follow them."""
+
+    def __init__(self, wildcards: Wildcards, clients: dict[Client, None]) -> None:
+        self._wildcards = wildcards
+        self._subscriptions = subscriptions = wildcards.subscriptions
+        self._clients = clients
+        self._broker = subscriptions.broker
+        self._todo: deque[Client] = deque()
+        self._roomy: deque[Client] = deque()
+        # What clients of one likeness may, while many are looked at under the same rights.
+        self._memo: dict[Hashable, dict[Topic, str]] = {}
+        self._followed: dict[Group, int] = {}
+        self._memo_version = -1
+        self._memo_size = self._checks = 0
+        self._building: tuple[RuleSet, dict[str, User], dict[str, int]] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether clients wait to be looked at: call step() until there are none."""
+        return bool(self._todo or self._roomy or self._wildcards.busy)
+
+    def begin(self) -> None:
+        """Start a full set beside the one in force."""
+        self._building = (RuleSet(), {}, {})
+
+    def add(self, rules: list[Any], users: list[Any], sessions: list[Any]) -> None:
+        """A part of the full set; raises InvalidMessage."""
+        if self._building is None:
+            raise InvalidMessage("invalid", "rules_begin comes first")
+        whole, people, revoked = self._building
+        for rule in _rules(rules):
+            whole.put(rule)
+        for user in _convert(users, list[User]):
+            people[user.uid] = user
+        revoked.update((session.sid, session.until) for session in _convert(sessions, list[Session]))
+
+    def commit(self, generation: int, now: int) -> None:
+        """The full set takes force at once; everybody is looked at again."""
+        if self._building is None:
+            raise InvalidMessage("invalid", "rules_begin comes first")
+        self._grants().replace(*self._building, generation, now)
+        self._building = None
+        self._todo = deque(self._clients)
+
+    def change(
+        self,
+        after: int,
+        generation: int,
+        rules: list[Any],
+        removed: list[Any],
+        users: list[Any],
+        sessions: list[Any],
+        now: int,
+    ) -> None:
+        """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force."""
+        grants = self._grants()
+        if grants.generation != after:
+            raise InvalidMessage("stale", f"generation {grants.generation} is in force, not {after}")
+        holders, uids, sids = grants.apply(
+            _rules(rules),
+            _convert(removed, list[int]),
+            _convert(users, list[User]),
+            _convert(sessions, list[Session]),
+            generation,
+            now,
+        )
+        self._schedule(holders, uids, sids)
+
+    def keys_changed(self) -> None:
+        """A key does not count any more: who came with a token of it has to come with another."""
+        grants = self._broker.grants
+        grants.keys_changed()
+        waiting = set(self._todo)
+        self._todo.extend(client for client in self._clients if client.principal.claims and client not in waiting)
+
+    def tick(self, now: int) -> None:
+        """Called often: clients that have room again, and rules whose time has come or gone."""
+        crowded = self._subscriptions.crowded
+        for client in [client for client in crowded if client.closed or client.queue is None]:
+            del crowded[client]
+            self._roomy.append(client)
+        self._wildcards.tick()
+        if isinstance(self._broker.grants, RuleGrants):
+            holders = self._broker.grants.due(now)
+            if holders:
+                self._schedule(holders, set(), set())
+
+    def step(self, now: int) -> None:
+        """Look at the next clients, up to a slice of work."""
+        checks = 0
+        while self._todo and checks < SLICE_CHECKS:
+            client = self._todo.popleft()
+            if not client.closed:
+                self._checks = 1 + client.count // MEMO_SHARE
+                self.recheck(client, now)
+                checks += self._checks
+        if not self._todo:
+            self._memo.clear()
+            self._followed.clear()
+        while self._roomy and checks < SLICE_CHECKS:
+            client = self._roomy.popleft()
+            if not client.closed and client.waiting:
+                checks += 1 + len(client.waiting)
+                self._start_waiting(client, now)
+        if checks < SLICE_CHECKS:
+            self._wildcards.step(now)
+        split_messages.cache_clear()
+
+    def recheck(self, client: Client, now: int) -> None:
+        """Make the client's principal and subscriptions what they would be if it came now."""
+        grants, before = self._broker.grants, client.principal.user
+        try:
+            client.principal = grants.refreshed(client.principal)
+        except Refused as error:
+            self._cut(client, [topic.subject for topic in client.subscriptions], error.reason, now)
+            client.link.close(error.code, f"{error.code.label}: {error.reason}")
+            return
+        if client.principal.user != before:
+            for observer in self._broker.observers:
+                observer.renewed(client, before)
+        if client.group is not None and client.group.topics is not None and self._follow(client, client.group, now):
+            return
+        for reason, subjects in self._denied(client, now).items():
+            self._cut(client, subjects, reason, now)
+        if client.waiting:
+            self._start_waiting(client, now)
+        if client.wilds:
+            self._wildcards.look_again(client)
+
+    def _follow(self, client: Client, group: Group, now: int) -> bool:
+        """Whether the client's rights are still those of all others in its group, which are followed once for all."""
+        cohort, grants = group.cohort, self._broker.grants
+        if cohort is None or grants.likeness(client.principal) != cohort.name[1]:
+            return False
+        if self._followed.get(group) != grants.version:
+            self._checks += len(group.topics or ())
+            cohort.principal = grants.representative(client.principal)
+            followed, looked = cohorts.follow(self._broker, group, self._denied(client, now), now)
+            self._checks += looked
+            if not followed:
+                return False
+            self._followed[group] = grants.version
+        return True
+
+    def _denied(self, client: Client, now: int) -> dict[str, list[str]]:
+        """The running subscriptions that may not go on, by the reason. Clients of one likeness are asked for once."""
+        grants, principal = self._broker.grants, client.principal
+        likeness = grants.likeness(principal)
+        if self._memo_version != grants.version:
+            self._memo_version = grants.version
+            self._memo.clear()
+        known = {} if likeness is principal else self._memo.setdefault(likeness, {})
+        denied: dict[str, list[str]] = {}
+        before = len(known)
+        for topic in client.subscriptions:
+            reason = known.get(topic)
+            if reason is None:
+                reason = known[topic] = grants.holds(principal, topic.subject, now)
+            if reason:
+                denied.setdefault(reason, []).append(topic.subject)
+        self._checks += len(known) - before
+        self._memo_size += 0 if likeness is principal else len(known) - before
+        if self._memo_size > MEMO_MAX:
+            self._memo.clear()
+            self._memo_size = 0
+        return denied
+
+    def answered(self, client: Client, subjects: list[str], now: int) -> None:
+        """A hook has decided about these subjects: they start, go on or end."""
+        grants, topics = self._broker.grants, self._broker.interest.topics
+        denied: dict[str, list[str]] = {}
+        found = False
+        for subject in subjects:
+            topic = topics.get(subject)
+            if topic is not None and topic in client.subscriptions:
+                reason = grants.holds(client.principal, subject, now)
+                if reason:
+                    denied.setdefault(reason, []).append(subject)
+            elif not (client.waiting and subject in client.waiting):
+                # A pattern had found it; beyond the bound there is nothing to ask for again.
+                found = found or not self._subscriptions.refusal(client)
+        for reason, cut in denied.items():
+            self._cut(client, cut, reason, now)
+        if client.waiting:
+            self._start_waiting(client, now, subjects)
+        if found and client.wilds:
+            self._wildcards.look_again(client)
+
+    def _cut(self, client: Client, subjects: list[str], reason: str, now: int) -> None:
+        """Stop the subjects now, also in the client's own queue, and keep them waiting for the right."""
+        if not subjects:
+            return
+        broker = self._broker
+        broker.flush_answers()  # stored messages among them: they are purged with the queue
+        topics = [broker.interest.topics[subject] for subject in subjects]
+        requests = {
+            topic.subject: Subscribe(
+                id=0, subjects=[], conflation=client.subscriptions[topic].interval, slow=policy(client, topic)
+            )
+            for topic in topics
+        }
+        patterns = {topic.subject: pattern_of(client, topic) for topic in topics} if client.wilds else {}
+        self._subscriptions.leave_all(client, topics)
+        for observer in broker.observers:
+            observer.unsubscribed(client, topics, reason)
+        if client.queue is not None:
+            client.queue.purge({topic.sid for topic in topics}, client.form)
+        for subject in subjects:
+            self._subscriptions.wait(client, subject, requests[subject], reason, now)
+            self._wildcards.cut(client, subject, patterns.get(subject, ""))
+        broker.send(client, Revoked(subjects=subjects, reason=reason))
+
+    def _start_waiting(self, client: Client, now: int, subjects: Iterable[str] | None = None) -> None:
+        """Start what is allowed by now, and tell what is denied by now, of these subjects or of all."""
+        broker, subscriptions = self._broker, self._subscriptions
+        results, stored, join = [], [], []
+        broker.level(client)
+        room = subscriptions.room(client)
+        kept = client.waiting or {}
+        for subject in list(kept if subjects is None else filter(kept.__contains__, subjects)):
+            waiting = kept[subject]
+            reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
+            if not reason and (
+                subscriptions.is_behind(subject, waiting, now)
+                or subscriptions.must_wait(subject, waiting.request, room)
+            ):
+                waiting.error = "not_ready"
+                self._subscriptions.crowded[client] = None
+            elif not reason:
+                assert client.waiting is not None
+                del client.waiting[subject]
+                broker.counters.waiting -= 1
+                result, frames, feed = subscriptions.start(client, subject, waiting.request, now, room)
+                self._wildcards.runs(client, subject, waiting.pattern, result)
+                results.append(result)
+                stored += frames.frames
+                if feed is not None:
+                    join.append(feed)
+            elif waiting.error == "not_ready" and reason not in PENDING:
+                if not waiting.told:
+                    subscriptions.forget(client, subject)
+                    continue
+                results.append(subscriptions.wait(client, subject, waiting.request, reason, now))
+                self._wildcards.cut(client, subject, waiting.pattern)
+                for observer in broker.observers:
+                    observer.denied(client, results[-1:])
+        if results:
+            if stored:
+                broker.tell_base(client)
+            broker.send(client, Subscribed(results=results), *stored)
+            broker.counters.messages_out += len(stored)
+            broker.move(client, join, [])
+
+    def _schedule(self, holders: set[str], uids: set[str], sids: set[str]) -> None:
+        waiting = set(self._todo)
+        for client in self._clients:
+            principal = client.principal
+            claims = principal.claims
+            if client not in waiting and (
+                not holders.isdisjoint(principal.holders)
+                or (claims is not None and (claims.uid in uids or claims.session in sids or claims.token_id in sids))
+            ):
+                self._todo.append(client)
+
+    def _grants(self) -> RuleGrants:
+        if not isinstance(self._broker.grants, RuleGrants):
+            raise InvalidMessage("invalid", f"the sidecar runs in mode {self._broker.grants.mode}, not rules")
+        return self._broker.grants
+
+
+def _rules(raw: list[Any]) -> list[Rule]:
+    rules = _convert(raw, list[Rule])
+    for rule in rules:
+        if rule.action not in (SUBSCRIBE, PUBLISH, BOTH):
+            raise InvalidMessage("invalid", f"rule {rule.id}: action {rule.action!r}")
+        try:
+            check_pattern(rule.pattern)
+        except InvalidSubject as error:
+            raise InvalidMessage("invalid", f"rule {rule.id}: {error}") from None
+    return rules
+
+
+def _convert(raw: list[Any], kind: type[list[T]]) -> list[T]:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidMessage("invalid", str(error)) from None

@@ -1,0 +1,302 @@
+"""What clients ask for: commands in, answers and changes of membership out (protocol.md 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from ..auth.allowed_addresses import Networks
+from ..auth.grants import Principal
+from ..broker.admission import MEMORY_FULL
+from ..broker.broker import Broker
+from ..broker.observers import Witness
+from ..delivery.client import Client, Link
+from ..delivery.wire_encoding import Wire
+from ..protocol.codec import command_id, decode_command
+from ..protocol.errors import BadFrame, Close, InvalidMessage, Refused
+from ..protocol.limits import ERRORS_MAX
+from ..protocol.messages import (
+    AnyCommand,
+    Connect,
+    Connected,
+    Error,
+    Expiring,
+    Notice,
+    Ping,
+    Pong,
+    Publish,
+    Renewed,
+    Subscribe,
+    Token,
+    Unsubscribe,
+)
+from ..websocket.frames import PING, encode_frame
+from .client_limits import Guard
+from .membership import drop
+from .pattern_subscriptions import Wildcards
+from .publications import name_publisher, publish
+from .revocation import Rights
+from .subscribe_commands import subscribe, unsubscribe
+from .subscriptions import Subscriptions
+
+EXPIRY_NOTICE_MS = 60_000
+"""How long before its token ends a client is told (protocol.md 4.10)."""
+
+PROGRAM_CHARS_MAX = 100
+"""As much as is kept of what a client's program calls itself."""
+
+PROGRAMS_MAX = 256
+"""So many names of programs are kept once for all clients; one more is kept by each client of that name."""
+
+_PING_FRAME = encode_frame(PING, b"")
+
+
+class Sessions:
+    """All clients of the client ports."""
+
+    def __init__(self, broker: Broker, ping_seconds: int) -> None:
+        self.broker = broker
+        self.ping_seconds = ping_seconds
+        self.clients: dict[Client, None] = {}
+        self.notice: Notice | None = None
+        """What everybody who comes is told first, such as that nothing new arrives at the moment."""
+        # A client is looked at every ping_seconds, when its slot comes; slots spread the work over the seconds.
+        self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
+        self._judged = [float("-inf")] * ping_seconds  # by slot: the server's time when it was asked who lives
+        self._beat = 0
+        self._opened = 0
+        self._moment = 0
+        self._programs: dict[str, str] = {}
+        self._expiring: dict[Client, None] = {}
+        self.publish_from: Networks | None = None
+        """From which addresses clients may publish; None: from all."""
+        self.held: dict[Client, None] | None = None
+        """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
+        self.subscriptions = Subscriptions(broker)
+        self.wildcards = Wildcards(self.subscriptions)
+        self.rights = Rights(self.wildcards, self.clients)
+        self.recoveries = self.subscriptions.recoveries
+        self.recoveries.level = self.wildcards.again
+        self.guard: Guard | None = None
+        """The limits on what one client says over time; None while there are none."""
+        self.handlers: dict[type, Callable[[Client, Any, int], None]] = {}
+        """More commands, by their type: called with client, command and time; they raise InvalidMessage."""
+        self.moved: Callable[[Client], bool] | None = None
+        """Whether a client that was not heard gives another sign of life: something of it waits to be read, or it has
+        taken any of what waits for it since this was asked last."""
+        self.witness: Witness | None = None
+        """Told what clients say, while somebody wants to know."""
+
+    def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
+        """A WebSocket opened; raises Refused when the token that came with it is not good."""
+        if self.broker.admission.full:
+            self.broker.counters.limit("memory")
+            raise Refused(Close.OVERLOADED, MEMORY_FULL)
+        client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, wire)
+        self._opened += 1
+        client.number = self._opened
+        if now // 100 != self._moment // 100:
+            self._moment = now
+        client.since = self._moment  # one number for all of them: there may be a million
+        self.clients[client] = None
+        self._slots[fd % self.ping_seconds][client] = None
+        self._watch_expiry(client, now)
+        self.broker.counters.connects += 1
+        for observer in self.broker.observers:
+            observer.connected(client)
+        return client
+
+    def batches(self) -> Iterator[list[Client]]:
+        """All clients, some at a time and in no order; of those who come or go meanwhile some may be missing."""
+        for slot in self._slots:
+            yield list(slot)
+
+    def close(self, client: Client) -> None:
+        """The connection is gone."""
+        if client in self.clients:
+            del self.clients[client]
+            (self.held or {}).pop(client, None)
+            if self.guard is not None:
+                self.guard.forget(client)
+            self._slots[client.fd % self.ping_seconds].pop(client, None)
+            self._expiring.pop(client, None)
+            self.broker.counters.disconnects += 1
+            with ExitStack() as stack:  # each is called, the last one first, though another raises
+                stack.callback(drop, self.broker, client)
+                for observer in reversed(self.broker.observers):
+                    stack.callback(observer.disconnected, client)
+
+    def receive(self, client: Client, data: bytes, now: int) -> None:
+        """One WebSocket message of the client; a fault in it is the client's alone."""
+        try:
+            command = decode_command(data, client.form)
+            asked = client.principal.asked
+            if asked is not None and asked.party is not None and asked.party.parks(command, data, now):
+                return
+            if self.guard is not None:  # not before: what is parked comes here twice
+                self.guard.said(client, type(command) is Publish, now)
+            if self.witness is not None:
+                self.witness.said(client, command)
+            if not client.greeted:
+                self._greet(client, command)
+            if type(command) is Publish:
+                publish(self, client, command, now)
+            else:
+                self._do(client, command, now)
+        except InvalidMessage as error:
+            self.refuse(client, command_id(data, client.form), error.code, error.reason)
+        except BadFrame as error:
+            client.link.close(Close.BAD_MESSAGE, f"{Close.BAD_MESSAGE.label}: {error}")
+        except Refused as error:
+            client.link.close(error.code, f"{error.code.label}: {error.reason}")
+
+    def resume(self, client: Client, data: bytes, now: int) -> None:
+        """The same for one that has waited (core/sessions/deferred_commands.py)."""
+        self.receive(client, data, now)
+
+    def beat(self, now: int, awake: float | None = None) -> None:
+        """Called once a second: ping a share of the clients, close those without a sign of life, end tokens.
+
+        ``awake`` is the time (s) that the server has run so far: whoever it pinged has ``ping_seconds`` of that to
+        answer, as it cannot hear while it does not run. Without it the server has always run.
+        """
+        self._beat = (self._beat + 1) % self.ping_seconds
+        heard = awake is None or awake - self._judged[self._beat] >= self.ping_seconds - 0.5  # it goes by tenths
+        if heard and awake is not None:
+            self._judged[self._beat] = awake
+        for client in list(self._slots[self._beat]):
+            if not heard:
+                self.broker.send(client, _PING_FRAME)
+                continue
+            if not client.alive and not _waits(client) and not (self.moved is not None and self.moved(client)):
+                client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
+                continue
+            if self.guard is not None and self.guard.idle(client, now):
+                client.link.close(Close.IDLE, "idle: no subscription and no command for long")
+                continue
+            client.alive = False
+            self.broker.send(client, _PING_FRAME)
+            self._watch_expiry(client, now)
+        for client in list(self._expiring):
+            expires = client.principal.expires
+            if expires is None or expires > now + EXPIRY_NOTICE_MS + self.ping_seconds * 1000:
+                del self._expiring[client]
+            elif expires <= now:
+                client.link.close(Close.TOKEN_EXPIRED, "token_expired: get a new token, then reconnect")
+            elif not client.warned and expires <= now + EXPIRY_NOTICE_MS:
+                client.warned = True
+                self.broker.send(client, Expiring(expires=expires))
+
+    def _greet(self, client: Client, command: AnyCommand) -> None:
+        client.greeted = True
+        if not isinstance(command, Connect):
+            self.broker.tell_base(client)
+            self._tell_notice(client)
+
+    def _tell_notice(self, client: Client) -> None:
+        if self.notice is not None:
+            self.broker.send(client, self.notice)
+
+    def _do(self, client: Client, command: AnyCommand, now: int) -> None:
+        match command:
+            case Subscribe():
+                subscribe(self.wildcards, client, command, now)
+            case Unsubscribe():
+                unsubscribe(self.wildcards, client, command, now)
+            case Ping():
+                self.broker.send(client, Pong(id=command.id, time=now))
+            case Connect():
+                self._connect(client, command, now)
+            case Token():
+                self._renew(client, command, now)
+            case _ if type(command) in self.handlers:
+                self.handlers[type(command)](client, command, now)
+            case _:
+                raise InvalidMessage("invalid", "this server does not answer that command")
+
+    def _connect(self, client: Client, command: Connect, now: int) -> None:
+        if command.token:
+            self._adopt(client, self.broker.grants.principal(command.token, now), now)
+        name_publisher(client, command.publisher)
+        client.program = self._named(command.client)
+        broker = self.broker
+        for observer in broker.observers:
+            observer.introduced(client, command.client)
+        broker.level(client)  # the answer names the base
+        client.base = broker.base
+        answer = Connected(
+            id=command.id,
+            server=broker.server,
+            epoch=broker.engine.epoch,
+            user=client.principal.user,
+            time=now,
+            base=client.base,
+            ping_ms=self.ping_seconds * 1000,
+        )
+        if client.principal.expires is not None:
+            answer.expires = client.principal.expires
+        broker.send(client, answer)
+        self._tell_notice(client)
+
+    def _named(self, program: str) -> str:
+        """The name as it is kept: most clients have that of many others."""
+        name = program[:PROGRAM_CHARS_MAX]
+        if len(self._programs) < PROGRAMS_MAX:
+            return self._programs.setdefault(name, name)
+        return self._programs.get(name, name)
+
+    def _renew(self, client: Client, command: Token, now: int) -> None:
+        try:
+            principal = self.broker.grants.principal(command.token, now)
+        except Refused as error:
+            raise InvalidMessage("bad_token", error.reason) from None
+        old, new = client.principal.claims, principal.claims
+        if old is not None and (new is None or (old.uid or old.user) != (new.uid or new.user)):
+            raise InvalidMessage("bad_token", "the token is another user's")
+        self._adopt(client, principal, now)
+        answer = Renewed(id=command.id, user=principal.user)
+        if principal.expires is not None:
+            answer.expires = principal.expires
+        self.broker.send(client, answer)
+
+    def _adopt(self, client: Client, principal: Principal, now: int) -> None:
+        asked, before = client.principal.asked, client.principal.user
+        if asked is not None:
+            asked.adopt(principal)
+            asked.renew(another=principal.user != before)
+        client.principal = principal
+        client.warned = False
+        for observer in self.broker.observers:
+            observer.renewed(client, before)
+        self._watch_expiry(client, now)
+        self.follow(client, now)
+
+    def follow(self, client: Client, now: int) -> None:
+        """Its subscriptions follow what its user may."""
+        if client.subscriptions or client.waiting or client.wilds:
+            self.rights.recheck(client, now)
+
+    def _watch_expiry(self, client: Client, now: int) -> None:
+        expires = client.principal.expires
+        if expires is not None and expires <= now + EXPIRY_NOTICE_MS + 2000 * self.ping_seconds:
+            self._expiring[client] = None
+
+    def refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
+        """Answer a command without effect; too many of them end the connection."""
+        client.errors += 1
+        if self.witness is not None:
+            self.witness.refused(client, code, reason)
+        if client.errors > ERRORS_MAX:
+            client.link.close(Close.TOO_MANY_ERRORS, f"too_many_errors: over {ERRORS_MAX} refused commands")
+            return
+        answer = Error(id=msgspec.UNSET if number is None else number, code=code, reason=reason)
+        self.broker.send(client, answer)
+
+
+def _waits(client: Client) -> bool:
+    """Whether nothing is read from the client because a hook is being asked: what it answers to a ping is not seen."""
+    asked = client.principal.asked
+    return asked is not None and asked.party is not None and asked.party.waits

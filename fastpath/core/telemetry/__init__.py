@@ -1,0 +1,1 @@
+"""What the core counts: counters, durations, the busiest subjects, and what is sampled of them."""

@@ -1,0 +1,1 @@
+"""The audit: events on the data path, a bounded queue, files and listeners (docs/audit.md)."""

@@ -1,0 +1,120 @@
+"""Who listens to the audit over the control socket, and how other workers' events come there (protocol.md 8.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.protocol.errors import InvalidMessage
+from ..runtime.hub import ControlPeer, Hub
+from .events import KINDS, Event
+
+WAITING_BYTES_MAX = 8 << 20
+"""What may wait unsent for a listener; what comes beyond is dropped and counted."""
+
+WINDOW = 10_000
+"""Events that another worker may have on their way to the first one."""
+
+KIND = "kind"
+
+
+class Listening:
+    """One connection that listens; ``kinds`` is what to."""
+
+    __slots__ = ("dropped", "kinds", "peer")
+
+    def __init__(self, peer: ControlPeer, kinds: frozenset[str]) -> None:
+        self.peer = peer
+        self.kinds = kinds
+        self.dropped = 0
+
+    def push(self, events: Sequence[Any]) -> None:
+        """Send what it listens to, unless it does not read."""
+        if self.peer.waiting() > WAITING_BYTES_MAX:
+            self.dropped += len(events)
+            return
+        dropped, self.dropped = self.dropped, 0
+        self.peer.push("events", {"events": events, "dropped": dropped})
+
+
+class AuditListeners:
+    """All that listen to this process, and on another worker than the first: that one. ``changed`` is called when other
+    kinds are ``wanted``."""
+
+    def __init__(self, hub: Hub, changed: Callable[[], None]) -> None:
+        self._hub = hub
+        self._changed = changed
+        self._listening: dict[ControlPeer, Listening] = {}
+        self._first: frozenset[str] = frozenset()  # what the first worker wants to be told
+        self._sent = self._taken = 0  # events on their way there
+        self._lost = 0
+        hub.verbs["listen"] = self._listen
+        hub.packets["listen"] = self._wanted_by_first
+        hub.packets["events"] = self._from_worker
+        hub.packets["events_taken"] = self._taken_by_first
+        hub.linked.append(self._linked)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The kinds of events that somebody listens to."""
+        return self._first.union(*(listening.kinds for listening in self._listening.values()))
+
+    def offer(self, events: Sequence[Event], lost: int) -> None:
+        """Events of this process, at most a slice, and how many there were before that nobody can be told."""
+        for listening in self._listening.values():
+            listening.dropped += lost
+            chosen = [event for event in events if event.kind in listening.kinds]
+            if chosen:
+                listening.push(chosen)
+        self._lost += lost
+        chosen = [event for event in events if event.kind in self._first]
+        if not chosen or self._hub.to_first is None:
+            return
+        if self._sent - self._taken > WINDOW or not self._hub.to_first(["events", self._lost, chosen]):
+            self._lost += len(chosen)
+        else:
+            self._sent += len(chosen)
+            self._lost = 0
+
+    def _listen(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        kinds = frozenset(arguments["kinds"])
+        if not kinds <= set(KINDS):
+            raise InvalidMessage("invalid", f"kinds is a list of {', '.join(KINDS)}")
+        if peer not in self._listening:
+            peer.ended.append(lambda: self._forget(peer))
+        self._listening[peer] = Listening(peer, kinds)
+        self._renew()
+        return {"kinds": sorted(kinds)}
+
+    def _forget(self, peer: ControlPeer) -> None:
+        del self._listening[peer]
+        self._renew()
+
+    def _renew(self) -> None:
+        self._hub.to_others(["listen", sorted(self.wanted)], None)
+        self._changed()
+
+    def _linked(self, worker: int) -> None:
+        """The first worker tells a new one what to send; the others begin to count anew."""
+        if worker:
+            self._hub.to_others(["listen", sorted(self.wanted)], worker)
+        else:
+            self._sent = self._taken = 0
+
+    def _wanted_by_first(self, worker: int, rest: list[Any]) -> None:
+        del worker
+        self._first = frozenset(rest[0])
+        self._changed()
+
+    def _from_worker(self, worker: int, rest: list[Any]) -> None:
+        lost, events = rest
+        for listening in self._listening.values():
+            listening.dropped += lost
+            chosen = [event for event in events if event[KIND] in listening.kinds]
+            if chosen:
+                listening.push(chosen)
+        self._hub.to_others(["events_taken", len(events)], worker)
+
+    def _taken_by_first(self, worker: int, rest: list[Any]) -> None:
+        del worker
+        self._taken += int(rest[0])

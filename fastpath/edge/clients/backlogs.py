@@ -1,0 +1,44 @@
+"""Slices of what clients missed: one client after the other, a millisecond in each turn of the loop for all of them."""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from ...core.protocol.errors import Close
+from ..runtime.turns import TURN_SECONDS
+
+if TYPE_CHECKING:
+    from ..runtime.hub import Hub
+
+log = logging.getLogger("fastpath.clients")
+
+
+class Recovering:
+    """Runs core/delivery/backlogs.py, in turns with all others who want much at once."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._recoveries = hub.sessions.recoveries
+        self._recoveries.woken = self._wake
+        self._due = False
+
+    def _wake(self) -> None:
+        if not self._due:
+            self._due = True
+            self._hub.turns.later(self._step)
+
+    def _step(self) -> None:
+        self._due = False
+        until = perf_counter() + TURN_SECONDS
+        while self._recoveries.busy and perf_counter() < until:
+            client = self._recoveries.next()
+            try:
+                self._recoveries.step(client)
+            except Exception:
+                log.exception("fault while sending client %s what it missed", client.address)
+                client.link.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
+        if self._recoveries.busy:
+            self._wake()
+        self._hub.end()

@@ -1,0 +1,326 @@
+"""One connection of a client port: upgrade, frames in, frames out, and how it ends; sockets are its subclasses'."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from ...core.delivery import slow_consumers
+from ...core.delivery.client import Client, Hold, Queue
+from ...core.protocol.errors import Close
+from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
+from ...core.websocket.close_frames import close_payload, parse_close
+from ...core.websocket.frames import CLOSE, SKIM, FrameReader, encode_frame
+from ...core.websocket.handshake import BadRequest, error_response, parse_request
+from ...listen_address import Listener
+from ..runtime.connection_log import client_closed, request_refused
+from ..runtime.hub import Hub, now
+from .handshake import upgrade
+from .incoming import Incoming
+
+GOODBYE_SECONDS = 5
+"""How long a connection that was told goodbye may take to answer."""
+
+REFUSED_SECONDS = 2
+"""How long a refused request's socket is kept, so that what is still on its way does not reset it before the client
+has read why."""
+
+
+class ClientConnection(Incoming):
+    """What the plain and the TLS connection have in common; implements core.client.Link.
+
+    States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
+    written out and whatever comes is discarded until the socket ends.
+    """
+
+    __slots__ = ("fd", "listener")
+
+    direct = False
+
+    def __init__(self, hub: Hub, fd: int, address: str, listener: Listener) -> None:
+        self.hub = hub
+        self.listener = listener
+        self.fd = fd
+        self.address = address
+        self.client: Client | None = None
+        self.reader: FrameReader | None = None
+        self.closing = False
+        self.ended = False
+        self.fresh = True
+        self.echoing = False
+        self.head = b""
+        self.held = 0
+        hub.connections += 1
+        hub.expect(self, hub.settings.handshake_seconds)
+
+    # What the subclass gives
+
+    @abstractmethod
+    def send_now(self, data: bytes) -> int:
+        """Hand bytes to the socket; how many it took, -1 when it is broken."""
+
+    @abstractmethod
+    def await_writable(self, wanted: bool) -> None:
+        """Call ``writable`` when the socket takes bytes again, or no more."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Nothing more will be written."""
+
+    @abstractmethod
+    def shut(self) -> None:
+        """Close the socket."""
+
+    # Bytes in (edge/clients/incoming.py)
+
+    def now(self) -> int:
+        """The time in ms."""
+        return now()
+
+    def peer_closed(self, payload: bytes) -> None:
+        """The client closes, or answers our close (RFC 6455 5.5.1)."""
+        if not self.closing:
+            code, reason = parse_close(payload)
+            if self.client is not None:
+                self.client.end = (code, reason or "closed by the client")
+            self.hub.broker.counters.closed("by_client")
+            self._tell_end(BY_CLIENT)
+            self.closing = True
+            self._leave_group()
+            self.write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
+            if self.client is not None:
+                self.hub.loop.call_soon(self.hub.sessions.close, self.client)
+            self.hub.expect(self, GOODBYE_SECONDS)
+        if self.client is None or self.client.queue is None:
+            self.lost()
+
+    def broken(self) -> None:
+        """The client broke the framing: what is wrong is said, and nothing more is read."""
+        assert self.reader is not None and self.reader.error is not None and self.client is not None
+        self.close(self.reader.error.code, f"{self.reader.error.code.label}: {self.reader.error.reason}")
+        if self.client.queue is None:
+            self._sent_all()
+
+    def _sent_all(self) -> None:
+        """What was said goodbye is out: end now if the peer's answer has come or would not be seen."""
+        assert self.reader is not None
+        if self.reader.error is not None:
+            self.finish()  # no frame of this peer is read any more
+        elif self.reader.over:
+            self.lost()
+
+    # The request
+
+    def requested(self, data: bytes) -> None:
+        """Bytes of the request came."""
+        self.head += data
+        try:
+            request = parse_request(self.head)
+            if request is None:
+                return
+            upgrade(self, request)
+        except BadRequest as error:
+            if self.hub.audit is not None:
+                self.hub.audit.rejected(self.address, error.reason, status=error.status)
+            self._refuse(error.response(), error.status, error.reason)
+
+    def _refuse(self, response: bytes, status: int, reason: str) -> None:
+        request_refused(self.address, status, reason)
+        self.hub.broker.counters.connections_refused += 1
+        self.closing = True
+        self.hub.connections -= 1  # those who only read their refusal take no place
+        self.send_now(response)
+        self.finish()
+        self.hub.expect(self, REFUSED_SECONDS)
+
+    def over_limit(self) -> None:
+        """The port is full: say so and let go."""
+        self.hub.broker.counters.limit("connections")
+        if self.hub.audit is not None:
+            self.hub.audit.rejected(self.address, "too many connections", status=503)
+        response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
+        self._refuse(response, 503, "too many connections")
+
+    # Bytes out (core.client.Link)
+
+    def write(self, data: bytes) -> None:
+        """Send whole frames; what the socket does not take goes to the queue."""
+        if not self.closing:
+            self.write_out(data)
+
+    def write_out(self, data: bytes) -> None:
+        """The same while the connection ends."""
+        client = self.client
+        queue = client.queue if client is not None else None
+        if queue is not None:
+            queue.push(data)
+            self._check_bound(queue)
+            return
+        count = self.send_now(data)
+        if count != len(data):
+            self.lag(data, count)
+
+    def lag(self, data: bytes, sent: int) -> None:
+        """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
+        client = self.client
+        if sent < 0 or client is None:
+            self.hub.loop.call_soon(self.lost)
+            return
+        if client.queue is not None:
+            client.queue.push(data)
+        else:
+            client.queue = Queue(data, sent)
+            self.hub.blocked[client] = now()
+            for observer in self.hub.broker.observers:
+                observer.blocked(client)
+            if client.group is not None:
+                client.group.refile(client)
+            self.await_writable(True)
+            if self.echoing:
+                self.hold(Hold.ECHOING, True)
+        self._check_bound(client.queue)
+
+    def _check_bound(self, queue: Queue) -> None:
+        if self.closing or self.echoing:
+            return
+        client, limits = self.client, self.hub.broker.limits
+        assert client is not None
+        if queue.size > limits.outbox_bytes_max and not slow_consumers.shed(self.hub.broker, client):
+            self._overflow(queue)
+        elif slow_consumers.due(client, limits):
+            self.hub.loop.call_soon(self._fall_behind)
+
+    def _fall_behind(self) -> None:
+        """The queue is long: conflate what may be conflated."""
+        if self.client is not None and not self.closing:
+            slow_consumers.begin(self.hub.broker, self.client)
+            self.hub.end()
+            if self.client.queue is None:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        """The queue is empty: follow again, a slice a turn of the loop."""
+        if self.client is not None and not self.closing:
+            behind = slow_consumers.catch_up(self.hub.broker, self.client)
+            self.hub.end()
+            if behind and self.client.queue is None:
+                self.hub.loop.call_soon(self._catch_up)
+
+    def _overflow(self, queue: Queue) -> None:
+        """Drop what waits but for the frame begun, so that the close code can still be read."""
+        queue.keep_begun()
+        bound = self.hub.settings.outbox_bytes_max
+        self.close(
+            Close.SLOW_CONSUMER,
+            f"slow_consumer: over {bound} bytes waited for this client",
+            self.hub.settings.slow_close_seconds,
+        )
+
+    def writable(self) -> None:
+        """The socket takes bytes again."""
+        client = self.client
+        if self.ended or client is None or client.queue is None:
+            return
+        if client.lag is not None and client.lag.lost:
+            self._fall_behind()  # what came since makes no sense without what was taken out of the queue
+        queue = client.queue
+        while queue.chunks:
+            head = queue.chunks[0]
+            count = self.send_now(memoryview(head)[queue.sent :] if queue.sent else head)  # type: ignore[arg-type]
+            if count < 0:
+                self.lost()
+                return
+            queue.advance(count)
+            if queue.sent or (count == 0 and head):
+                return
+        client.queue = None
+        self.hub.blocked.pop(client, None)
+        for observer in self.hub.broker.observers:
+            observer.unblocked(client)
+        self.await_writable(False)
+        if self.closing:
+            self._sent_all()
+            return
+        if self.echoing:
+            self.hold(Hold.ECHOING, False)
+        if client.group is not None:
+            client.group.refile(client)
+        if client.recovering:
+            self.hub.sessions.recoveries.drained(client)
+        if client.lag is not None and client.lag.behind:
+            self.hub.loop.call_soon(self._catch_up)
+
+    # Ends
+
+    def close(self, code: int, reason: str, seconds: float = GOODBYE_SECONDS) -> None:
+        """Send what the core still has for the client, then a close frame; the socket ends when the client answers."""
+        if self.closing:
+            return
+        client = self.client
+        self.hub.broker.counters.closed(reason.partition(":")[0])
+        if client is None or self.reader is None:
+            self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
+            return
+        client.end = (code, reason)
+        self._tell_end(LABELS.get(code, OTHER))
+        frames, client.out = client.out, None
+        self.closing = True
+        if self.reader.deflate:
+            self.reader.deflate = SKIM
+        if self.held:
+            self.hub.paused.pop(self, None)
+            self.hold(~Hold.TURN, False)  # for its answer to the close
+        self._leave_group()
+        if code == Close.SLOW_CONSUMER:
+            frames = None
+        self.write_out(b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))]))
+        self.hub.loop.call_soon(self.hub.sessions.close, client)
+        self.hub.expect(self, seconds)
+
+    def _tell_end(self, name: str) -> None:
+        """Count it, and tell the log; its subscriptions are still there."""
+        client, counters = self.client, self.hub.broker.counters
+        if client is None:
+            return
+        if client.number:
+            counters.ended(name)
+        elif not self.echoing:
+            counters.connections_refused += 1  # its WebSocket was opened only to tell it why not
+        client_closed(self.hub, client, name, now())
+
+    def _leave_group(self) -> None:
+        """From now on the group's plain writes skip this socket."""
+        client = self.client
+        if client is not None:
+            client.direct = False
+            if client.group is not None:
+                client.group.refile(client)
+
+    def expire(self) -> None:
+        """A deadline passed: no command in time, or no answer to our close."""
+        if self.closing:
+            self.lost()
+        elif self.client is None:
+            self.hub.broker.counters.limit("handshake")
+            self._refuse(error_response(408, "No request in time."), 408, "no request in time")
+        else:
+            self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
+
+    def lost(self) -> None:
+        """The connection is over: let go of everything. Not called from within the core."""
+        if self.ended:
+            return
+        refused = self.closing and self.client is None
+        if self.client is not None and not self.closing:
+            self._tell_end(LOST)
+        self.ended = self.closing = True
+        self.hub.spare(self)
+        self.hub.paused.pop(self, None)
+        if not refused:
+            self.hub.connections -= 1
+        if self.client is not None:
+            self.client.queue = None
+            self.hub.blocked.pop(self.client, None)
+            self.hub.sessions.close(self.client)
+            # The two hold each other: without this only the collector would free them.
+            self.client = None
+        self.shut()

@@ -1,0 +1,184 @@
+"""What a client sends: bytes to frames to commands, in slices, so that nobody else waits for what one has sent."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from ...core.delivery.client import Client, Hold
+from ...core.protocol.errors import Close
+from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
+from ..runtime.turns import PIECE_BYTES, TURN_SECONDS
+
+if TYPE_CHECKING:
+    from ..runtime.hub import Hub
+
+log = logging.getLogger("fastpath.clients")
+
+
+class Incoming(ABC):
+    """The reading half of a client's connection.
+
+    ``held`` are the reasons, bits of Hold, for which nothing is read or handled; ``head`` is what has been read and not
+    looked at yet, or the start of the request.
+    """
+
+    __slots__ = ("address", "client", "closing", "echoing", "ended", "fresh", "head", "held", "hub", "reader")
+
+    address: str
+    client: Client | None
+    closing: bool
+    echoing: bool
+    ended: bool
+    fresh: bool
+    head: bytes
+    held: int
+    hub: Hub
+    reader: FrameReader | None
+
+    @abstractmethod
+    def await_readable(self, wanted: bool) -> None:
+        """Read from the socket, or stop reading."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Send whole frames."""
+
+    @abstractmethod
+    def close(self, code: int, reason: str) -> None:
+        """Say goodbye."""
+
+    @abstractmethod
+    def requested(self, data: bytes) -> None:
+        """Bytes of the request came."""
+
+    @abstractmethod
+    def peer_closed(self, payload: bytes) -> None:
+        """The client closes, or answers our close."""
+
+    @abstractmethod
+    def broken(self) -> None:
+        """The client broke the framing."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """What was to happen in time has not."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """The time in ms."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the turn (Hub.end)."""
+        self.hub.broker.counters.bytes_in += len(data)
+        try:
+            if self.reader is not None:
+                self.frames(data)
+            elif not self.closing:
+                self.requested(data)
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        log.error("fault while handling %s", self.address, exc_info=error)
+        self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
+
+    def frames(self, data: bytes) -> None:
+        """Frames came, after the request."""
+        reader, client, paused = self.reader, self.client, self.hub.paused
+        assert reader is not None and client is not None
+        client.alive = True
+        if self.held or (paused and self in paused):
+            self.head += data  # it was on its way when reading stopped
+        elif self.head or len(data) > PIECE_BYTES:
+            self._pieces(reader, self.head + data)
+        else:
+            self._handle(reader.feed(data))
+
+    def _pieces(self, reader: FrameReader, data: bytes) -> None:
+        """Handle as much as a turn may take; the rest waits for the next one, and nothing more is read meanwhile."""
+        self.head = b""
+        due = perf_counter() + TURN_SECONDS
+        at, end = 0, len(data)
+        while at < end and not self.ended:
+            self._handle(reader.feed(data[at : at + PIECE_BYTES]))
+            at += PIECE_BYTES
+            if at < end and (self.held or perf_counter() >= due):
+                self.head = data[at:]
+                if not self.held:
+                    self._wait_for_turn()
+                return
+
+    def _wait_for_turn(self) -> None:
+        self.hold(Hold.TURN, True)
+        self.hub.turns.later(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.hold(Hold.TURN, False)
+        self._go_on()
+
+    def _handle(self, events: list[Event]) -> None:
+        reader, client, hub = self.reader, self.client, self.hub
+        assert reader is not None and client is not None
+        moment = self.now()
+        due = perf_counter() + TURN_SECONDS if len(events) > 1 else 0.0
+        rest = iter(events)
+        for opcode, payload in rest:
+            if opcode == CLOSE:
+                self.peer_closed(payload)
+                return
+            if self.closing:
+                continue
+            if opcode == PING and not self.echoing:
+                hub.broker.send(client, encode_frame(PONG, payload))  # with all other answers of this turn
+            elif opcode == PING:
+                self.write(encode_frame(PONG, payload))
+            elif self.echoing:
+                if opcode != PONG:
+                    self.write(client.wire.encoding.frame(payload, opcode))
+            elif opcode == (TEXT if client.form == "json" else BINARY):
+                hub.sessions.receive(client, payload, moment)
+                if self.fresh and (client.greeted or self.held) and not self.closing:
+                    self.fresh = False
+                    hub.spare(self)
+                if due and not self.held and not self.closing and perf_counter() >= due:
+                    self._wait_for_turn()
+                if self.held:
+                    hub.paused[self] = list(rest)
+                    return
+            elif opcode == PONG:
+                if payload:  # not to the server's own pings, which are empty
+                    hub.ponged(client, payload)
+            else:
+                wanted = "text" if client.form == "json" else "binary"
+                self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
+        if reader.error is not None and not self.closing:
+            self.broken()
+
+    def hold(self, why: int, held: bool) -> None:
+        """Neither read nor handle what was read while there is a reason (core.client.Hold)."""
+        if self.ended or (held and self.closing and why != Hold.TURN):
+            return
+        before, self.held = self.held, self.held | why if held else self.held & ~why
+        if not before and self.held:
+            self.await_readable(False)
+        elif before and not self.held:
+            self.await_readable(True)
+            if self.head or self in self.hub.paused:
+                self.hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what was read before the hold."""
+        if self.ended or self.held:
+            return
+        try:
+            events = self.hub.paused.pop(self, None)
+            if events is not None:
+                self._handle(events)
+            if self.head and not self.held and not self.ended and self.reader is not None:
+                self._pieces(self.reader, self.head)
+        except Exception as error:
+            self._failed(error)
+        self.hub.end()

@@ -1,0 +1,222 @@
+"""The limits that need a clock, the process or all workers: rates, places by user and address, memory."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import resource
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ...core.broker.observers import Observer
+from ...core.delivery.client import Client, Hold
+from ...core.protocol.errors import Close
+from ...core.sessions.client_limits import Guard
+from ...core.sessions.connection_quotas import PER_ADDRESS, PER_USER, Seats
+from ...core.sessions.rate_limits import Rates
+from ...core.telemetry.counters import Counters
+from ..runtime.hub import Hub
+
+if TYPE_CHECKING:
+    from ...core.delivery.groups import Group
+    from ...core.delivery.interest import Topic
+    from ...core.protocol.messages import Result, Subscribe
+
+MEMORY_BACK = 0.95
+"""Under which share of ``memory_bytes_max`` new load is taken again."""
+
+TRIM_SECONDS = 3
+"""How often memory that is free is given back while too much is used: it takes some ms."""
+
+SEATS_PACKET = 1000
+"""Connections that are told in one packet when the first worker is a new one."""
+
+_CLOSES = {
+    "handshake": "handshake_timeout",
+    "idle": "idle",
+    "ping": "ping_timeout",
+    "outbox": "slow_consumer",
+    "errors": "too_many_errors",
+}
+"""Limits whose excess is told by a close code."""
+
+LIMITS = (
+    "connections",
+    PER_USER,
+    PER_ADDRESS,
+    "handshake",
+    "idle",
+    "ping",
+    "message",
+    "subscriptions",
+    "subjects",
+    "commands",
+    "publications",
+    "outbox",
+    "memory",
+    "errors",
+)
+"""Every limit that is counted; its figure is ``limited_<name>``."""
+
+log = logging.getLogger("fastpath.limits")
+
+
+class Publisher(Protocol):
+    """A publisher's connection, as far as it matters here."""
+
+    def hold(self, held: bool, why: int) -> None:
+        """Handle nothing more of what it sends, or go on."""
+
+
+def limited(counters: Counters) -> dict[str, float]:
+    """How often each limit was met, as figures."""
+    counts = {name: counters.limited.get(name, 0) + counters.closes.get(_CLOSES.get(name, ""), 0) for name in LIMITS}
+    counts["message"] += counters.closes.get("too_big", 0)
+    return {f"limited_{name}": count for name, count in counts.items()}
+
+
+class Limiter(Observer):
+    """Keeps the limits of one process that are set; ``others`` tells the first worker what the others use."""
+
+    def __init__(self, hub: Hub) -> None:
+        settings = hub.settings
+        self._hub = hub
+        self.others: Callable[[], list[dict[str, float]]] = list
+        rates: Rates[object] = Rates(settings.commands_per_second_max, settings.publications_per_second_max)
+        if settings.commands_per_second_max or settings.publications_per_second_max or settings.idle_seconds:
+            hub.sessions.guard = Guard(rates, settings.idle_seconds * 1000, hub.broker.counters)
+        self._rates = rates
+        self._memory_bytes_max = settings.memory_bytes_max
+        self._trim_next = 0.0
+        hub.packets["memory"] = lambda worker, rest: self._set_full(bool(rest[0]))
+        if settings.connections_per_user_max or settings.connections_per_address_max:
+            self._seats = Seats(settings.connections_per_user_max, settings.connections_per_address_max)
+            self._seated: dict[int, Client] = {}
+            hub.broker.observers.append(self)
+            hub.packets["seats"] = self._told_seats
+            hub.packets["unseat"] = lambda worker, rest: self._seats.leave((worker, int(rest[0])))
+            hub.packets["unseated"] = lambda worker, rest: self._unseat(int(rest[0]), str(rest[1]))
+            hub.linked.append(self._linked)
+            hub.parted.append(lambda worker: self._seats.forget(worker))
+
+    # Time
+
+    def on_grid(self, moment: int) -> None:
+        """Ten times a second: whoever has paused long enough goes on."""
+        for who in self._rates.due(moment) if self._rates.pausing else ():
+            if isinstance(who, Client):
+                who.alive = True  # its answer to a ping may wait unread
+                who.link.hold(Hold.RATE, False)
+            else:
+                cast(Publisher, who).hold(False, Hold.RATE)
+
+    def on_second(self, moment: int) -> None:
+        """Once a second: what the process uses, and what need not be remembered."""
+        self._rates.sweep(moment)
+        if self._memory_bytes_max and self._hub.to_first is None:
+            used = resident_bytes() + sum(int(other.get("memory_bytes", 0)) for other in self.others())
+            full = self._hub.broker.admission.full
+            if full and used < self._memory_bytes_max * MEMORY_BACK:
+                log.warning("memory: %d MiB are used, new load is taken again", used >> 20)
+                self._set_full(False)
+            elif used > self._memory_bytes_max:
+                if not full:
+                    log.warning("memory: %d MiB are used, more than memory_bytes_max: new load is refused", used >> 20)
+                self._set_full(True)
+            # Again and again: a worker may be new, or have been told by a first worker that is no more.
+            self._hub.to_others(["memory", self._hub.broker.admission.full], None)
+
+    def _set_full(self, full: bool) -> None:
+        self._hub.broker.admission.full = full
+        moment = self._hub.loop.time()
+        if full and moment >= self._trim_next:
+            self._trim_next = moment + TRIM_SECONDS
+            _trim()
+
+    # Places, by user and address
+
+    def connected(self, client: Client) -> None:
+        """A client asks for a place."""
+        self._seated[client.number] = client
+        self._take(client)
+
+    def renewed(self, client: Client, before: str) -> None:
+        """It may be another user now."""
+        if client.principal.user != before:
+            self._take(client)
+
+    def disconnected(self, client: Client) -> None:
+        """It leaves its place."""
+        if self._seated.pop(client.number, None) is not None:
+            if self._hub.to_first is None:
+                self._seats.leave((0, client.number))
+            else:
+                self._hub.to_first(["unseat", client.number])
+
+    def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
+        """Takes no place."""
+
+    def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
+        """Neither."""
+
+    def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
+        """Neither."""
+
+    def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
+        """Neither."""
+
+    def _take(self, client: Client) -> None:
+        """Ask for a place: here, or of the first worker, which tells when there is none. The newest goes then."""
+        if self._hub.to_first is not None:
+            self._hub.to_first(["seats", [_seat(client)]])
+            return
+        limit = self._seats.take((0, client.number), client.principal.user, client.address)
+        if limit:
+            self._hub.loop.call_soon(self._unseat, client.number, limit)
+
+    def _told_seats(self, worker: int, rest: list[Any]) -> None:
+        """On the first worker: clients of another one ask for places."""
+        for number, user, address in rest[0]:
+            limit = self._seats.take((worker, int(number)), str(user), str(address))
+            if limit:
+                self._hub.to_others(["unseated", number, limit], worker)
+
+    def _linked(self, worker: int) -> None:
+        """A new first worker knows of nobody yet."""
+        if worker or self._hub.to_first is None:
+            return
+        seated = [_seat(client) for client in self._seated.values()]
+        for start in range(0, len(seated), SEATS_PACKET):
+            self._hub.to_first(["seats", seated[start : start + SEATS_PACKET]])
+
+    def _unseat(self, number: int, limit: str) -> None:
+        """A client has got no place: it is closed, and is to come back later."""
+        client = self._seated.get(number)
+        if client is not None:
+            self._hub.broker.counters.limit(limit)
+            whose = "this user" if limit == PER_USER else "this address"
+            most = getattr(self._hub.settings, f"{limit}_max")
+            reason = f"{Close.OVERLOADED.label}: {whose} has {most} connections already ({limit}_max)"
+            client.link.close(Close.OVERLOADED, reason)
+
+
+def _seat(client: Client) -> list[Any]:
+    return [client.number, client.principal.user, client.address]
+
+
+def resident_bytes() -> int:
+    """Memory of this process in use now, or at its most where /proc is missing."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024)
+
+
+def _trim() -> None:
+    """Have the C library give back what is free: it keeps what it got, and would look full for ever."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):  # another C library, which decides by itself
+        pass

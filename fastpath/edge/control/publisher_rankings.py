@@ -1,0 +1,119 @@
+"""The control verb ``publishers``: who publishes over a port, how much, and how far behind it is (protocol.md 8)."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import Any, Protocol, cast
+
+from ...core.auth.grants import Principal
+from ..runtime import publisher_accounts
+from ..runtime.connection_names import PUBLISHER, connection_id
+from ..runtime.hub import ControlPeer, Hub, now
+from ..runtime.publisher_progress import Progress
+from ..runtime.scatter import Answer, Done, Work, away_of, chosen
+from ..telemetry.figures import Statistics
+
+LIMIT_DEFAULT, LIMIT_MAX = 100, 1000
+"""Publishers in an answer."""
+
+LOOKED_AT = 100
+"""Publishers looked at between two interruptions."""
+
+
+class Supplier(Protocol):
+    """A publisher's connection, as far as it matters here."""
+
+    number: int
+    address: str
+    name: str
+    since: int
+    progress: Progress
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who publishes; None before its hello."""
+
+
+class Suppliers:
+    """Tells of the publishers of all workers, those that wait longest for an answer first, then the busiest."""
+
+    def __init__(self, hub: Hub, statistics: Statistics) -> None:
+        self._hub = hub
+        hub.gathering.kinds["suppliers"] = self._tell
+        statistics.each_second.append(self._mark)
+        if hub.to_first is None:
+            hub.verbs["publishers"] = self._ask
+
+    def _mark(self) -> None:
+        for publisher in self._hub.publisher_connections:
+            cast(Supplier, publisher).progress.mark()
+        self._hub.accounts.mark(now())
+
+    def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
+        limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
+        number = peer.request
+
+        def told(answers: dict[int, Answer], away: list[int]) -> None:
+            rows = [row for answer in answers.values() for row in answer.get("publishers", ())]
+            total = sum(answer.get("total", 0) for answer in answers.values())
+            missed = away_of(answers, away)
+            senders = publisher_accounts.together(
+                row for answer in answers.values() for row in answer.get("senders", ())
+            )
+            found = {"publishers": nlargest(limit, rows, key=_weight), "total": total, "away": missed}
+            peer.reply(number, found | {"senders": nlargest(limit, senders, key=publisher_accounts.weight)})
+
+        self._hub.gathering.ask("suppliers", {"limit": limit}, told)
+
+    def _tell(self, arguments: Answer, done: Done) -> None:
+        self._hub.gathering.run(self._look(int(arguments["limit"])), done)
+
+    def _look(self, limit: int) -> Work:
+        moment = now()
+        rows, total = [], 0
+        waiting: list[tuple[publisher_accounts.Key, int, int]] = []
+        for index, publisher in enumerate(cast("list[Supplier]", list(self._hub.publisher_connections))):
+            if publisher.principal is not None:
+                rows.append(self._row(publisher, moment))
+                total += 1
+                waiting += _waiting(publisher, publisher.principal.user)
+            if index % LOOKED_AT == LOOKED_AT - 1:
+                rows = nlargest(limit, rows, key=_weight)
+                yield
+        senders = yield from self._hub.accounts.rows(waiting, moment)
+        senders = nlargest(limit, senders, key=publisher_accounts.weight)
+        return {"publishers": nlargest(limit, rows, key=_weight), "total": total, "senders": senders}
+
+    def _row(self, publisher: Supplier, moment: int) -> Answer:
+        progress = publisher.progress
+        staging = progress.staging()
+        since = min((frame.moment for frame in staging), default=moment)
+        row = {
+            "connection": connection_id(self._hub, publisher.number, PUBLISHER),
+            "publisher": publisher.name,
+            "user": publisher.principal.user if publisher.principal is not None else "",
+            "address": publisher.address,
+            "since": publisher.since,
+            "messages": progress.messages,
+            "messages_per_s": progress.messages_per_s,
+            "unacknowledged": progress.unacknowledged + sum(frame.rows for frame in staging),
+            "batches": progress.batches + len(staging),
+            "oldest_ms": max(progress.oldest_ms(moment), moment - since),
+            "last_ms": progress.last,
+        }
+        return row | ({"transaction": progress.transaction} if progress.transaction else {})
+
+
+def _waiting(publisher: Supplier, user: str) -> list[tuple[publisher_accounts.Key, int, int]]:
+    """What of one connection has no answer: whose it is, how many messages, since when."""
+    progress = publisher.progress
+    found = [
+        ((user, publisher_accounts.TRANSACTION, one.transaction), one.rows, one.moment) for one in progress.staging()
+    ]
+    if progress.batches:
+        found.append(((user, publisher_accounts.PUBLISHER, publisher.name), progress.unacknowledged, progress.since))
+    return found
+
+
+def _weight(row: Answer) -> tuple[int, float]:
+    return row["oldest_ms"], row["messages_per_s"]

@@ -1,0 +1,303 @@
+"""Django's hook, as one process asks it: over the control socket, or by way of the first worker (protocol.md 8.7)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...core.auth.grants import ASKED, Principal
+from ...core.auth.hook_decisions import Asked, Asking
+from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, about_party
+from ...core.broker.observers import Observer
+from ...core.delivery.client import Client
+from ...core.protocol.errors import InvalidMessage
+from ...core.sessions.deferred_commands import Facts, Parked, facts_of, refused_by
+from ...core.websocket.handshake import Request
+from ..runtime.connection_names import source_id
+from ..runtime.hub import ControlPeer, Hub, now
+from .publisher_gate import Publisher, PublisherParty
+from .workers import Runners
+
+HEADERS_BYTES_MAX = 4096
+"""What is kept of a request's headers for the hook; those of the handshake itself are not."""
+
+TICK_SECONDS = 0.1
+
+_HANDSHAKE = frozenset(
+    ("upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions")
+)
+
+log = logging.getLogger("fastpath.hooks")
+
+
+class Asks(Observer):
+    """All that this process asks; on the first worker it also asks for the others."""
+
+    def __init__(self, hub: Hub, asking: Asking) -> None:
+        self._hub = hub
+        self._asking = asking
+        self._prefix = hub.broker.server[:8]
+        self._stepping = False
+        self._requests = 0
+        self._clients: dict[Client, Parked] = {}
+        self._publishers: set[PublisherParty] = set()
+        self.runners = Runners(hub.settings.hook_seconds, self._answered)
+        asking.wake, asking.fault = self._wake, self._fault
+        hub.broker.observers.append(self)
+        hub.verbs |= {"hooks": self._run_hooks, "answer": self._take_answer, "recheck": self._recheck_all}
+        hub.packets |= {
+            "ask": self._asked_by,
+            "asked": self._answered_by,
+            "told": self._told_by,
+            "recheck": lambda worker, rest: self._recheck(rest[0]),
+        }
+        hub.loop.call_later(TICK_SECONDS, self._tick)
+
+    # Who is asked about
+
+    def opened(self, client: Client, request: Request, token: str) -> None:
+        """A client has come, with this token in its address."""
+        facts = {
+            "kind": "client",
+            "connection": f"{self._prefix}-{source_id(self._hub, client)}",
+            "address": client.address,
+            "headers": bounded(request.headers),
+        }
+        self._clients[client] = Parked(self._hub.sessions, self._asking, client, token, facts)
+
+    def disconnected(self, client: Client) -> None:
+        """Observer: it is gone; the hook is told if it had been let in."""
+        party = self._clients.pop(client, None)
+        if party is not None:
+            code, reason = client.end
+            self._gone(party, code, reason)
+
+    def publisher(
+        self, connection: Publisher, principal: Principal, token: str, welcome: Callable[[], None]
+    ) -> PublisherParty:
+        """A publisher has come; ``welcome`` is called when it is let in."""
+        facts = {
+            "kind": "publisher",
+            "connection": f"{self._prefix}-{source_id(self._hub, connection)}",
+            "address": connection.address,
+            "headers": {},
+        } | facts_of(principal, token, self._hub.broker.grants.mode)
+        party = PublisherParty(self._hub, self._asking, connection, principal, facts, welcome, self._publisher_gone)
+        self._publishers.add(party)
+        party.begin()
+        return party
+
+    def _publisher_gone(self, party: PublisherParty, code: int, reason: str) -> None:
+        self._publishers.discard(party)
+        self._gone(party, code, reason)
+
+    def _gone(self, party: Parked | PublisherParty, code: int, reason: str) -> None:
+        if party.let_in and DISCONNECT in self._asking.events:
+            about = about_party(DISCONNECT, party.facts()) | {"code": int(code), "reason": reason}
+            if self._hub.to_first is None:
+                self.runners.tell(about)
+            else:
+                self._hub.to_first(["told", about])
+        party.asked.close()
+
+    def request(self, token: str, action: str, subject: str, done: Callable[[str], None]) -> None:
+        """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
+        self._requests += 1
+        facts = {"kind": "request", "connection": f"{self._prefix}-r{self._requests}", "address": "", "headers": {}}
+        _Request(self._hub, self._asking, token, (action, subject), facts, done).begin()
+
+    def figures(self) -> dict[str, float]:
+        """How asking goes; the runners are the first worker's."""
+        if self._hub.to_first is not None:
+            return {}
+        runners = self.runners
+        return {
+            "hook_runners": len(runners),
+            "hook_open": runners.open,
+            "hook_asked": runners.asked,
+            "hook_late": runners.late,
+            "hook_untold": runners.untold,
+        }
+
+    # Questions out
+
+    def _wake(self) -> None:
+        if not self._stepping:
+            self._stepping = True
+            self._hub.loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._stepping = False
+        questions, more = self._asking.step(now())
+        if questions and self._hub.to_first is not None:
+            self._hub.to_first(["ask", [(one.number, one.turn, one.about) for one in questions]])
+        elif questions:
+            moment = self._hub.loop.time()
+            for one in questions:
+                self.runners.ask(0, one.number, one.turn, one.about, moment)
+        if more:
+            self._wake()
+
+    def _fault(self, error: Exception) -> None:
+        log.error("fault while asking the hook", exc_info=error)
+        self._hub.end()
+
+    def _asked_by(self, worker: int, rest: list[Any]) -> None:
+        """Another worker asks."""
+        moment = self._hub.loop.time()
+        for number, turn, about in rest[0]:
+            self.runners.ask(worker, number, turn, about, moment)
+
+    def _told_by(self, worker: int, rest: list[Any]) -> None:
+        del worker
+        self.runners.tell(rest[0])
+
+    def _tick(self) -> None:
+        self._hub.loop.call_later(TICK_SECONDS, self._tick)
+        self.runners.tick(self._hub.loop.time())
+        self._asking.tick(now())
+        self._hub.end()
+
+    # Answers in
+
+    def _answered(self, worker: int, number: int, reply: Reply) -> None:
+        if worker:
+            self._hub.to_others(["asked", number, msgspec.to_builtins(reply)], worker)
+            return
+        try:
+            self._asking.answer(number, reply, now())
+        except Exception:
+            log.exception("fault while handling an answer of the hook")
+        self._hub.end()
+        self._hub.follow_rights()
+
+    def _answered_by(self, worker: int, rest: list[Any]) -> None:
+        """The first worker has the answer."""
+        del worker
+        self._answered(0, rest[0], msgspec.convert(rest[1], Reply))
+
+    # Verbs of the control socket
+
+    def _run_hooks(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """This connection runs the hook from now on."""
+        del arguments
+        log.info("a runner of the hook has come")
+        self.runners.add(peer)
+        settings = self._hub.settings
+        return {"events": sorted(self._asking.events), "seconds": settings.hook_seconds, "mode": settings.mode}
+
+    def _take_answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
+        """An answer; it is not answered itself unless it is none."""
+        self.runners.heard(peer)
+        number = int(arguments.pop("ask"))
+        try:
+            reply = msgspec.convert(arguments, Reply)
+        except msgspec.ValidationError as error:
+            self.runners.answer(number, Reply(failed="the hook's answer is none"))
+            raise InvalidMessage("invalid", str(error)) from None
+        self.runners.answer(number, reply)
+
+    def _recheck_all(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask again about a user's connections, or everybody's."""
+        del peer
+        user = arguments.get("user")
+        if user is not None and not isinstance(user, str):
+            raise InvalidMessage("invalid", "user is a name, or absent for everybody")
+        self._hub.to_others(["recheck", user], None)
+        self._recheck(user)
+        return {}
+
+    def _recheck(self, user: str | None) -> None:
+        parties: list[Parked | PublisherParty] = [*self._clients.values(), *self._publishers]
+        for party in parties:
+            if user is None or not party.let_in or party.facts()["user"] == user:
+                self._asking.recheck(party.asked)
+
+
+class _Request:
+    """A single question of Django's own: a snapshot, a check. It is let in first, as any connection is."""
+
+    def __init__(
+        self, hub: Hub, asking: Asking, token: str, key: Key, facts: Facts, done: Callable[[str], None]
+    ) -> None:
+        self._hub = hub
+        self._key = key
+        self._done: Callable[[str], None] | None = done
+        grants = hub.broker.grants
+        self._principal = grants.principal(token, now())
+        self._facts = facts | facts_of(self._principal, token, grants.mode)
+        self._connects = CONNECT in asking.events
+        self.asked = self._principal.asked = Asked(asking, self)
+
+    def begin(self) -> None:
+        """Ask; what is known is answered at once."""
+        if self._connects:
+            self.asked.want((CONNECT, ""))
+        else:
+            self._look()
+
+    @property
+    def waits(self) -> bool:
+        """Always: it is there for that."""
+        return True
+
+    def facts(self) -> Facts:
+        """Who asks."""
+        return self._facts | {"again": False}
+
+    def uses(self, key: Key, *, strictly: bool = False) -> bool:
+        """It waits for one answer."""
+        del strictly
+        return key == self._key
+
+    def parks(self, command: Any, data: bytes, now: int) -> bool:
+        """It has no commands."""
+        del command, data, now
+        return False
+
+    def fail(self) -> None:
+        """A fault of ours."""
+        self._end(f"{ASKED}: a fault of the server")
+
+    def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
+        """Let in, or answered."""
+        del subjects, now
+        if reply.disconnect is not None:
+            self._end(reply.disconnect or "the hook ends the connection")
+        elif event == CONNECT and (reason := refused_by(reply)):
+            self._end(reason)
+        elif event == CONNECT:
+            if reply.user is not None and self._hub.broker.grants.mode == "custom":
+                self._principal.user = self._facts["user"] = reply.user
+            self._look()
+        else:
+            self._end(refused_by(reply))
+        return True
+
+    def _look(self) -> None:
+        reason = self._hub.broker.grants.check(self._principal, *self._key, now())
+        if reason is not ASKED:
+            self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(reason)
+        self.asked.close()
+
+
+def bounded(headers: dict[str, str]) -> dict[str, str]:
+    """The headers that a hook may want to see, as many as there is room for."""
+    kept: dict[str, str] = {}
+    room = HEADERS_BYTES_MAX
+    for name, value in headers.items():
+        if name in _HANDSHAKE:
+            continue
+        room -= len(name) + len(value)
+        if room < 0:
+            break
+        kept[name] = value
+    return kept

@@ -1,0 +1,259 @@
+"""From an accepted socket to the protocol it is for: the proxy's header, TLS, the first byte, then the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, cast
+
+from ...core.websocket.proxy_protocol import START_BYTES, BadProxy, parse_proxy, parse_start
+from ...listen_address import Listener, SettingsError
+from ..clients.plain_transport import RawConnection
+from ..clients.tls_transport import TlsConnection
+from ..publishers.connection import PublisherConnection
+from ..runtime.connection_log import connection_refused
+from ..runtime.hub import Hub
+from .tls_context import tls_context
+
+ARRIVING_MAX = 64
+"""Connections beyond the bound of the port that may still be on their way in, so that they can be told that it is."""
+
+TLS_END_SECONDS = 5
+"""How long a peer may take to answer the end of TLS before the connection is cut."""
+
+log = logging.getLogger("fastpath.ports")
+
+
+class Arrivals:
+    """Hands accepted sockets over; ``count`` are on their way and no connection yet."""
+
+    def __init__(self, hub: Hub, full: Callable[[], bool], makers: dict[str, Callable[[], asyncio.Protocol]]) -> None:
+        self.hub = hub
+        self.full = full
+        self.count = 0
+        self.connections_max = 0
+        self._makers = makers
+        self._contexts: dict[Listener, ssl.SSLContext] = {}
+
+    def prepare(self, listener: Listener) -> None:
+        """Read what the listener needs; raises SettingsError."""
+        if listener.tls and listener not in self._contexts:
+            self._contexts[listener] = tls_context(listener)
+
+    def reload(self) -> list[str]:
+        """Read certificates and keys anew, for the handshakes to come; where that fails the old ones stay.
+
+        Answers what was wrong.
+        """
+        errors = []
+        for listener in self._contexts:
+            try:
+                self._contexts[listener] = tls_context(listener)
+            except SettingsError as error:
+                errors.append(str(error))
+        return errors
+
+    def begin(self, sock: socket.socket, address: str, listener: Listener) -> None:
+        """A socket was accepted from ``address``."""
+        crowded = self.hub.connections + self.count > self.connections_max + ARRIVING_MAX
+        if crowded and listener.purposes.isdisjoint(self._makers):
+            sock.close()
+        elif not listener.proxy:
+            self.enter(sock, address, listener)
+        elif address in self.hub.access.trusted:
+            _ProxyStage(self, sock, address, listener)
+        else:
+            connection_refused(address, f"not one of FASTPATH_TRUSTED_PROXIES, on {listener.where}")
+            sock.close()
+
+    def enter(self, sock: socket.socket, address: str, listener: Listener) -> None:
+        """It is known whom the socket is from."""
+        if listener.tls:
+            self._spawn(self._secure(sock, address, listener))
+        elif listener.purposes == {"clients"}:
+            self.to_client(sock, address, listener)
+        elif "clients" in listener.purposes:
+            _Sniffer(self, sock, address, listener)
+        else:
+            self.to_protocol(sock, self._maker(address, listener))
+
+    def to_client(self, sock: socket.socket, address: str, listener: Listener) -> None:
+        """A plain client."""
+        connection = RawConnection(self.hub, sock.detach(), address, listener)
+        if self.full():
+            connection.over_limit()
+
+    def to_protocol(self, sock: socket.socket, maker: Callable[[], asyncio.Protocol]) -> None:
+        """Anything else that needs no TLS."""
+        self._spawn(self._connect(sock, maker))
+
+    async def _connect(self, sock: socket.socket, maker: Callable[[], asyncio.Protocol], **tls: Any) -> None:
+        self.count += 1
+        try:
+            await self.hub.loop.connect_accepted_socket(maker, sock, **tls)
+        except OSError as error:  # gone already, or a handshake that failed or did not come in time
+            if isinstance(error, ConnectionAbortedError | TimeoutError):  # as uvloop and asyncio call the last
+                self.hub.broker.counters.limit("handshake")
+            log.debug("a connection did not come about: %s", error)
+        finally:
+            self.count -= 1
+
+    async def _secure(self, sock: socket.socket, address: str, listener: Listener) -> None:
+        """TLS: nobody may be slower with its handshake than with its first command."""
+        await self._connect(
+            sock,
+            self._maker(address, listener),
+            ssl=self._contexts[listener],
+            ssl_handshake_timeout=self.hub.settings.handshake_seconds,
+            ssl_shutdown_timeout=TLS_END_SECONDS,
+        )
+
+    def _maker(self, address: str, listener: Listener) -> Callable[[], asyncio.Protocol]:
+        for purpose, maker in self._makers.items():
+            if purpose in listener.purposes:
+                return maker
+        if listener.tls and "clients" in listener.purposes:
+            return lambda: _Gate(self, address, listener)
+        return lambda: PublisherConnection(self.hub, address)
+
+    def _spawn(self, work: Any) -> None:
+        self.hub.keep(self.hub.loop.create_task(work))
+
+
+class _Stage(ABC):
+    """A socket that must say something in time before it is known what it is."""
+
+    def __init__(self, arrivals: Arrivals, sock: socket.socket, address: str, listener: Listener) -> None:
+        self._arrivals = arrivals
+        self._sock = sock
+        self._address = address
+        self._listener = listener
+        arrivals.count += 1
+        arrivals.hub.expect(self, arrivals.hub.settings.handshake_seconds)
+        arrivals.hub.loop.add_reader(sock.fileno(), self._readable)
+
+    def expire(self) -> None:
+        """Nothing came in time."""
+        self._arrivals.hub.broker.counters.limit("handshake")
+        connection_refused(self._address, "nothing came in time")
+        self._end()
+
+    def _end(self) -> None:
+        self._over()
+        self._sock.close()
+
+    def _over(self) -> None:
+        """This stage has ended."""
+        self._arrivals.count -= 1
+        self._arrivals.hub.spare(self)
+        self._arrivals.hub.loop.remove_reader(self._sock.fileno())
+
+    @abstractmethod
+    def _readable(self) -> None:
+        """There is something to read, or the end."""
+
+
+class _ProxyStage(_Stage):
+    """The header of a trusted proxy, and not a byte more: what follows may be a TLS handshake."""
+
+    _buffer = b""
+
+    def _readable(self) -> None:
+        wanted = START_BYTES if len(self._buffer) < START_BYTES else START_BYTES + parse_start(self._buffer)
+        try:
+            data = self._sock.recv(wanted - len(self._buffer))
+            if not data:
+                raise BadProxy("it ended within the header")
+            self._buffer += data
+            found = parse_proxy(self._buffer)
+        except BlockingIOError:
+            return
+        except (OSError, BadProxy) as error:
+            connection_refused(self._address, str(error))
+            self._end()
+            return
+        if found is not None:
+            self._over()
+            self._arrivals.enter(self._sock, found.address or self._address, self._listener)
+
+
+class _Sniffer(_Stage):
+    """A plain port for both purposes: a publisher's first byte is the 0 of its length, a client's is a letter."""
+
+    def _readable(self) -> None:
+        try:
+            first = self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        except OSError:
+            first = b""
+        self._over()
+        if first == b"\x00":
+            hub, address = self._arrivals.hub, self._address
+            self._arrivals.to_protocol(self._sock, lambda: PublisherConnection(hub, address, self._arrivals.full))
+        elif first:
+            self._arrivals.to_client(self._sock, self._address, self._listener)
+        else:
+            self._sock.close()
+
+
+class _Gate(asyncio.Protocol):
+    """Stands before a transport of TLS until its first bytes tell which protocol it is to have."""
+
+    def __init__(self, arrivals: Arrivals, address: str, listener: Listener) -> None:
+        self._arrivals = arrivals
+        self._address = address
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._waits = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected, and the TLS handshake done: a port with one purpose hands over at once."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._listener.purposes == {"clients"}:
+            self._to_client()
+        else:
+            self._waits = True
+            self._arrivals.count += 1
+            self._arrivals.hub.expect(self, self._arrivals.hub.settings.handshake_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        """The first bytes on a shared port: a publisher's first one is the 0 of its length."""
+        self._over()
+        (self._to_publisher() if data[:1] == b"\x00" else self._to_client()).data_received(data)
+
+    def _to_client(self) -> TlsConnection:
+        assert self._transport is not None
+        client = TlsConnection(self._arrivals.hub, self._transport, self._address, self._listener)
+        self._transport.set_protocol(client)
+        if self._arrivals.full():
+            client.over_limit()
+        return client
+
+    def _to_publisher(self) -> PublisherConnection:
+        assert self._transport is not None
+        publisher = PublisherConnection(self._arrivals.hub, self._address, self._arrivals.full)
+        self._transport.set_protocol(publisher)
+        publisher.connection_made(self._transport)
+        return publisher
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone before it said anything."""
+        del exc
+        self._over()
+
+    def _over(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._arrivals.count -= 1
+            self._arrivals.hub.spare(self)
+
+    def expire(self) -> None:
+        """Nothing came in time."""
+        self._arrivals.hub.broker.counters.limit("handshake")
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,67 @@
+"""The file of the keys that tokens are signed with (RFC 7517): read at the start, and again whenever it has changed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from ...core.auth.keys import Key, read_key_set
+from ...core.protocol.errors import InvalidKeys
+from ..runtime.hub import Hub
+
+KEY_FILE_BYTES_MAX = 1 << 20
+
+log = logging.getLogger("fastpath.keys")
+
+_Stamp = tuple[int, int, int] | None
+
+
+def read_key_file(path: str) -> list[Key]:
+    """The keys in the file; raises InvalidKeys, or OSError with what the file system says."""
+    data = Path(path).read_bytes()
+    if len(data) > KEY_FILE_BYTES_MAX:
+        raise InvalidKeys(f"it has over {KEY_FILE_BYTES_MAX} bytes")
+    found, notes = read_key_set(data)
+    for note in notes:
+        log.warning("%s: %s", path, note)
+    return found
+
+
+class KeyFile:
+    """Follows the file for one process; a broken one leaves the keys as they are, and is logged once."""
+
+    def __init__(self, hub: Hub, path: str) -> None:
+        self._hub = hub
+        self._path = path
+        self._seen = self._stamp()
+
+    def look(self) -> None:
+        """Called each second: take the file's keys if it is another than before."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        try:
+            self.reload()
+        except (OSError, InvalidKeys) as error:
+            log.error("%s is left as it was read before: %s", self._path, error)
+
+    def reload(self) -> None:
+        """Take the file's keys now; raises InvalidKeys or OSError, and leaves them as they are."""
+        self._seen = self._stamp()
+        found = read_key_file(self._path)
+        rights, keys = self._hub.sessions.rights, self._hub.broker.grants.keys
+        assert keys is not None
+        log.info("%s: keys %s", self._path, ", ".join(f"{key.kid or 'without kid'} ({key.algorithm})" for key in found))
+        if keys.replace(found):
+            rights.keys_changed()
+            self._hub.follow_rights()
+            self._hub.follow_publishers()
+
+    def _stamp(self) -> _Stamp:
+        """What tells one state of the file from another; None: it is not there."""
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,131 @@
+"""Read anew, while all connections go on, what an operator may have changed: certificates, keys, who may come."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ...listen_address import SettingsError
+from ...logs.formats import reopen, use_levels
+from ...settings import Settings, load
+from ..runtime.access import LIVE
+from ..runtime.hub import ControlPeer, Hub
+from .listeners import Ports
+
+ANSWER_SECONDS = 3.0
+"""How long the other workers may take before who asked is told that one has not answered."""
+
+log = logging.getLogger("fastpath.reload")
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Who asked on the control socket, and what is known for the answer."""
+
+    peer: ControlPeer
+    request: int
+    errors: list[str]
+    missing: set[int]
+
+
+class Reload:
+    """SIGHUP, or ``reload`` on the control socket, for one process; the first of several workers asks the others.
+
+    Each part is for itself: one that cannot be used stays as it is, is named in the log and in the answer, and keeps no
+    other from taking force.
+    """
+
+    def __init__(self, hub: Hub, ports: Ports) -> None:
+        self._hub = hub
+        self._ports = ports
+        self._others: set[int] = set()
+        self._asked: dict[int, _Asked] = {}
+        self._number = 0
+        hub.verbs["reload"] = self._ask
+        hub.packets["reload"] = self._passed_on
+        hub.packets["reloaded"] = self._answered
+        hub.linked.append(self._others.add)
+        hub.parted.append(self._parted)
+        if hub.key_file is not None:
+            hub.reloads["FASTPATH_TOKEN_KEYS"] = hub.key_file.reload
+        if "FASTPATH_CONFIG" in os.environ:
+            self._settings()  # a worker that is restarted knows what the file said when the parent started
+
+    def here(self) -> list[str]:
+        """In this process; answers what could not be used, a sentence each."""
+        reopen()
+        errors = [*self._ports.reload(), *self._settings()]
+        for name, reload in self._hub.reloads.items():
+            try:
+                reload()
+            except (ValueError, OSError) as error:
+                errors.append(f"{name}: {error}")
+        for text in errors:
+            log.error("not reloaded: %s", text)
+        log.info("reloaded certificates, keys and settings%s", f", {len(errors)} errors" if errors else "")
+        return errors
+
+    def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The verb ``reload``; answered when all workers have."""
+        del arguments
+        errors = self.here()
+        if not self._others:
+            return {"errors": errors}
+        self._number += 1
+        self._asked[self._number] = _Asked(peer, peer.request, errors, set(self._others))
+        self._hub.to_others(["reload", self._number], None)
+        self._hub.loop.call_later(ANSWER_SECONDS, self._answer, self._number)
+        return None
+
+    def _passed_on(self, worker: int, rest: list[Any]) -> None:
+        """On another worker: the first one was asked."""
+        del worker
+        errors = self.here()
+        if self._hub.to_first is not None:
+            self._hub.to_first(["reloaded", *rest, errors])
+
+    def _answered(self, worker: int, rest: list[Any]) -> None:
+        """On the first worker: what another one could not use."""
+        number, errors = rest
+        asked = self._asked.get(number)
+        if asked is None:
+            return
+        asked.errors += [error for error in errors if error not in asked.errors]
+        self._spare(number, worker)
+
+    def _parted(self, worker: int) -> None:
+        """A worker is gone: the one that takes its place reads everything anew."""
+        self._others.discard(worker)
+        for number in list(self._asked):
+            self._spare(number, worker)
+
+    def _spare(self, number: int, worker: int) -> None:
+        """Nothing more is expected of this worker."""
+        asked = self._asked[number]
+        asked.missing.discard(worker)
+        if not asked.missing:
+            self._answer(number)
+
+    def _answer(self, number: int) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        if asked.missing:
+            asked.errors.append(f"{len(asked.missing)} of the workers did not answer within {ANSWER_SECONDS:g} s")
+        asked.peer.reply(asked.request, {"errors": asked.errors})
+
+    def _settings(self) -> list[str]:
+        """Those of the configuration file that can change while the process runs take force."""
+        hub = self._hub
+        try:
+            found = load(os.environ)
+        except SettingsError as error:
+            return [str(error)]
+        hub.access.renew(found)
+        use_levels(found.log_level)
+        changed = [one.name for one in fields(Settings) if getattr(found, one.name) != getattr(hub.settings, one.name)]
+        for name in set(changed) - set(LIVE):
+            log.warning("the setting %s changed: it takes force at the next start", name)
+        return []

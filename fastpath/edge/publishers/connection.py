@@ -1,0 +1,400 @@
+"""The publisher port: batches in, one acknowledgement a batch out (protocol.md 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from time import perf_counter
+from typing import Any, cast
+
+from ...core.auth.grants import Principal
+from ...core.broker.admission import MEMORY_FULL, Outcome
+from ...core.delivery.client import LOST, Hold
+from ...core.presence.advertisements import OFFERS_MAX
+from ...core.protocol.errors import Close, Refused
+from ...core.protocol.packets import (
+    BATCH_MESSAGES_MAX,
+    FRAME_BYTES_MAX,
+    PUBLICATION_MAX,
+    PUBLISHER_CHARS_MAX,
+    Batch,
+    Unpacker,
+    pack,
+    publisher_key,
+    unpack_published,
+)
+from ...core.telemetry import counters
+from ..hooks.publisher_gate import PublisherParty
+from ..runtime.connection_log import publisher_closed
+from ..runtime.hub import Hub, now
+from ..runtime.publisher_progress import Progress
+from ..runtime.turns import TURN_SECONDS
+
+WINDOW = 16
+"""Batches that a publisher may have without acknowledgement (protocol.md 6.4)."""
+
+ACKS_BYTES_MAX = 256 << 10
+"""Acknowledgements that may wait in the transport before the server stops reading from the publisher."""
+
+GOODBYE_SECONDS = 5
+"""How long a publisher that was told goodbye may take to read that and go."""
+
+DRAINS = "the server is stopping; reconnect and resend"
+
+log = logging.getLogger("fastpath.publishers")
+
+_numbers = count(1)
+
+
+class PublisherConnection(asyncio.Protocol):
+    """One publisher at ``address``; on a port that clients use too it takes a place as they do, and ``full`` says
+    whether there is none."""
+
+    def __init__(self, hub: Hub, address: str = "", full: Callable[[], bool] | None = None) -> None:
+        self._hub = hub
+        self._is_full = full
+        self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
+        self._principal: Principal | None = None
+        self._publisher: str | None = None
+        self._transport: asyncio.Transport | None = None
+        self._closing = self._full = self._draining = False
+        self._batch = 0
+        self._answers: list[bytes] | None = None  # gathered while a handler runs
+        self._party: PublisherParty | None = None
+        self._pauses = 0  # bits of Hold
+        self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
+        self.address = address
+        self.since = now()
+        """When it came, in ms."""
+        self.number = next(_numbers)
+        self.name = ""
+        """Under which it numbers what it publishes; empty: it does not."""
+        self.progress = Progress()
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who publishes; None before its hello."""
+        return self._principal
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected: the hello must come in time."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=ACKS_BYTES_MAX)
+        self._hub.expect(self, self._hub.settings.handshake_seconds)
+        self._hub.publisher_connections.add(self)
+        if self._is_full is not None:
+            self._hub.connections += 1
+            if self._is_full():
+                self.over_limit()
+
+    def data_received(self, data: bytes) -> None:
+        """Frames, or parts of them; a fault of ours in handling them closes this publisher only."""
+        if self._closing:
+            return
+        self._hub.broker.counters.bytes_in += len(data)
+        packets = self._unpacker.feed(data)
+        if self._kept is not None:  # they were on their way when reading stopped
+            self._kept += packets
+        else:
+            self._handle_all(packets)
+
+    def _handle_all(self, packets: list[list[Any] | Batch]) -> None:
+        self._answers, rest, until = [], iter(packets), perf_counter() + TURN_SECONDS
+        try:
+            for packet in rest:
+                if self._party is not None and self._party.parks(packet, b"", now()):
+                    self._kept = [packet, *rest]
+                elif not self._handle(packet):
+                    break
+                elif self._pauses:
+                    self._kept = list(rest)
+                elif type(packet) is list and perf_counter() > until and (kept := list(rest)):
+                    self._kept = kept
+                    self.hold(True, Hold.TURN)
+                    self._hub.turns.later(partial(self.hold, False, Hold.TURN))
+            if self._unpacker.error is not None and self._kept is None:
+                self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
+        except Exception:
+            log.exception("fault while handling publisher %s", self.address)
+            self.close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
+        self._answer()
+        if self._hub.congested:
+            self.hold(True)
+
+    def _pause(self, why: int, paused: bool) -> None:
+        before, self._pauses = self._pauses, self._pauses | why if paused else self._pauses & ~why
+        if self._transport is None or self._closing:
+            return
+        if self._pauses and not before:
+            self._transport.pause_reading()
+        elif before and not self._pauses:
+            if why == Hold.TURN:
+                self._go_on()  # before more is read
+            if not self._pauses:
+                self.hold(self._hub.congested)
+                self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what was read before the pause."""
+        if not (self._closing or self._draining or self._pauses) and self._kept is not None:
+            kept, self._kept = self._kept, None
+            self._handle_all(kept)
+
+    def pause_writing(self) -> None:
+        """It does not read its acknowledgements: take nothing more from it."""
+        self._full = True
+        self.hold(True)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._full = False
+        self.hold(self._hub.congested)
+
+    def hold(self, held: bool, why: int = Hold.CONGESTED) -> None:
+        """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped.
+
+        While there is a reason but congestion, what has been read is not handled either.
+        """
+        if why != Hold.CONGESTED:
+            self._pause(why, held)
+            return
+        if self._transport is None or self._closing or self._transport.is_closing():
+            return
+        if held and (self._full or self._principal is not None):
+            self._transport.pause_reading()
+        elif not held and not self._full and not self._draining and not self._pauses:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The publisher is gone."""
+        if not self._closing:
+            well = exc is None and not self.progress.batches
+            self._tell_end(*LOST, counters.BY_CLIENT if well else counters.LOST)
+        self._closing = True
+        if self._hub.sessions.guard is not None:
+            self._hub.sessions.guard.forget(self)
+        self._hub.publisher_connections.discard(self)
+        self._hub.connections -= self._is_full is not None
+        self._hub.spare(self)
+
+    def expire(self) -> None:
+        """No hello in time, or it did not go after our close."""
+        if self._closing:
+            if self._transport is not None:
+                self._transport.abort()
+        else:
+            self.close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
+
+    def _handle(self, packet: list[Any] | Batch) -> bool:
+        """One frame; False when it ended the connection."""
+        try:
+            match packet:
+                case Batch() if self._principal is not None:
+                    self._publish(packet.number, packet.messages, packet.first)
+                case ["hello", dict(options)] if self._principal is None:
+                    self._hello(options)
+                case ["batch", int(number), list(rows)] if self._principal is not None:
+                    self._publish(number, rows, 0)
+                case ["batch", int(number), list(rows), int(first)] if self._principal is not None:
+                    self._publish(number, rows, first)
+                case ["ping", int(number)] if self._principal is not None:
+                    self._send(["pong", number])
+                case ["advertise", int(number), list(patterns)] if self._principal is not None:
+                    self._advertise(number, patterns)
+                case [str(kind), int(number), *rest] if self._principal is not None and kind in self._hub.requests:
+                    self._hub.requests[kind](self, number, rest)
+                case Batch() | ["batch" | "ping" | "advertise", *_] if self._principal is None:
+                    self.close(Close.BAD_MESSAGE, "hello comes first")
+                case _:
+                    # Not the whole of it, which may be megabytes.
+                    start = str(packet[:1] if isinstance(packet, list) else "batch")[:40]
+                    self.close(Close.BAD_MESSAGE, f"not a frame of this port: {start}")
+        except Refused as error:
+            self.close(error.code, error.reason)
+        return not self._closing
+
+    def _hello(self, options: dict[str, Any]) -> None:
+        self._check_address()
+        if options.get("version", 1) != 1:
+            raise Refused(Close.BAD_VERSION, "this server speaks version 1")
+        token = options.get("token") or ""
+        if not isinstance(token, str):
+            raise Refused(Close.BAD_TOKEN, "the token is a text")
+        publisher = options.get("publisher") or ""
+        if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
+            raise Refused(Close.BAD_MESSAGE, f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
+        broker = self._hub.broker
+        if broker.admission.full:
+            broker.counters.limit("memory")
+            raise Refused(Close.OVERLOADED, MEMORY_FULL)
+        if not broker.grants.ready:
+            raise Refused(Close.NOT_READY, "the rights have not arrived from Django yet; retry")
+        if self._hub.stale:
+            raise Refused(Close.NOT_READY, "nothing can be published at this moment; retry, here or elsewhere")
+        self._principal = broker.grants.principal(token, now())
+        self._hub.spare(self)
+        if self._hub.asks is not None:
+            self._party = self._hub.asks.publisher(self, self._principal, token, partial(self._welcome, publisher))
+        else:
+            self._welcome(publisher)
+
+    def _welcome(self, publisher: str) -> None:
+        """It is known who it is, and it may come in."""
+        broker = self._hub.broker
+        assert self._principal is not None
+        self._publisher, self.name = publisher_key(self._principal.user, publisher) if publisher else None, publisher
+        log.debug("publisher %s user=%s", self.address, self._principal.user)  # a Spark task is one
+        if self._hub.audit is not None:
+            self._hub.audit.publisher_came(self, publisher)
+        self._send(
+            [
+                "welcome",
+                {
+                    "version": 1,
+                    "server": broker.server,
+                    "epoch": broker.engine.epoch,
+                    "user": self._principal.user,
+                    "window": WINDOW,
+                    "frame_bytes": FRAME_BYTES_MAX,
+                    "batch_messages": BATCH_MESSAGES_MAX,
+                },
+            ]
+        )
+
+    def _check_address(self) -> None:
+        """Raises Refused; with each batch again, because the setting may change (edge/runtime/access.py)."""
+        if not self._hub.access.may_publish(self.address):
+            raise Refused(Close.DENIED, f"publishing is not allowed from {self.address}")
+
+    def _publish(self, number: int, rows: list[Any], first: int) -> None:
+        self._check_address()
+        if number <= self._batch:
+            raise Refused(Close.BAD_MESSAGE, f"batch {number} after batch {self._batch}: numbers rise")
+        if len(rows) > BATCH_MESSAGES_MAX:
+            raise Refused(Close.BAD_MESSAGE, f"over {BATCH_MESSAGES_MAX} messages in a batch")
+        if first and (self._publisher is None or not 0 < first <= PUBLICATION_MAX - len(rows)):
+            raise Refused(
+                Close.BAD_MESSAGE, "publications are numbered from 1 on, under the publisher that hello named"
+            )
+        self._batch, moment = number, now()
+        principal = self.current(moment)
+        self.progress.took(number, len(rows), moment)
+        self._hub.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
+        guard = self._hub.sessions.guard
+        if guard is not None and guard.spend(self, 0, len(rows), moment):
+            self.hold(True, Hold.RATE)
+        self._hub.publish_rows(principal, rows, partial(self._acknowledge, number), self._publisher, first, self)
+
+    def _advertise(self, number: int, patterns: list[Any]) -> None:
+        self._check_address()
+        if not all(isinstance(pattern, str) for pattern in patterns) or len(patterns) > OFFERS_MAX:
+            raise Refused(Close.BAD_MESSAGE, f"advertise names at most {OFFERS_MAX} patterns")
+        offers = self._hub.advertisers.advertise(self, patterns)
+        self._send(["advertised", number, [[one.error, one.reason] if one.error else 0 for one in offers]])
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended (core.advertising.Advertiser)."""
+        return self._closing
+
+    @property
+    def full(self) -> bool:
+        """Whether it does not read what it is told."""
+        return self._full
+
+    def tell(self, subjects: list[str], wanted: bool) -> None:
+        """Subjects that it advertised are wanted, or not any more (protocol.md 6.3)."""
+        self._send(["interest", subjects, wanted])
+
+    def _acknowledge(self, number: int, outcomes: list[Outcome]) -> None:
+        """Tell what became of a batch. With another worker that numbers, this may be after the publisher has gone."""
+        self.progress.acknowledged(number)
+        if not self._closing:
+            self._send(["ack", number, self._hub.broker.engine.epoch, outcomes])
+            if self._draining and not self.progress.batches:
+                self.drain()
+
+    def current(self, moment: int) -> Principal:
+        """The principal under the present rights; raises Refused when the token has ended or was revoked."""
+        principal = self._principal
+        assert principal is not None
+        if principal.expires is not None and principal.expires <= moment:
+            raise Refused(Close.TOKEN_EXPIRED, "get a new token, then reconnect")
+        principal = self._principal = self._hub.broker.grants.current(principal)
+        return principal
+
+    def follow(self, moment: int) -> None:
+        """Rights or the time have changed: end when the token does not count any more."""
+        if self._principal is not None and not self._closing:
+            try:
+                self.current(moment)
+            except Refused as error:
+                self.close(error.code, error.reason)
+
+    def reply(self, packet: list[Any]) -> None:
+        """Answer one of ``Hub.requests``, now or later; nothing happens when it has gone."""
+        if not self._closing:
+            self._send(packet)
+
+    def _send(self, packet: list[Any]) -> None:
+        if self._transport is not None:
+            data = pack(packet)
+            self._hub.broker.counters.bytes_out += len(data)
+            if self._answers is not None:
+                self._answers.append(data)
+            else:
+                self._transport.write(data)
+
+    def _answer(self) -> None:
+        """Write what the handler has to say in one go, after everything that must leave before (``Hub.end``)."""
+        self._hub.end()
+        answers, self._answers = self._answers, None
+        if answers and self._transport is not None:
+            self._transport.write(b"".join(answers))
+
+    def close(self, code: Close, reason: str) -> None:
+        """Say why, then end the connection when it has been sent."""
+        if self._closing or self._transport is None:
+            return
+        self._closing = True
+        self._tell_end(code, f"{code.label}: {reason}", code.label)
+        self._hub.broker.counters.closed(code.label)
+        self._send(["close", int(code), f"{code.label}: {reason}"])
+        self._answer()
+        if self._transport.can_write_eof():
+            # What it still sends is read and dropped: a socket closed with that unread would be reset, and the
+            # acknowledgements before the close lost.
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        else:
+            self._transport.close()
+        self._hub.expect(self, GOODBYE_SECONDS)
+
+    def over_limit(self) -> None:
+        """The port is full: say so and let go."""
+        self._hub.broker.counters.limit("connections")
+        self.close(Close.OVERLOADED, "too many connections; try again later")
+
+    def _tell_end(self, code: int, reason: str, name: str) -> None:
+        publisher_closed(self._hub, self, code, reason, name, now())
+        party, self._party = self._party, None
+        if party is not None:
+            party.gone(code, reason)
+        if self._hub.audit is not None:
+            self._hub.audit.publisher_gone(self, code, reason)
+
+    def drain(self) -> None:
+        """The server stops, or cannot take anything: it is to send again what is not acknowledged."""
+        self.close(Close.DRAIN, DRAINS)
+
+    def leave(self) -> None:
+        """It is to go elsewhere: nothing more is taken from it, and it is told when what was taken is acknowledged."""
+        if self._draining or self._closing or self._transport is None:
+            return
+        self._draining = True
+        self._transport.pause_reading()
+        if not self.progress.batches:
+            self.drain()

@@ -1,0 +1,47 @@
+"""Who may come from where: trusted proxies, addresses that may publish, pages that may connect; all may change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.auth.allowed_addresses import Networks, client_of
+from ...core.auth.allowed_origins import Origins
+from ...core.websocket.handshake import BadRequest, Request
+from ...settings import Settings
+
+if TYPE_CHECKING:
+    from ...core.sessions.sessions import Sessions
+
+LIVE = ("trusted_proxies", "publish_from", "origins", "log_level")
+"""Settings that take force without a restart."""
+
+
+class Access:
+    """What the settings in force say of addresses and origins; one for all ports of a process."""
+
+    def __init__(self, settings: Settings, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self.renew(settings)
+
+    def renew(self, settings: Settings) -> None:
+        """These settings take force: at once for publications, for everything else with the next connection."""
+        self.trusted = Networks.parse(settings.trusted_proxies)
+        publish_from, origins = Networks.parse(settings.publish_from), Origins.parse(settings.origins)
+        self.publish_from = self._sessions.publish_from = publish_from or None
+        self.origins = origins or None
+
+    def may_publish(self, address: str) -> bool:
+        """Whether somebody at this address may publish."""
+        return self.publish_from is None or address in self.publish_from
+
+    def check(self, request: Request, peer: str) -> str:
+        """The address of whom the request comes from, through its proxies; raises BadRequest for a strange page.
+
+        RFC 6455 10.2: a browser always sends ``Origin``, other clients need not and could send any.
+        """
+        headers = request.headers
+        origin = headers.get("origin")
+        if self.origins is not None and origin is not None and origin not in self.origins:
+            raise BadRequest(403, "Pages of this origin may not connect here (FASTPATH_ORIGINS).")
+        forwarded = headers.get("x-forwarded-for")
+        return peer if forwarded is None else client_of(forwarded, peer, self.trusted)

@@ -1,0 +1,77 @@
+"""The one line of the log that each connection gets, at its end; a request that is refused has one, too."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...core.delivery.client import Client
+from ...core.telemetry.counters import BY_CLIENT
+from ...logs.formats import event
+from .connection_names import PUBLISHER, connection_id
+
+if TYPE_CHECKING:
+    from ..publishers.connection import PublisherConnection
+    from .hub import Hub
+
+TASK_SECONDS = 60
+"""A publisher that goes sooner, with everything acknowledged, is not worth a line."""
+
+_clients = logging.getLogger("fastpath.clients")
+_publishers = logging.getLogger("fastpath.publishers")
+
+
+def client_closed(hub: Hub, client: Client, name: str, moment: int) -> None:
+    """A client's connection ends, for ``client.end``; the name is one of core.stats.ENDS."""
+    code, reason = client.end
+    event(
+        _clients,
+        "client closed",
+        connection=connection_id(hub, client.number),
+        address=client.address,
+        user=client.principal.user,
+        code=int(code),
+        name=name,
+        reason=reason.removeprefix(f"{name}: "),
+        seconds=_seconds(client.since, moment),
+        subscriptions=client.count,
+        program=client.program,
+    )
+
+
+def request_refused(address: str, status: int, reason: str) -> None:
+    """A request was answered with a status of HTTP: no WebSocket came about."""
+    event(_clients, "request refused", address=address, status=status, reason=reason)
+
+
+def connection_refused(address: str, reason: str) -> None:
+    """Somebody was let go before it was known what it wants."""
+    event(_clients, "connection refused", address=address, reason=reason)
+
+
+def publisher_closed(hub: Hub, publisher: PublisherConnection, code: int, reason: str, name: str, moment: int) -> None:
+    """A publisher's connection ends. One that was short, and all of which is acknowledged, is a task of a batch job:
+    there may be many of these each second, and they are told at the level ``debug``."""
+    seconds, progress = _seconds(publisher.since, moment), publisher.progress
+    if hub.broker.trail is not None:
+        hub.broker.trail.ended(publisher, int(code), reason, seconds)
+    event(
+        _publishers,
+        "publisher closed",
+        logging.DEBUG if name == BY_CLIENT and seconds < TASK_SECONDS else logging.INFO,
+        connection=connection_id(hub, publisher.number, PUBLISHER),
+        address=publisher.address,
+        user=publisher.principal.user if publisher.principal is not None else "",
+        publisher=publisher.name,
+        code=int(code),
+        name=name,
+        reason=reason.removeprefix(f"{name}: "),
+        seconds=seconds,
+        messages=progress.messages,
+        unacknowledged=progress.unacknowledged,
+    )
+
+
+def _seconds(since: int, moment: int) -> float:
+    """How long it was open; 0 for one that was closed as soon as it had opened."""
+    return max(0, moment - since) / 1000 if since else 0.0

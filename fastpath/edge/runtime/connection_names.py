@@ -1,0 +1,59 @@
+"""What a connection is called, in the log, the audit, the pages and to hooks: a name that no other connection of the
+node has, now or later."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ...core.broker.observers import Source
+from ...core.delivery.client import Client
+from ...core.protocol.errors import InvalidMessage
+from .hub import Hub
+
+NUMBER_MAX = 1 << 53
+"""No worker, process or connection has a number near it."""
+
+PUBLISHER = "p"
+"""Stands before the number of a publisher's connection."""
+
+
+class Name(NamedTuple):
+    """``WORKER.PID.NUMBER``, or ``WORKER.PID.pNUMBER`` of a publisher: the process' id tells a worker from the one that
+    takes its place, which counts from 1 again."""
+
+    worker: int
+    pid: int
+    number: int
+    publisher: bool = False
+
+    @classmethod
+    def parse(cls, text: object) -> Name:
+        """Raises InvalidMessage for what is no such name."""
+        parts = text.split(".") if isinstance(text, str) and len(text) <= 64 and text.isascii() else []
+        if len(parts) == 3:
+            digits = (parts[0], parts[1], parts[2].removeprefix(PUBLISHER))
+            if all(map(str.isdigit, digits)):
+                worker, pid, number = map(int, digits)
+                if max(worker, pid, number) <= NUMBER_MAX:
+                    return cls(worker, pid, number, digits[2] != parts[2])
+        raise InvalidMessage("invalid", "a connection is called WORKER.PID.NUMBER, as clients and publishers tell")
+
+    @property
+    def here(self) -> bool:
+        """Whether it is, or was, a connection of this process."""
+        return self.pid == os.getpid()
+
+
+def connection_id(hub: Hub, number: int, kind: str = "") -> str:
+    """The name of a client of this process, or with the kind ``p`` of a publisher; empty for who was never let in."""
+    if not number:
+        return ""
+    return f"{hub.worker}.{os.getpid()}.{kind}{number}"
+
+
+def source_id(hub: Hub, source: Source | None) -> str:
+    """The name of who publishes; empty for Django."""
+    if source is None:
+        return ""
+    return connection_id(hub, source.number, "" if isinstance(source, Client) else PUBLISHER)

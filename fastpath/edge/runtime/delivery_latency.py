@@ -1,0 +1,72 @@
+"""How long messages take from their acceptance to the sockets: one look at the clock for what comes, one for what goes.
+
+A turn of the loop is measured as a whole: all that leaves at its end counts as long as the first of it has waited. What
+a listener collects counts from the moment at which the collecting began. Left out are what conflation brings, which is
+meant to be late, what is stored, and what waits in a slow client's own queue.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns, time_ns
+
+from ...core.broker.broker import Broker
+from ...core.telemetry.histogram import Histogram
+
+FAR_NS = 60_000_000_000
+"""What another machine seems to have stored longer ago, or will only store then, is not measured."""
+
+
+def measure(broker: Broker, *, on: bool) -> Latency | None:
+    """Measure what goes through the broker from now on; None: nobody wants to know."""
+    if not on:
+        return None
+    latency = Latency()
+    broker.accepting = latency.accept
+    broker.batches.begun, broker.batches.released = latency.begin, latency.release
+    return latency
+
+
+class Latency:
+    """The durations of one process. ``since`` is when the first message of this turn was accepted, in ns of the
+    monotonic clock, which all processes of a machine share; 0: none was. ``collected`` counts the deliveries that were
+    collected."""
+
+    __slots__ = ("collected", "histogram", "since")
+
+    def __init__(self) -> None:
+        self.histogram = Histogram()
+        self.since = 0
+        self.collected = 0
+
+    def accept(self) -> None:
+        """A publication is accepted (Broker.accepting)."""
+        if not self.since:
+            self.since = monotonic_ns()
+
+    def accepted(self, since: int) -> None:
+        """What comes next was accepted then, by another process of this machine; 0: it is not to be measured."""
+        if since and (not self.since or since < self.since):
+            self.since = since
+
+    def accepted_at(self, time: int) -> None:
+        """What comes next was accepted at that time (ms since 1970), perhaps on another machine; not measured when that
+        is far from now: a clock has been set."""
+        age = time_ns() - time * 1_000_000
+        if abs(age) < FAR_NS:
+            self.accepted(monotonic_ns() - max(0, age))
+
+    def begin(self) -> int:
+        """A listener begins to collect: since when its first message has been under way (Batches.begun)."""
+        return self.since or monotonic_ns()
+
+    def release(self, began: int, deliveries: int) -> None:
+        """So many deliveries leave that were collected since then (Batches.released)."""
+        self.collected += deliveries
+        if began:
+            self.histogram.add(max(0, monotonic_ns() - began), deliveries)
+
+    def flushed(self, deliveries: int) -> None:
+        """The turn is over: so many deliveries have been written that were not collected before."""
+        since, self.since = self.since, 0
+        if since and deliveries > 0:
+            self.histogram.add(max(0, monotonic_ns() - since), deliveries)

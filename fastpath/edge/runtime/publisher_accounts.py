@@ -1,0 +1,137 @@
+"""What each publisher has sent, over all its connections: a Spark task's is short (protocol.md 8.11)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+from ...core.protocol.packets import publisher_of
+from ...engine.staging.store import Uncommitted, summed
+from .publisher_progress import RATE_SECONDS
+
+KEPT_MAX = 1000
+"""Publishers that are remembered; beyond it those go that sent last the longest ago."""
+
+KEPT_MS = 3_600_000
+"""For how long, in ms, after the last message."""
+
+
+PUBLISHER, TRANSACTION = "publisher", "transaction"
+"""What a sender is known by."""
+
+LOOKED_AT = 100
+"""Senders between two interruptions."""
+
+Row = dict[str, Any]
+Key = tuple[str, str, str]
+"""User, kind and name."""
+
+
+class Account:
+    """Of one publisher; times are in ms since 1970."""
+
+    __slots__ = ("_marks", "last", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.last = 0
+        self._marks: deque[int] = deque((0,), maxlen=RATE_SECONDS + 1)
+
+    def took(self, messages: int, moment: int) -> None:
+        """It has sent so many."""
+        self.messages += messages
+        self.last = moment
+
+    def mark(self) -> None:
+        """A second is over."""
+        self._marks.append(self.messages)
+
+    @property
+    def messages_per_s(self) -> float:
+        """Over the last ten seconds, or since it came."""
+        return round((self._marks[-1] - self._marks[0]) / max(len(self._marks) - 1, 1), 1)
+
+
+class Accounts:
+    """By user, kind and name: the ``publisher`` that a hello named, or the ``transaction`` that rows are staged for."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[Key, Account] = OrderedDict()
+        self.uncommitted: Callable[[], Generator[None, None, dict[str, Uncommitted]]] = lambda: summed(())
+        """What is staged, by the process that stages (StagingStore.uncommitted)."""
+
+    def took(self, user: str, kind: str, name: str, messages: int, moment: int) -> None:
+        """Somebody has sent so many messages, refused ones included."""
+        key = (user, kind, name)
+        account = self._all.get(key)
+        if account is None:
+            account = self._all[key] = Account()
+            if len(self._all) > KEPT_MAX:
+                self._all.popitem(last=False)
+        else:
+            self._all.move_to_end(key)
+        account.took(messages, moment)
+
+    def mark(self, moment: int) -> None:
+        """A second is over."""
+        while self._all and next(iter(self._all.values())).last < moment - KEPT_MS:
+            self._all.popitem(last=False)
+        for account in self._all.values():
+            account.mark()
+
+    def rows(self, waiting: Iterable[tuple[Key, int, int]], moment: int) -> Generator[None, None, list[Row]]:
+        """Those who have sent and those of whom something is staged; yields as often as it may be interrupted.
+
+        ``waiting`` is what has no answer: whose it is, how many messages, and since when.
+        """
+        found = {}
+        for index, (key, one) in enumerate(list(self._all.items())):
+            found[key] = _row(key) | {
+                "messages": one.messages,
+                "messages_per_s": one.messages_per_s,
+                "last_ms": one.last,
+            }
+            if index % LOOKED_AT == LOOKED_AT - 1:
+                yield
+        for key, messages, since in waiting:
+            row = found.setdefault(key, _row(key))
+            row["unacknowledged"] += messages
+            row["oldest_ms"] = max(row["oldest_ms"], moment - since)
+        staged = yield from self.uncommitted()
+        for index, (name, some) in enumerate(staged.items()):
+            user, transaction = publisher_of(name)
+            key = (user, TRANSACTION, transaction)
+            if key in found or len(found) < 2 * KEPT_MAX:  # the others stage most lately: the oldest come first
+                found.setdefault(key, _row(key)).update(
+                    uncommitted=some.rows, uncommitted_bytes=some.bytes, uncommitted_ms=max(0, moment - some.since)
+                )
+            if index % LOOKED_AT == LOOKED_AT - 1:
+                yield
+        return list(found.values())
+
+
+def _row(key: Key) -> Row:
+    user, kind, name = key
+    counts = ("messages", "messages_per_s", "last_ms", "unacknowledged", "oldest_ms")
+    staged = ("uncommitted", "uncommitted_bytes", "uncommitted_ms")
+    return {"user": user, "kind": kind, "name": name} | dict.fromkeys(counts + staged, 0)
+
+
+def together(rows: Iterable[Row]) -> list[Row]:
+    """One row of each sender, of what several workers tell of it."""
+    found: dict[Key, Row] = {}
+    for row in rows:
+        known = found.setdefault((row["user"], row["kind"], row["name"]), row)
+        if known is not row:
+            for name, value in row.items():
+                if name in ("last_ms", "oldest_ms", "uncommitted_ms"):
+                    known[name] = max(known[name], value)
+                elif not isinstance(value, str):
+                    known[name] += value
+    return list(found.values())
+
+
+def weight(row: Row) -> tuple[float, bool, int]:
+    """The busiest first; of the others those of whom something waits, then those who sent last."""
+    return row["messages_per_s"], bool(row["uncommitted"] or row["unacknowledged"]), row["last_ms"]

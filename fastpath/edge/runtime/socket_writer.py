@@ -1,0 +1,76 @@
+"""Write the bytes of groups to all their sockets: one plain write each, nothing allocated where a client keeps up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import repeat
+from time import perf_counter
+
+from ...core.broker.ports import Writer
+from ...core.delivery.client import Client
+from ...core.delivery.groups import Group
+
+TURN_SECONDS = 0.005
+"""After so long the rest of what large groups have pending waits for the next turn of the loop."""
+
+_BLOCKED, _BROKEN = 0, -1
+
+
+class SocketWriter(Writer):
+    """Plain writes to descriptors; who does not take all bytes gets a queue of its own."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def write_group(self, group: Group, data: bytes) -> None:
+        """The same bytes for every member."""
+        # Taken first: who blocks below joins them, with these bytes in its queue already.
+        singles = group.singles.copy() if group.singles else ()
+        if group.fds:
+            self.write_some(group.ready, group.fds, data)
+        for client in singles:
+            client.link.write(data)
+
+    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+        """The same bytes for these."""
+        written = _write(map(os.write, fds, repeat(data)))
+        size = len(data)
+        if written.count(size) != len(written):
+            # Collected before anyone is refiled, which moves the others' places.
+            late = [(client, count) for client, count in zip(clients, written, strict=True) if count != size]
+            for client, count in late:
+                client.link.lag(data, count)
+
+    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+        """Each its own bytes."""
+        written = _write(map(os.write, fds, frames))
+        if written != list(map(len, frames)):
+            for group, data, count in zip(groups, frames, written, strict=True):
+                if count != len(data):
+                    group.ready[0].link.lag(data, count)
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._until = perf_counter() + TURN_SECONDS
+
+    def over(self) -> bool:
+        """Whether it has taken as long as it may."""
+        return perf_counter() >= self._until
+
+
+def _write(writes: Iterator[int]) -> list[int]:
+    """How much each write took.
+
+    The loop runs inside ``map`` and ``list.extend``, which keep what they got when a write raises, so that a blocked
+    socket costs one exception and the others nothing.
+    """
+    written: list[int] = []
+    while True:
+        try:
+            written.extend(writes)
+            return written
+        except BlockingIOError:
+            written.append(_BLOCKED)
+        except OSError:
+            written.append(_BROKEN)

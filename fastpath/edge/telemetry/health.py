@@ -1,0 +1,139 @@
+"""Whether clients should be sent to this node, and what stands against it: true also without figures."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...engine.memory import MemoryEngine
+from ...logs.formats import event
+from ..runtime.hub import ControlPeer, Hub
+from ..workers.heartbeat import Pulse
+from .rights_assurance import Assurance
+
+ROOM_BYTES_MIN = 1 << 20
+"""A disk with less room than that takes no journal."""
+
+LOOK_SECONDS = 2.0
+"""How often the journal's disk is looked at."""
+
+DEAF_SECONDS = 10.0
+"""A disk that has not said for so long how full it is does not answer."""
+
+log = logging.getLogger("fastpath.health")
+
+
+class Readiness:
+    """What a load balancer asks, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
+
+    def __init__(self, hub: Hub, pulse: Pulse, draining: Callable[[], bool]) -> None:
+        self._hub = hub
+        self._pulse = pulse
+        self._draining = draining
+        numbers = isinstance(hub.broker.engine, MemoryEngine)
+        self._disk = Disk(hub.settings.data) if numbers and hub.settings.journal != "off" else None
+        if self._disk is not None:
+            hub.figures.append(self._disk.figures)
+        self._assurance = Assurance(hub)
+        self._told: tuple[str, ...] | None = None
+        hub.verbs["health"] = self._answer
+        if hub.to_first is None:
+            pulse.beats.append(self._look)
+
+    def reasons(self) -> dict[str, str]:
+        """What stands against it, by name; empty when it is ready."""
+        hub, found = self._hub, {}
+        if not hub.started:
+            found["starting"] = "it restores its state, or waits for Redis"
+        elif not hub.broker.grants.ready:
+            found["rights"] = "they have not arrived from Django yet"
+        elif self._assurance.trouble:
+            found["rights"] = self._assurance.trouble
+        if hub.stale:
+            notice = hub.sessions.notice
+            found["engine"] = notice.text if notice is not None else "who numbers messages is away"
+        engine = hub.broker.engine
+        trouble = engine.trouble if isinstance(engine, MemoryEngine) else ""
+        if not trouble and self._disk is not None:
+            trouble = self._disk.trouble
+        if trouble:
+            found["journal"] = trouble
+        if self._draining():
+            found["draining"] = "clients are sent elsewhere"
+        if hub.started:
+            found |= self._pulse.troubles()
+        return found
+
+    def _look(self) -> None:
+        """Once a second: the log tells when that changes; what stands against it at first is on its way."""
+        reasons = self.reasons()
+        names = tuple(reasons) if self._told is not None else ()
+        if names != (self._told or ()):
+            if reasons:
+                event(log, "not ready", logging.WARNING, **reasons)
+            else:
+                event(log, "ready")
+        self._told = names
+
+    def _answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The verb ``health``."""
+        del peer, arguments
+        reasons = self.reasons()
+        return {"ready": not reasons, "reasons": reasons}
+
+
+class Disk:
+    """Looks at a folder's disk every two seconds, in a thread: a disk may not answer at all."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._found = ""
+        self._figures: dict[str, float] = {}
+        self._looked_at = time.monotonic()
+        threading.Thread(target=self._look, name="disk", daemon=True).start()
+
+    @property
+    def trouble(self) -> str:
+        """Why the disk would not take a write now, in words; empty when it would."""
+        silent = time.monotonic() - self._looked_at
+        return f"the journal's disk has not answered for {silent:.0f} s" if silent > DEAF_SECONDS else self._found
+
+    def figures(self) -> dict[str, float]:
+        """What the disk holds and what is left of it, as it said last."""
+        return self._figures
+
+    def _look(self) -> None:
+        while True:
+            self._found, self._figures = disk_trouble(self._folder), disk_room(self._folder)
+            self._looked_at = time.monotonic()
+            time.sleep(LOOK_SECONDS)
+
+
+def disk_trouble(folder: str, room_bytes_min: int = ROOM_BYTES_MIN) -> str:
+    """Why nothing could be written into a folder, in words; empty when it could."""
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        return f"the journal's folder cannot be read: {error.strerror}"
+    if status.f_flag & os.ST_RDONLY:
+        return "the journal's disk is mounted read-only"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "the journal's folder cannot be written by this user"
+    room = status.f_bavail * status.f_frsize
+    return f"the journal's disk is full: {room:,} bytes are left" if room < room_bytes_min else ""
+
+
+def disk_room(folder: str) -> dict[str, float]:
+    """What the disk of a folder holds, and what is left of it for this user, as figures; nothing if it does not say."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return {}
+    return {
+        "journal_disk_bytes": status.f_blocks * status.f_frsize,
+        "journal_disk_free_bytes": status.f_bavail * status.f_frsize,
+    }

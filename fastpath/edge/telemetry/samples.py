@@ -1,0 +1,99 @@
+"""A sample each second for the statistics: kept for who collects them, who hands back what the meta-subjects say."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ...core.protocol.errors import InvalidMessage
+from ...core.protocol.messages import STANDARD, Message
+from ...core.telemetry.samples import NAMES, ROWS_MAX, Ring, Sampler
+from ..runtime.hub import ControlPeer, Hub, now
+from .figures import Statistics
+
+CLUSTER = "/__sys__/cluster"
+"""The figures of all nodes together as fields, and of each as JSON; once a second, from the collector in Django."""
+
+WINDOWS = "/__sys__/windows"
+"""The statistics over 12 windows, as JSON."""
+
+LATE_SECONDS = 0.25
+"""After each whole second, at which the workers look at what they have counted, and tell the first one."""
+
+FIELDS_MAX = 256
+
+
+class Samples:
+    """On the first worker, or the only process: samples the figures of all workers, each whole second of the clock that
+    never jumps, and answers ``samples`` and ``figures`` on the control socket (protocol.md 8.12)."""
+
+    def __init__(self, hub: Hub, statistics: Statistics) -> None:
+        self._hub = hub
+        self._statistics = statistics
+        self._ring = Ring()
+        self._sampler = Sampler()
+        hub.verbs |= {"samples": self._samples, "figures": self._figures}
+
+    def start(self) -> None:
+        """Begin, unless the operator wants no statistics."""
+        if self._hub.settings.statistics:
+            number = _second()
+            self._statistics.ended()
+            self._sampler.begin(number, self._statistics.by_worker())
+            self._wait(number)
+
+    def _wait(self, number: int) -> None:
+        self._hub.loop.call_later(max(number + 1 + LATE_SECONDS - time.monotonic(), 0), self._tick)
+
+    def _tick(self) -> None:
+        number = _second()
+        each, ended = self._statistics.by_worker(), self._statistics.ended()
+        self._ring.add(number, self._sampler.take(number, self._statistics.figures(each), each, ended))
+        self._wait(number)
+
+    def _samples(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Samples after the one numbered ``after`` of ``server``; of another server's numbers nothing is known."""
+        del peer
+        server, after = self._hub.broker.server, arguments.get("after")
+        if type(after) is not int or arguments.get("server", server) != server:
+            after = -1
+        return {
+            "server": server,
+            "now": time.monotonic(),
+            # Nodes on one Redis deliver the same messages.
+            "shared": self._hub.settings.engine.startswith("redis"),
+            "names": NAMES,
+            "rows": self._ring.after(after, ROWS_MAX),
+        }
+
+    def _figures(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Publish what the collector has found out."""
+        del peer
+        fields, content, windows = arguments["fields"], arguments["content"], arguments.get("windows")
+        if not isinstance(fields, dict) or len(fields) > FIELDS_MAX or not all(map(_figure, fields.items())):
+            raise InvalidMessage("invalid", f"fields are at most {FIELDS_MAX} figures by their names")
+        messages = [Message(CLUSTER, content, {name: _text(value) for name, value in fields.items()}, qos=STANDARD)]
+        if windows is not None:
+            messages.append(Message(WINDOWS, windows, {}, qos=STANDARD))
+        for message in messages:
+            if not isinstance(message.content, str):
+                raise InvalidMessage("invalid", "content and windows are texts")
+            if len(message.content) > self._hub.settings.message_bytes_max:
+                raise InvalidMessage("too_large", "content and windows pass message_bytes_max")
+        for message in messages:
+            self._hub.broker.publish_own(message, now())
+        return {}
+
+
+def _second() -> int:
+    """The whole second that was told of LATE_SECONDS ago; half a second later it is the next."""
+    return round(time.monotonic() - LATE_SECONDS)
+
+
+def _figure(item: tuple[Any, Any]) -> bool:
+    name, value = item
+    return isinstance(name, str) and 0 < len(name) <= FIELDS_MAX and type(value) in (int, float)
+
+
+def _text(value: float) -> str:
+    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"

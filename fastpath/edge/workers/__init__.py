@@ -1,0 +1,1 @@
+"""Several processes behind the same ports: links, the leader's log, followers, presence, heartbeats, drain."""

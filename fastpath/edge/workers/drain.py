@@ -1,0 +1,184 @@
+"""Send everybody elsewhere at a bounded rate: before this process stops, or because an operator asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+from ...core.delivery.client import Client, Hold
+from ...core.protocol.errors import Close
+from ...core.protocol.messages import Notice
+from ..runtime.hub import Hub
+
+STEP_SECONDS = 0.1
+"""How often some are told to go. They are closed a step later: what they had sent before is answered by then."""
+
+HEAR_SECONDS = 2
+"""How long those who were told may take to hear it and go, once all have been told."""
+
+STOPS = "drain: the server is stopping; reconnect"
+EMPTIES = "drain: the server sends its clients elsewhere; reconnect"
+
+log = logging.getLogger("fastpath.drain")
+
+Servers = Sequence[tuple[str, int]]
+"""Where to go: addresses for clients, each with its weight (0 to 100)."""
+
+
+class Entrance(Protocol):
+    """The ports for clients and publishers (edge/listen/listeners.py)."""
+
+    def pause(self) -> None:
+        """Accept nobody."""
+
+    def resume(self) -> None:
+        """Accept again."""
+
+
+class Drain:
+    """The draining of one process; ``share`` processes have the rate together.
+
+    The ports for clients and publishers close first. Then each client has its turn: what waits for it goes out, it is
+    told where to go (protocol.md 4.11), nothing more is read from it, and a step later it is closed with 4000. A client
+    goes as soon as it is told: to tell all at once would send all at once, and so make the stampede that this avoids.
+    """
+
+    def __init__(self, hub: Hub, ports: Entrance, share: int = 1) -> None:
+        self._hub = hub
+        self._ports = ports
+        self._share = share
+        self._per_second = hub.settings.drain_per_second
+        self._servers: Servers = hub.settings.drain_servers
+        self._told: list[Client] = []
+        self._turns = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self.active = False
+        """Whether newcomers are refused and clients sent elsewhere."""
+        self.passed_on: Callable[[list[Any]], None] | None = None
+        """For the first of several workers: hand a packet to the others (edge/workers/leader.py)."""
+
+    @property
+    def packet(self) -> list[Any]:
+        """What tells another worker to do the same."""
+        return ["drain", self._per_second, [list(server) for server in self._servers]]
+
+    def begin(self, per_second: int = 0, servers: Servers = ()) -> None:
+        """Refuse newcomers and send clients elsewhere; while that goes on, another rate or other servers take force.
+
+        0 and an empty list stand for the settings drain_per_second and servers. Publishers are told to reconnect
+        when their batches in flight have been acknowledged.
+        """
+        settings = self._hub.settings
+        self._per_second, self._servers = per_second or settings.drain_per_second, servers or settings.drain_servers
+        if self.passed_on is not None:
+            self.passed_on(self.packet)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self.active:
+            return
+        log.info("draining %d clients, %d a second", len(self._hub.sessions.clients), self._per_second)
+        self.active = True
+        self._ports.pause()
+        self._step()
+
+    def cancel(self) -> None:
+        """Open the ports again; who has not been told to go stays."""
+        if self.passed_on is not None:
+            self.passed_on(["undrain"])
+        if not self.active or self._stopping:
+            return
+        log.info("the drain was called off: %d clients stay", len(self._hub.sessions.clients) - len(self._told))
+        self._end_told()
+        self._rest()
+        self._ports.resume()
+
+    def obey(self, packet: list[Any]) -> None:
+        """Do as the first of several workers does (``passed_on``)."""
+        match packet:
+            case ["drain", int(per_second), list(servers)]:
+                self.begin(per_second, [(str(url), int(weight)) for url, weight in servers])
+            case _:
+                self.cancel()
+
+    async def turns(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
+        """As this process stops: send clients elsewhere in turns, for ``drain_seconds``, if there is somewhere to go.
+
+        ``others`` counts the workers that still need this one: they are waited for. ``signals`` counts how often this
+        process was told to stop; once more cuts it short.
+        """
+        clients, began = self._hub.sessions.clients, signals()
+        self._stopping = True
+        if (not clients and not others()) or (not self._servers and not self.active):
+            return
+        self._begin()
+        seconds = self._hub.settings.drain_seconds
+        if len(clients) > self._rate * seconds:
+            log.warning("some will go at once after %d s: see FASTPATH_DRAIN_SECONDS", seconds)
+        await self._until(lambda: (not clients and not others()) or signals() > began, seconds)
+
+    async def end(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
+        """Send all that are left elsewhere at once, and wait a little for them, and for the others, to go."""
+        hub, began = self._hub, signals()
+        self._stopping = True
+        log.info("stopping: %d clients", len(hub.sessions.clients))
+        self._ports.pause()
+        self._rest()
+        for publisher in list(hub.publisher_connections):
+            publisher.leave()
+        hub.broker.finish()  # what is pending, or collected, still counts
+        self._end_told()
+        for client in list(hub.sessions.clients):
+            self._close(client, STOPS)
+        await self._until(
+            lambda: not hub.connections + len(hub.publisher_connections) + others() or signals() > began, HEAR_SECONDS
+        )
+
+    @property
+    def _rate(self) -> float:
+        """Clients a second, of this process alone."""
+        return max(self._per_second / self._share, 1)
+
+    def _step(self) -> None:
+        self._timer = self._hub.loop.call_later(STEP_SECONDS, self._step)
+        hub = self._hub
+        for publisher in list(hub.publisher_connections):
+            publisher.leave()
+        gone = set(self._told)  # the sessions hear of them in the next turn of the loop
+        self._end_told()
+        self._turns = min(self._turns + self._rate * STEP_SECONDS, self._rate)
+        staying = (client for client in hub.sessions.clients if client not in gone)
+        self._told = list(islice(staying, int(self._turns)))
+        self._turns -= len(self._told)
+        notice = Notice(code="drain", text=STOPS if self._stopping else EMPTIES, servers=list(self._servers))
+        for client in self._told:
+            hub.broker.level(client)  # what came before is sent before
+            if client.greeted:
+                hub.broker.send(client, notice)
+            client.link.hold(Hold.DRAINING, True)
+        hub.end()
+
+    def _end_told(self) -> None:
+        told, self._told = self._told, []
+        for client in told:
+            self._hub.broker.level(client)
+            self._close(client, STOPS if self._stopping else EMPTIES)
+
+    def _close(self, client: Client, reason: str) -> None:
+        client.link.close(Close.DRAIN, reason)
+
+    def _rest(self) -> None:
+        """No more turns."""
+        self.active = False
+        self._turns = 0.0
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _until(self, over: Callable[[], bool], seconds: float) -> None:
+        deadline = self._hub.loop.time() + seconds
+        while not over() and self._hub.loop.time() < deadline:  # noqa: ASYNC110 - once in the life of a process
+            await asyncio.sleep(0.02)

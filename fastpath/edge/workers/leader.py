@@ -1,0 +1,386 @@
+"""The first worker's side of the links: writes the log to the others, gives copies, publishes what they hand in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...core.broker.admission import Outcome
+from ...core.broker.state_transfer import Takeover, whole_part
+from ...core.delivery.interest import Topic
+from ...core.protocol.messages import Message, Notice
+from ...core.protocol.packets import pack, read_handed_in
+from ...core.protocol.subject import is_system
+from ...core.telemetry.counters import with_lost
+from ...engine.memory import MemoryEngine
+from ..runtime.hub import GRID_SECONDS, Hub, now
+from .link import Giver, LinkSocket, is_own
+from .staleness import told_since
+
+HELLO_SECONDS = 1.0
+"""How long a new first worker waits for those who still hold the state of the one before it."""
+
+LATE_SECONDS = 5.0
+"""How much longer when none of them has answered: without one the state would be lost."""
+
+SEED_SECONDS = 30.0
+"""How long it waits for the state of one of them."""
+
+COPY_SECONDS = 10.0
+"""How long it then waits for the others to have all of that, before it takes publications."""
+
+LOG_BYTES = 256 << 10
+"""The log is written before the end of the tick when so much has come."""
+
+ENDED_MAX = 64
+"""Workers that have gone of which is kept what they told last, until somebody asks."""
+
+log = logging.getLogger("fastpath.links")
+
+
+class Link:
+    """One of the other workers."""
+
+    def __init__(self, links: Links, sock: socket.socket) -> None:
+        self._links = links
+        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._taken, clock=links.hub.awake)
+        self.worker = -1
+        self.held: tuple[int, int] = (0, 0)  # epoch and position in the log of the state that it has complete
+        self.seen = 0  # the last epoch that it has told of
+        self.given = False  # all of that has come here
+        self.giver: Giver | None = None
+        self.takeover: Takeover | None = None
+        self.figures: dict[str, float] = {}
+        self.told = 0.0
+
+    @property
+    def current(self) -> bool:
+        """Whether it has the whole copy and follows the log."""
+        return self.giver is not None and self.giver.copy is None
+
+    def welcome(self) -> None:
+        """Begin: the copy, while the log runs."""
+        broker = self._links.hub.broker
+        self.socket.send(["welcome", broker.server, broker.engine.epoch])
+        self.giver = Giver(self._links.hub, self.socket, self._links.flush, self._complete)
+        if self._links.passed_on is not None:
+            self.socket.send(self._links.passed_on)
+        for told in self._links.hub.linked:
+            told(self.worker)
+        self.socket.flush()
+
+    def _received(self, packet: list[Any]) -> None:
+        links = self._links
+        match packet:
+            case ["publish", list(rows), int(since)]:
+                if links.hub.latency is not None:
+                    links.hub.latency.accepted(since)
+                links.hub.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
+                links.hub.end()
+                self.socket.read(not links.hub.congested)
+            case ["busy"]:
+                pass  # it lives: the socket has noted that
+            case ["stats", dict(figures)]:
+                self.figures, self.told = figures, time.monotonic()
+            case ["hello", int(worker), int(epoch), int(position), int(seen)]:
+                self.worker, self.held, self.seen = worker, (epoch, position), seen
+                links.hello(self)
+            case [str(name), *rest] if name in links.hub.packets:
+                links.hub.packets[name](self.worker, rest)
+                links.hub.end()
+            case ["parts" | "rules_begin" | "rules" | "rules_commit" | "copied", *_] if self.takeover is not None:
+                links.take(self, packet)
+            case _:
+                self.socket.close(f"not a packet of a link: {str(packet[:1])[:40]}")
+
+    def _answer(self, outcomes: list[Outcome]) -> None:
+        """After the log that holds what the outcomes tell of."""
+        self._links.flush()
+        self.socket.send(["published", self._links.hub.broker.engine.epoch, outcomes])
+        self.socket.flush()
+
+    def _complete(self) -> None:
+        log.info("worker %d has the whole copy", self.worker)
+        self.socket.send(["copied", self._links.position])
+        notice = self._links.hub.sessions.notice
+        if notice is not None:
+            self.socket.send(["notice", notice.code, notice.text])
+        self._links.changed()
+
+    def _taken(self) -> None:
+        self._links.congest()
+        if self.giver is not None:
+            self.giver.wake()
+
+    def _lost(self, why: str) -> None:
+        self._links.lost(self, why)
+
+
+class Links:
+    """All the other workers, as the first one sees them."""
+
+    def __init__(self, hub: Hub, listening: socket.socket) -> None:
+        self.hub = hub
+        self.position = 0  # messages in the log so far
+        self._listening = listening
+        self._links: list[Link] = []
+        self._log: list[Message] = []
+        self._log_bytes = 0
+        self._own = 0  # Counters.messages_own when the log was written last
+        self._engine: MemoryEngine | None = None
+        self._kept: list[Message] = []  # of what is taken over: those that may come again
+        self._gone: dict[str, float] = {}
+        self._ended: deque[dict[str, float]] = deque(maxlen=ENDED_MAX)
+        self.passed_on: list[Any] | None = None
+        """What the others were told last by ``pass_on``."""
+        self._open = False
+        self._changed = asyncio.Event()
+        listening.setblocking(False)
+        hub.loop.add_reader(listening.fileno(), self._accept)
+        hub.broker.log = self._note
+        hub.broker.restarted = self._restarted
+        hub.broker.before_answers = self.flush
+        hub.noticed = self._notice
+        hub.to_others = self._to_others
+        hub.eased.append(self._read_on)
+
+    async def resume(self, survivors: int, engine: MemoryEngine | None) -> None:
+        """Take over what the others still hold of a first worker that died: the state of the one who got furthest.
+
+        Without ``engine`` the subjects are known from where messages are kept, and the others hold no more than that:
+        the rights alone are taken over.
+        """
+        awake = self.hub.awake
+        deadline = awake.time + HELLO_SECONDS
+        while survivors and (known := sum(link.worker > 0 for link in self._links)) < survivors:
+            if not await self._wait(deadline + (0 if known else LATE_SECONDS)):
+                break
+        if engine is not None:
+            engine.epoch = max(engine.epoch, *(link.seen + 1 for link in self._links), 0)
+        self._engine = engine
+        for link in sorted(self._links, key=lambda link: link.held, reverse=True):
+            if not link.held[0] or link.socket.closed:
+                continue
+            self._kept = []
+            link.takeover = Takeover(self.hub.broker)
+            link.socket.send(["give", engine is not None])
+            link.socket.flush()
+            deadline = awake.time + SEED_SECONDS
+            while not link.given and not link.socket.closed:
+                if not await self._wait(deadline):
+                    break
+            if link.given:
+                log.info("took over %d subjects from worker %d", len(self.hub.broker.interest.topics), link.worker)
+                break
+            link.takeover = None
+        self._open = True
+        for link in self._links:
+            if link.worker > 0 and link.giver is None:
+                link.welcome()
+
+    async def copied(self) -> None:
+        """Wait for the others to have it: what is acknowledged from then on survives this worker as well."""
+        deadline = self.hub.awake.time + COPY_SECONDS
+        while not all(link.current for link in self._links if link.worker > 0):
+            if not await self._wait(deadline):
+                log.warning("the others do not have the whole copy yet; going on")
+                break
+
+    def congest(self) -> None:
+        """Take nothing more from those who publish while a link holds them back, be it through another link."""
+        self.hub.congest(any(link.socket.holds for link in self._links))
+
+    def _read_on(self) -> None:
+        for link in self._links:
+            link.socket.read(True)
+
+    def changed(self) -> None:
+        """Something happened that ``resume`` may wait for."""
+        self._changed.set()
+
+    def hello(self, link: Link) -> None:
+        """A worker said who it is."""
+        self._changed.set()
+        if self._open:
+            link.welcome()
+
+    def take(self, link: Link, packet: list[Any]) -> None:
+        """A piece of the state that a worker still holds."""
+        takeover, rights = link.takeover, self.hub.sessions.rights
+        assert takeover is not None
+        match packet:
+            case ["parts", list(parts)]:
+                for part in parts:
+                    takeover.add(part)
+                    if len(part) > 2 and self._engine is not None:
+                        self._engine.resume(part[0], part[3])
+                        self._kept += [message for message in part[1] if message.publication]
+            case ["rules_begin"]:
+                rights.begin()
+            case ["rules", rules, users, sessions]:
+                rights.add(rules, users, sessions)
+            case ["rules_commit", int(generation)]:
+                rights.commit(generation, now())
+            case _:
+                if self._engine is not None:
+                    self._engine.ledger.learn(self._kept)
+                self._kept = []
+                link.takeover = None
+                link.given = True
+                self._changed.set()
+
+    def rights_replaced(self) -> None:
+        """A whole set has taken force."""
+        self.flush()
+        for link in self._links:
+            if link.giver is not None:
+                link.giver.renew_rights()
+
+    def rights_changed(self, change: Sequence[Any]) -> None:
+        """A difference has taken force: ``after, generation, rules, removed, users, sessions``."""
+        self.flush()
+        data = pack(["rules_diff", *change])
+        for link in self._links:
+            if link.giver is None:
+                continue
+            if link.giver.has_rights:
+                link.socket.push(data)
+                link.socket.flush()
+            else:
+                link.giver.renew_rights()
+
+    def pass_on(self, packet: list[Any]) -> None:
+        """Have the others drain as well, or no more, also those that are linked later (edge/workers/drain.py)."""
+        self.passed_on = packet
+        for link in self._links:
+            if link.giver is not None:
+                link.socket.send(packet)
+                link.socket.flush()
+
+    def _to_others(self, packet: list[Any], worker: int | None) -> None:
+        """Hub.to_others."""
+        for link in self._links:
+            if link.giver is not None and worker in (None, link.worker):
+                link.socket.send(packet)
+                link.socket.flush()
+
+    def count(self) -> int:
+        """How many others there are."""
+        return len(self._links)
+
+    def flush(self) -> None:
+        """Write what has been numbered to everybody who follows."""
+        if not self._log:
+            return
+        messages, self._log, self._log_bytes = self._log, [], 0
+        self.position += len(messages)
+        data, latency, counters = b"", self.hub.latency, self.hub.broker.counters
+        since = latency.since if latency is not None else 0
+        own, self._own = counters.messages_own - self._own, counters.messages_own
+        for link in self._links:
+            giver = link.giver
+            if giver is None:
+                continue
+            if giver.copy is None:
+                data = data or pack(["log", self.position, messages, since, own])
+                link.socket.push(data)
+            else:
+                pending = giver.copy.pending
+                rest = [one for one in messages if one.subject not in pending]
+                link.socket.send(["log", self.position, rest, since, sum(is_system(one.subject) for one in rest)])
+            link.socket.flush()
+
+    def figures(self) -> list[dict[str, float]]:
+        """What each of the others told last."""
+        moment = time.monotonic()
+        return [told_since(link.figures, moment - link.told) for link in self._links if link.figures]
+
+    @property
+    def gone(self) -> dict[str, float]:
+        """What those who are gone had counted."""
+        return self._gone
+
+    def ended(self) -> list[dict[str, float]]:
+        """What each of those told last that have gone since this was asked before."""
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def lost(self, link: Link, why: str) -> None:
+        """A worker is gone, or was cut."""
+        log.warning("the link to worker %d is over: %s", link.worker, why)
+        for told in self.hub.parted:
+            told(link.worker)
+        if link in self._links:
+            self._links.remove(link)
+        self.congest()
+        if link.figures:
+            self._ended.append(link.figures)
+            for name, value in with_lost(link.figures).items():
+                self._gone[name] = self._gone.get(name, 0) + value
+        self._changed.set()
+
+    def close(self) -> None:
+        """This worker stops: it takes no more publications of the others, whom nobody would tell of them."""
+        self.flush()
+        for link in self._links:
+            link.socket.close("this worker stops")
+        self.hub.congest(False)
+        self.hub.broker.before_answers = None
+        self.hub.broker.log = self.hub.broker.restarted = None
+        self.hub.loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+
+    def _note(self, messages: Sequence[Message]) -> None:
+        if not self._links:
+            self.position += len(messages)
+            self._own = self.hub.broker.counters.messages_own
+            return
+        self._log += messages
+        self._log_bytes += sum([message.size for message in messages])
+        if self._log_bytes > LOG_BYTES:
+            self.flush()
+
+    def _restarted(self, topic: Topic) -> None:
+        """A subject stands elsewhere than what the others were told leads to."""
+        self.flush()
+        for link in self._links:
+            if link.giver is not None and (link.giver.copy is None or topic.subject not in link.giver.copy.pending):
+                link.socket.send(["restart", whole_part(self.hub.broker, topic)])
+                link.socket.flush()
+
+    def _notice(self, notice: Notice) -> None:
+        """Let the others tell their clients that messages are stale, or fresh again."""
+        self.flush()
+        for link in self._links:
+            if link.giver is not None:
+                link.socket.send(["notice", notice.code, notice.text])
+                link.socket.flush()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listening.accept()
+        except OSError:
+            return
+        if not is_own(sock):
+            log.error("refused a link from another user's process")
+            sock.close()
+            return
+        self._links.append(Link(self, sock))
+
+    async def _wait(self, deadline: float) -> bool:
+        """Until something has changed; False when the time (Hub.awake) is over."""
+        self._changed.clear()
+        while self.hub.awake.time < deadline:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRID_SECONDS):
+                    await self._changed.wait()
+                return True
+            self.hub.awake.tick(self.hub.loop.time())
+        return False

@@ -1,0 +1,282 @@
+"""One process' part of presence and interactive publishing: its clients' commands, and the way to the node's roster."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from typing import Any
+
+from ...core.auth.grants import PENDING, Principal
+from ...core.auth.rules import SUBSCRIBE
+from ...core.delivery.client import Client
+from ...core.matching.pattern_set import Cover
+from ...core.presence.advertisements import OFFERS_MAX, Advertiser
+from ...core.presence.local_presence import Attendance
+from ...core.presence.replication import Packet, Speaker
+from ...core.presence.roster import advertised_key
+from ...core.protocol.errors import InvalidMessage, InvalidSubject
+from ...core.protocol.messages import Advertise, Advertised, Error, Interest, Presence, Present, User
+from ...core.protocol.subject import PRESENCE, check_subject
+from ..runtime.hub import Hub, now
+from .presence_leader import FLUSH_SECONDS, TURN_SECONDS, View, announce
+
+STEP_SECONDS = 0.002
+"""How long one turn works on what waits."""
+
+STEP = 50
+"""Subjects between two looks at the clock."""
+
+BEATS = 2
+"""Seconds between signs of life."""
+
+QUESTIONS_MAX = 10_000
+"""Questions of this process' clients that may wait for the first worker."""
+
+ANSWER_SECONDS = 2.0
+"""How long they wait."""
+
+AWAY = "the server does not know it at this moment; ask again"
+
+
+class ClientAdvertiser:
+    """A client that advertises (core.advertising.Advertiser)."""
+
+    def __init__(self, hub: Hub, client: Client) -> None:
+        self._hub = hub
+        self._client = client
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._client.closed
+
+    @property
+    def full(self) -> bool:
+        """Whether a queue waits for it."""
+        return self._client.queue is not None
+
+    @property
+    def principal(self) -> Principal:
+        """Who it is now."""
+        return self._client.principal
+
+    def tell(self, subjects: list[str], wanted: bool) -> None:
+        """protocol.md 4.15."""
+        self._hub.broker.send(self._client, Interest(subjects=subjects, wanted=wanted))
+
+
+class Attending:
+    """What this process' clients do goes to the ``view``, or to the first worker's, and what that says comes back."""
+
+    def __init__(self, hub: Hub, node: str, worker: int = 0, view: View | None = None) -> None:
+        self._hub = hub
+        self._view = view
+        self._speaker = Speaker(f"{node}/{worker}", hub.broker.server)
+        presence = Cover.parse(hub.settings.presence)
+        self._attendance = Attendance(hub.broker, self._speaker, presence, self.wake)
+        self._advertisers = hub.advertisers
+        self._advertisers.changed = self._advertised
+        self._of_clients: dict[Client, Advertiser] = {}
+        self._questions: dict[int, tuple[float, Client, Presence]] = {}
+        self._asked = 0
+        self._fresh: set[str] | None = None  # what is wanted, while all of it is being told
+        self._scheduled = self._ended = False
+        self._seconds = 0
+        hub.sessions.handlers[Presence] = self._presence
+        hub.sessions.handlers[Advertise] = self._advertise
+        if hub.sessions.guard is not None:
+            hub.sessions.guard.busy = self._of_clients.__contains__
+        hub.packets["roster"] = self._received
+        if view is not None:
+            view.follow, view.change, view.ask_own = self._attendance.follow, self._change, self._ask
+        else:
+            hub.linked.append(lambda worker: self._say(self._speaker.beat()))
+
+    def start(self) -> None:
+        """Start the clock."""
+        self._on_second()
+
+    def stop(self) -> None:
+        """This process ends: its clients are gone, or soon will be."""
+        self._ended = True
+        if self._speaker.n:
+            self._say(self._speaker.bye())
+
+    def wake(self, seconds: float = FLUSH_SECONDS) -> None:
+        """There is something to look at, or to say, soon."""
+        if not self._scheduled and not self._ended:
+            self._scheduled = True
+            self._hub.loop.call_later(seconds, self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._ended:
+            return
+        loop, attendance, advertisers = self._hub.loop, self._attendance, self._advertisers
+        end = loop.time() + STEP_SECONDS
+        while attendance.busy and loop.time() < end:
+            attendance.step(STEP)
+        if self._speaker.busy and not self._is_held():
+            packet = self._speaker.next()
+            if packet is not None:
+                self._say(packet)
+        moment = now()
+        while advertisers.busy and loop.time() < end and advertisers.step(moment, STEP):
+            pass
+        self._hub.end()
+        if attendance.busy or self._speaker.busy:
+            self.wake(TURN_SECONDS)
+        elif advertisers.busy:
+            self.wake()
+
+    def _is_held(self) -> bool:
+        """Whether the way to the other nodes is full."""
+        return self._view is not None and self._view.channel is not None and self._view.channel.full
+
+    def _on_second(self) -> None:
+        if self._ended:
+            return
+        self._hub.loop.call_later(1, self._on_second)
+        self._seconds += 1
+        self._advertisers.sweep()
+        for client in [client for client in self._of_clients if client.closed]:
+            del self._of_clients[client]
+        if self._seconds % BEATS == 0 and (self._speaker.n or len(self._advertisers)):
+            self._say(self._speaker.beat())
+        late = self._hub.loop.time() - ANSWER_SECONDS
+        for number in [one for one, question in self._questions.items() if question[0] < late]:
+            _, client, command = self._questions.pop(number)
+            self._hub.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
+        if self._view is not None:
+            self._view.beat()
+        if self._advertisers.busy:
+            self.wake()
+        self._hub.end()
+
+    def _say(self, packet: Packet) -> None:
+        """To the roster; what is lost on the way is asked for."""
+        if self._view is not None:
+            self._view.say(0, packet, False)
+        elif self._hub.to_first is not None:
+            self._hub.to_first(["roster", "say", packet, bool(len(self._advertisers))])
+
+    def _ask(self) -> None:
+        """Somebody does not know what this process has."""
+        if self._speaker.n:
+            self._speaker.ask()
+            self.wake(TURN_SECONDS)
+
+    def _advertised(self, pattern: str, count: int) -> None:
+        self._speaker.set(advertised_key(pattern), count)
+        self.wake()
+
+    def _change(self, subject: str, wanted: bool) -> None:
+        self._advertisers.change(subject, wanted)
+        self.wake()
+
+    # Between the workers
+
+    def _received(self, worker: int, packet: list[Any]) -> None:
+        """Of another worker, or of the first."""
+        match packet:
+            case ["say", list(said), bool(follows)] if self._view is not None:
+                self._view.say(worker, said, follows)
+            case ["who", int(number), str(subject)] if self._view is not None:
+                answer = self._view.present(number, subject)
+                users = [[user.user, user.connections] for user in answer.users]
+                said = ["roster", "present", number, users, answer.anonymous, answer.more, answer.stale]
+                self._hub.to_others(said, worker)
+            case ["ask"]:
+                self._ask()
+            case ["patterns", list(patterns)]:
+                self._attendance.follow(patterns)
+            case ["events", list(events)]:
+                announce(self._hub.broker, events)
+            case ["wanted", list(subjects), bool(wanted)]:
+                for subject in subjects:
+                    self._wanted(subject, wanted)
+            case ["all_wanted", bool(begins)]:
+                self._all_wanted(begins)
+            case ["present", int(number), list(users), int(anonymous), int(more), bool(stale)]:
+                self._answer(number, users, anonymous, more, stale)
+            case _:
+                raise ValueError(f"not a packet of the roster: {str(packet[:1])[:40]}")
+
+    def _wanted(self, subject: str, wanted: bool) -> None:
+        if self._fresh is not None:
+            (self._fresh.add if wanted else self._fresh.discard)(subject)
+        self._change(subject, wanted)
+
+    def _all_wanted(self, begins: bool) -> None:
+        """All that is wanted is told between two of these: what is not among it is not wanted any more."""
+        if begins:
+            self._fresh = set()
+        elif self._fresh is not None:
+            gone, self._fresh = self._advertisers.wanted - self._fresh, None
+            for subject in gone:
+                self._change(subject, False)
+
+    # Commands of clients
+
+    def _presence(self, client: Client, command: Presence, moment: int) -> None:
+        """protocol.md 3.9; raises InvalidMessage."""
+        subject = command.subject
+        presence = self._attendance.presence
+        if not presence:
+            raise InvalidMessage("invalid", "this server does not keep presence")
+        if subject:
+            try:
+                check_subject(subject)
+            except InvalidSubject as error:
+                raise InvalidMessage("invalid", error.reason) from None
+            if not presence.covers(subject):
+                raise InvalidMessage("invalid", "presence is not kept for this subject")
+        broker = self._hub.broker
+        reason = broker.grants.check(client.principal, SUBSCRIBE, PRESENCE + subject, moment)
+        if reason in PENDING:
+            broker.send(client, Error(id=command.id, code="not_ready", reason=reason))
+        elif reason:
+            raise InvalidMessage("denied", reason)
+        elif self._view is not None:
+            broker.send(client, self._view.present(command.id, subject))
+        else:
+            self._ask_first(client, command)
+
+    def _ask_first(self, client: Client, command: Presence) -> None:
+        self._asked += 1
+        asked = (
+            len(self._questions) < QUESTIONS_MAX
+            and self._hub.to_first is not None
+            and self._hub.to_first(["roster", "who", self._asked, command.subject])
+        )
+        if asked:
+            self._questions[self._asked] = self._hub.loop.time(), client, command
+        else:
+            self._hub.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
+
+    def _answer(self, number: int, counts: list[Any], anonymous: int, more: int, stale: bool) -> None:
+        question = self._questions.pop(number, None)
+        if question is not None:
+            _, client, command = question
+            users = [User(user=user, connections=connections) for user, connections in counts]
+            answer = Present(id=command.id, subject=command.subject, users=users)
+            answer.anonymous, answer.more, answer.stale = anonymous, more, stale
+            self._hub.broker.send(client, answer)
+
+    def _advertise(self, client: Client, command: Advertise, moment: int) -> None:
+        """protocol.md 3.10; raises InvalidMessage."""
+        del moment
+        advertiser = self._of_clients.get(client)
+        if advertiser is None:
+            advertiser = self._of_clients[client] = ClientAdvertiser(self._hub, client)
+        if len(command.patterns) > OFFERS_MAX:
+            raise InvalidMessage("limit", f"over {OFFERS_MAX} patterns in one command")
+        results = self._advertisers.advertise(advertiser, command.patterns)
+        self._hub.broker.send(client, Advertised(id=command.id, results=results))
+        self.wake()
+
+
+def node_name(links: str) -> str:
+    """Which node this is: the same for all its workers, and for those that take the place of others; ``links`` is the
+    path of their socket."""
+    return hashlib.blake2b(f"{socket.gethostname()} {links}".encode(), digest_size=8).hexdigest()

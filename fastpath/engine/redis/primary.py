@@ -1,0 +1,301 @@
+"""Finds the primary and its replicas: what a majority of the Sentinels says, or one server by its address."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+
+from .address import Address, RedisAway, RedisConfig, shown
+from .connection import AWAY, Link, replicas_in, sections, texts
+
+LOOK_SECONDS = 1.0
+"""Between looks at each Sentinel; what they announce is looked at at once."""
+
+ANSWER_SECONDS = 1.0
+"""Until a server is asked again, over a new connection."""
+
+PATIENCE_SECONDS = 0.2
+"""For how long a Sentinel's answer is waited for when all are asked."""
+
+STALE_SECONDS = 3.0
+"""How long a Sentinel's answer counts."""
+
+RETRY_SECONDS = 0.1
+"""Between attempts to reach a Sentinel that is away."""
+
+_CHANNELS = ("+switch-master", "+slave", "+sdown", "-sdown", "+odown", "-odown")
+SILENT_MS = 2000
+"""A replica to which a Sentinel has no connection counts as down when it has answered no ping for so long: a failover
+ends all connections to the replica that it promotes, and the Sentinels have new ones within a tenth of a second."""
+
+_NEVER_MS = 10**11
+"""An ``info-refresh`` that was never is 0, or counts from 1970."""
+
+log = logging.getLogger("fastpath.redis")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one Sentinel says."""
+
+    primary: Address
+    healthy: bool
+    """Whether it sees the primary well and starts no failover."""
+    replicas: dict[Address, bool]
+    """Each replica, and whether it is down."""
+    down_after: float
+    """Seconds of silence until it takes a server for down."""
+    quorum: int
+    others: int
+    """How many other Sentinels it knows."""
+    time: float = 0.0
+    """When it said so, on the loop's clock."""
+    linked: frozenset[Address] = frozenset()
+    """The replicas that have the primary's data or are about to."""
+    unheard: frozenset[Address] = frozenset()
+    """The replicas that have never answered it since it takes them for replicas: it would promote none of these."""
+
+
+class Primary:
+    """Knows where the primary is. ``primary`` and ``readable`` answer from what the Sentinels said within the last
+    seconds, so they take no time; the Sentinels are asked each second, and at once when one of them announces a change.
+    """
+
+    def __init__(self, config: RedisConfig) -> None:
+        self.config = config
+        self._loop = asyncio.get_running_loop()
+        self._watched = [_Sentinel(config, address, self._looked) for address in config.sentinels]
+        self._direct = None if config.name else Link(config, config.hosts[0])
+        self._direct_replicas: set[Address] = set()
+        self._looking = asyncio.Lock()
+        self._changed: list[Callable[[], None]] = []
+        self._last: Address | None = None
+        self._left: dict[Address, float] = {}  # when the primary changed from it to another
+
+    @property
+    def sentinels(self) -> int:
+        """How many there are; 0 with an address of one Redis."""
+        return len(self._watched)
+
+    @property
+    def views(self) -> list[View]:
+        """What the Sentinels said lately, at most one each."""
+        limit = self._loop.time() - STALE_SECONDS
+        return [one.view for one in self._watched if one.view is not None and one.view.time > limit]
+
+    async def start(self) -> None:
+        """Begin to watch, and return as soon as a primary is known, or after a second."""
+        for one in self._watched:
+            one.start()
+        end = self._loop.time() + 1
+        while self._watched and self.named() is None and self._loop.time() < end:  # noqa: ASYNC110  (once, at the start)
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        """Watch no more."""
+        for one in self._watched:
+            await one.close()
+        if self._direct is not None:
+            await self._direct.end()
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """``changed`` is called whenever a majority names another primary than before."""
+        self._changed.append(changed)
+
+    def named(self) -> Address | None:
+        """The primary that a majority of all Sentinels names, in what they said lately."""
+        if self._direct is not None:
+            return self._direct.address
+        return majority((view.primary for view in self.views), self.sentinels)
+
+    def left(self, address: Address) -> float:
+        """How long ago a majority has switched from this primary to the one it names now; infinity when it has not."""
+        return self._loop.time() - self._left[address] if address in self._left else inf
+
+    async def primary(self) -> Address:
+        """The same; raises RedisAway when there is none."""
+        named = self.named()
+        if named is None:
+            self.look()
+            why = "; ".join(sorted({one.fault for one in self._watched if one.fault}))
+            raise RedisAway(
+                f"{len(self.views)} of {self.sentinels} Sentinels answer, and no majority names a primary"
+                + (f" ({why})" if why else "")
+            )
+        return named
+
+    async def replicas(self) -> set[Address]:
+        """Every replica that any of the Sentinels knows, down or not; without Sentinels those that the server names
+        as connected. Raises one of ``AWAY``."""
+        if self._direct is None:
+            primary = self.named()
+            views = [view for view in self.views if view.primary == primary]
+            return {address for view in views for address in view.replicas}
+        async with self._looking:
+            info = await self._direct.call("INFO", "replication", seconds=ANSWER_SECONDS)
+        self._direct_replicas = set(replicas_in(sections(info)))
+        return self._direct_replicas
+
+    async def readable(self, avoid: Address | None = None) -> Address:
+        """A server to read from: a replica that has the primary's data, else the primary; ``avoid`` only when there is
+        no other. Raises one of ``AWAY``."""
+        primary = await self.primary()
+        if self._direct is None:
+            views = [view for view in self.views if view.primary == primary]
+            counts = Counter(address for view in views for address in view.linked)
+            choice = [address for address, count in counts.items() if count > self.sentinels // 2]
+        else:
+            choice = list(await self.replicas())
+        others = [address for address in choice if address != avoid]
+        if others:
+            return random.choice(others)  # noqa: S311  (spreads the readers)
+        return primary if primary != avoid or not choice else choice[0]
+
+    def look(self) -> None:
+        """Ask the Sentinels soon: something has changed."""
+        for one in self._watched:
+            one.poke()
+
+    async def ask(self) -> list[View]:
+        """What the Sentinels say now; those that do not answer at once are left out."""
+        answers = await asyncio.gather(*(one.asked() for one in self._watched))
+        return [view for view in answers if view is not None]
+
+    def _looked(self) -> None:
+        named = self.named()
+        if named is not None and named != self._last:
+            if self._last is not None:
+                self._left[self._last] = self._loop.time()
+            self._left.pop(named, None)
+            first, self._last = self._last is None, named
+            log.info("the primary is %s", shown(named))
+            for changed in () if first else self._changed:
+                changed()
+
+
+class _Sentinel:
+    """Watches one Sentinel, over two connections: one to ask, one to listen."""
+
+    def __init__(self, config: RedisConfig, address: Address, looked: Callable[[], None]) -> None:
+        self.view: View | None = None
+        self.fault = ""  # why there was no answer to the last question
+        self._name = config.name
+        self._asks = Link(config, address, sentinel=True)
+        self._hears = Link(config, address, sentinel=True)
+        self._looked = looked
+        self._poked = asyncio.Event()
+        self._asking: asyncio.Task[View | None] | None = None
+        self._asked_at = 0.0
+        self._closing = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._look()), loop.create_task(self._listen())]
+
+    async def close(self) -> None:
+        self._closing = True
+        for task in (*self._tasks, *filter(None, [self._asking])):
+            while not task.done():  # a cancellation can get lost in the library
+                task.cancel()
+                await asyncio.wait([task], timeout=0.2)
+        await self._asks.end()
+        await self._hears.end()
+
+    def poke(self) -> None:
+        self._poked.set()
+
+    async def asked(self) -> View | None:
+        """What it says now; None without an answer. A question without an answer for ``PATIENCE_SECONDS`` is none at
+        once, so that a Sentinel that hangs holds nobody up."""
+        loop = asyncio.get_running_loop()
+        if self._asking is None or self._asking.done():
+            self._asking = loop.create_task(self._ask())
+            self._asked_at = loop.time()
+        await asyncio.wait([self._asking], timeout=max(0.0, self._asked_at + PATIENCE_SECONDS - loop.time()))
+        return self._asking.result() if self._asking.done() else None
+
+    async def _ask(self) -> View | None:
+        try:
+            master, replicas = await self._asks.ask(
+                ("SENTINEL", "MASTER", self._name),
+                ("SENTINEL", "REPLICAS", self._name),
+                seconds=ANSWER_SECONDS,
+            )
+            view = read_view(master, replicas, asyncio.get_running_loop().time())
+        except (*AWAY, ValueError, KeyError, TypeError) as error:
+            self.fault = f"{shown(self._asks.address)}: {error}"
+            return None
+        self.fault = ""
+        self.view = view
+        self._looked()
+        return view
+
+    async def _look(self) -> None:
+        while not self._closing:
+            self._poked.clear()
+            found = await self.asked()
+            try:
+                async with asyncio.timeout(LOOK_SECONDS if found else RETRY_SECONDS):
+                    await self._poked.wait()
+                await asyncio.sleep(RETRY_SECONDS / 10)  # what is announced together is looked at once
+            except TimeoutError:
+                pass
+
+    async def _listen(self) -> None:
+        while not self._closing:
+            try:
+                await self._hears.ask(("SUBSCRIBE", *_CHANNELS), seconds=ANSWER_SECONDS)
+                self._poked.set()
+                while not self._closing:
+                    await self._hears.read()
+                    self._poked.set()
+            except AWAY:
+                await self._hears.close()
+                await asyncio.sleep(LOOK_SECONDS)
+
+
+def majority(named: Iterable[Address], voters: int) -> Address | None:
+    """Whom more than half of all voters name."""
+    for address, count in Counter(named).most_common(1):
+        if count > voters // 2:
+            return address
+    return None
+
+
+def read_view(master: object, replicas: object, now: float) -> View:
+    """A Sentinel's answers to MASTER and REPLICAS; raises ValueError, KeyError or TypeError for what is none."""
+    if not isinstance(master, list) or not isinstance(replicas, list):
+        raise ValueError(str(master))
+    one = texts(master)
+    flags = one["flags"].split(",")
+    known: dict[Address, bool] = {}
+    linked, unheard = [], []
+    primary = one["ip"], int(one["port"])
+    for row in replicas:
+        replica = texts(row)
+        address = replica["ip"], int(replica["port"])
+        theirs = replica["flags"].split(",")
+        disconnected = "disconnected" in theirs
+        known[address] = "s_down" in theirs or (disconnected and int(replica["last-ok-ping-reply"]) > SILENT_MS)
+        follows = replica["master-host"], int(replica["master-port"] or 0)
+        if theirs == ["slave"] and replica["master-link-status"] == "ok" and follows == primary:
+            linked.append(address)
+        if not 0 < int(replica["info-refresh"]) < _NEVER_MS and replica["master-host"] == "?":
+            unheard.append(address)
+    return View(
+        primary,
+        flags == ["master"],
+        known,
+        int(one["down-after-milliseconds"]) / 1000,
+        int(one["quorum"]),
+        int(one["num-other-sentinels"]),
+        now,
+        frozenset(linked),
+        frozenset(unheard),
+    )

@@ -1,0 +1,213 @@
+"""Publications on their way to Redis: cut into batches, answered in the order in which they were handed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from ....core.broker.admission import Done, Outcome
+from ....core.protocol.messages import Message
+
+BATCH_MESSAGES_MAX = 1000
+"""In one run of the script, which serves nobody else meanwhile: about 8 ms."""
+
+BATCH_BYTES_MAX = 4 << 20
+QUEUE_BYTES_MAX = 64 << 20
+"""What may wait for Redis; above it publications are refused at once."""
+
+MESSAGE_BYTES = 200
+"""What a message takes beside its content and fields."""
+
+SEEN_SECONDS = 1.0
+"""How much longer an acknowledgement waits for this node to have read what it acknowledges."""
+
+
+class Handed:
+    """What was handed in at once, with one ``done``."""
+
+    __slots__ = ("done", "messages", "outcomes", "since")
+
+    def __init__(self, messages: Sequence[Message], done: Done | None, since: float) -> None:
+        self.messages = messages
+        self.done = done
+        self.since = since
+        self.outcomes: list[Outcome] = []
+
+    def answer(self, outcomes: list[Outcome]) -> None:
+        """The outcomes of the next messages; calls ``done`` with the last."""
+        self.outcomes += outcomes
+        if self.done is not None and len(self.outcomes) == len(self.messages):
+            self.done(self.outcomes)
+
+    def rest(self) -> tuple[Sequence[Message], Done | None]:
+        """What has no outcome yet, and whom to tell."""
+        if not self.outcomes:
+            return self.messages, self.done
+        done, before = self.done, self.outcomes
+        return self.messages[len(before) :], None if done is None else lambda outcomes: done(before + outcomes)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """What goes to Redis at once: parts of what was handed in, each from the first to before the last index."""
+
+    parts: list[tuple[Handed, int, int]]
+    messages: list[Message]
+    since: float
+    packed: tuple[bytes, bytes] = (b"", b"")
+    uncertain: bool = False
+    """Whether it may have been stored, although no answer said so."""
+    epoch: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+    """Up to where the log has to be read until everybody has it, by group."""
+
+    def answer(self, outcomes: list[Outcome]) -> None:
+        """One outcome a message, in order."""
+        at = 0
+        for handed, first, last in self.parts:
+            handed.answer(outcomes[at : at + last - first])
+            at += last - first
+
+
+class Queue:
+    """First in, first out; bounded."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Handed] = deque()
+        self._at = 0  # so many messages of the first have been taken
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._bytes > QUEUE_BYTES_MAX
+
+    def add(self, handed: Handed) -> None:
+        """At the end."""
+        self._waiting.append(handed)
+        self._bytes += sum(_weight(message) for message in handed.messages)
+
+    @property
+    def since(self) -> float:
+        """Since when the first has waited; infinity when none does."""
+        return self._waiting[0].since if self._waiting else inf
+
+    def take(self) -> Batch:
+        """The next batch; without messages when only empty publications wait."""
+        waiting = self._waiting
+        batch = Batch([], [], waiting[0].since)
+        size = 0
+        while waiting and len(batch.messages) < BATCH_MESSAGES_MAX and size < BATCH_BYTES_MAX:
+            handed = waiting[0]
+            first = last = self._at
+            for message in handed.messages[first : first + BATCH_MESSAGES_MAX - len(batch.messages)]:
+                size += _weight(message)
+                batch.messages.append(message)
+                last += 1
+                if size >= BATCH_BYTES_MAX:
+                    break
+            batch.parts.append((handed, first, last))
+            if last < len(handed.messages):
+                self._at = last
+                break
+            self._at = 0
+            waiting.popleft()
+        self._bytes -= size
+        return batch
+
+    def take_all(self) -> list[tuple[Handed, int]]:
+        """Everything, each with the index of the first message that has not been taken."""
+        taken = [(handed, self._at if index == 0 else 0) for index, handed in enumerate(self._waiting)]
+        self._waiting.clear()
+        self._at = self._bytes = 0
+        return taken
+
+    def empty(self, batch: Batch) -> None:
+        """Everything goes to the end of the batch, however large it gets."""
+        for handed, first in self.take_all():
+            batch.parts.append((handed, first, len(handed.messages)))
+            batch.messages += handed.messages[first:]
+
+
+class Unread:
+    """Batches that have outcomes, until this node has read from the log what they stored: who is told that a
+    publication is stored finds it here.
+
+    ``after`` is called once when some were told, unless that came of ``seen()``: who reads ends the tick himself.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        epoch_known: Callable[[], int],
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        self._loop = loop
+        self._epoch_known = epoch_known
+        self._after = after
+        self._read: dict[int, tuple[int, int]] = {}  # by group: up to where this node has read
+        self._waiting: deque[tuple[float, Batch, list[Outcome]]] = deque()  # until when
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """At the end; a number stands for a position in the batch's epoch."""
+        self._waiting.append((self._loop.time() + SEEN_SECONDS, batch, outcomes))
+        self.release()
+
+    def seen(self, group: int, epoch: int, n: int) -> None:
+        """This node has read the group's log up to entry ``n`` of ``epoch``."""
+        self._read[group] = epoch, n
+        if self._waiting:
+            self._tell()
+
+    def close(self) -> None:
+        """Tell all."""
+        self.release(all_of_them=True)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def release(self, *, all_of_them: bool = False) -> None:
+        """Tell the outcomes of what has been read, or should have been."""
+        if self._tell(all_of_them=all_of_them) and self._after is not None:
+            self._after()
+
+    def _tell(self, *, all_of_them: bool = False) -> bool:
+        waiting, now = self._waiting, self._loop.time()
+        told = False
+        while waiting:
+            until, batch, outcomes = waiting[0]
+            if now < until and not all_of_them and not self._has_read(batch):
+                if self._timer is None:
+                    self._timer = self._loop.call_at(until, self._due)
+                return told
+            waiting.popleft()
+            known = self._epoch_known()
+            batch.answer([_told(one, batch.epoch, known) for one in outcomes])
+            told = True
+        return told
+
+    def _due(self) -> None:
+        self._timer = None
+        self.release()
+
+    def _has_read(self, batch: Batch) -> bool:
+        return all(self._read.get(group, (0, 0)) >= (batch.epoch, n) for group, n in batch.ends.items())
+
+
+def _told(outcome: Outcome, epoch: int, known: int) -> Outcome:
+    """As it is told in the epoch ``known``, when a number stands for a position in ``epoch``."""
+    if type(outcome) is int:
+        return outcome if epoch == known or not outcome else (epoch, outcome)
+    if isinstance(outcome, tuple) and outcome[0] == known and type(outcome[1]) is int:
+        return outcome[1]
+    return outcome
+
+
+def _weight(message: Message) -> int:
+    return message.size + MESSAGE_BYTES

@@ -1,0 +1,1 @@
+"""Where rows of transactions wait for their commit: in memory, in files beside the journal, or in Redis."""

@@ -1,0 +1,205 @@
+"""Where rows are staged until their batch is committed, and what is remembered of each transaction (protocol.md 6.5).
+
+Three stores keep this contract: in memory (memory.py), in files beside the journal (files.py) and in
+Redis (redis.py). Which one there is follows the engine: what is staged lives as long as what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Iterable
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+TRANSACTIONS_MAX = 100_000
+"""Transactions whose last batch is remembered; beyond it those go whose last commit is longest ago and done."""
+
+ATTEMPTS_MAX = 100_000
+"""Attempts that are staged at one time; beyond it nothing new is staged."""
+
+WINNERS_MAX = 300_000
+"""Attempts that are remembered of batches that are done, over all; beyond it the oldest answers do not name theirs."""
+
+OVERHEAD_BYTES = 512
+"""What a staged chunk counts besides its data: a bound for who stages many empty ones."""
+
+REFUSED_BYTES = 256
+"""What each of its refused rows counts: which one it is, and why."""
+
+SUMMED_AT_ONCE = 100
+"""Attempts that are summed between two interruptions."""
+
+BEGUN = "begun"
+DONE = "done"
+
+GAP = "gap"
+MISSING = "missing"
+FULL = "staging_full"
+UNAVAILABLE = "unavailable"
+
+
+class StagingFailed(Exception):
+    """It could not be staged or remembered; nothing has changed."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        """``gap``, ``staging_full`` or ``unavailable`` (protocol.md 6.6)."""
+        self.reason = reason
+
+
+class Attempt(NamedTuple):
+    """One try to write one partition of one batch."""
+
+    key: str
+    """core.packets.publisher_key of the user and the transaction."""
+    batch: int
+    partition: int
+    attempt: int
+
+
+class Chunk(NamedTuple):
+    """What one frame ``stage`` brought."""
+
+    rows: int
+    """Staged."""
+    refused: list[tuple[int, str, str]]
+    """The frame's rows that were not: their place in it, rising; the code and the reason."""
+    data: bytes
+    """MessagePack of the runs that were taken."""
+
+
+class Uncommitted(NamedTuple):
+    """What is staged of one transaction and not committed, of all its attempts: of those that will not count, too."""
+
+    rows: int
+    bytes: int
+    """As they count against FASTPATH_STAGED_BYTES."""
+    since: int
+    """When the oldest of these attempts was begun (ms since 1970)."""
+
+
+class Held(Protocol):
+    """What a store has of an attempt."""
+
+    @property
+    def rows(self) -> int:
+        """Staged."""
+
+    @property
+    def bytes(self) -> int:
+        """As they count against the bound."""
+
+    @property
+    def since(self) -> int:
+        """When it was begun (ms)."""
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """What is remembered of a transaction: its last batch that was begun."""
+
+    batch: int
+    winners: list[tuple[int, int, int]]
+    """The attempts that it was begun with, partitions rising: partition, attempt, rows. Of a batch that was done long
+    ago there may be none (WINNERS_MAX)."""
+    base: int
+    """Rows of the transaction that came before this batch: its first row is publication ``base + 1``."""
+    rows: int
+    state: str
+    """``begun`` or ``done``."""
+    refused: list[tuple[int, int, str, str, str]]
+    """At most 100 rows that were refused when they were released: partition, row, subject, code, reason."""
+    refused_rows: int
+    outdated: int
+    time: int
+    """When it was begun or done (ms since 1970)."""
+    since: int = 0
+    """When the transaction's first batch was begun (ms): a part of the name under which its rows are numbered, so that
+    a transaction that was forgotten begins with new numbers. 0 for one of a single batch (``once``)."""
+    once: bool = False
+    """The transaction's name is used for this batch only: when it is done, it is remembered for
+    FASTPATH_STAGED_SECONDS, for who asks again because the answer was lost."""
+
+
+class StagingStore(Protocol):
+    """Everything but ``put`` may wait; times are ms since 1970. Raises StagingFailed and nothing else."""
+
+    waits: bool
+    """Whether ``put`` may wait. An embedded store's does not: it is called on the data path."""
+    bytes: int
+    """What is staged, as it counts against FASTPATH_STAGED_BYTES."""
+    staged_rows: int
+
+    async def put(self, attempt: Attempt, chunk: int, content: Chunk) -> Chunk | None:
+        """None: it is staged now. One that was there already is left as it is, and returned (``data`` may be empty).
+
+        Chunks of an attempt come without a gap: else ``gap``, as for what is added to an attempt that a batch was begun
+        with. Over the bound: ``staging_full``.
+        """
+
+    async def rows(self, attempt: Attempt) -> int | None:
+        """How many rows are staged of it; None: nothing is known of it."""
+
+    def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
+        """What was staged of it, in order."""
+
+    async def record(self, key: str) -> Record | None:
+        """The transaction's last batch."""
+
+    async def begin(self, key: str, record: Record) -> Record:
+        """Remember that a batch is begun, so that it survives as much as the engine's messages do; the record that
+        counts: another node may have been first. The attempts in it are kept until ``finish``, whatever their age;
+        ``missing`` when they are not staged as the record names them."""
+
+    async def finish(self, key: str, record: Record) -> None:
+        """The batch is done (``record`` says so): its staged rows go, and those of older batches."""
+
+    async def drop(self, key: str, batch: int, partition: int | None, attempt: int | None) -> None:
+        """Let go of staged rows: of the batch, of its partition, of the attempt. Those of a begun batch stay."""
+
+    async def records(self, limit: int) -> list[tuple[str, Record]]:
+        """Transactions and their last batches, the newest first."""
+
+    async def unfinished(self) -> list[tuple[str, Record]]:
+        """Those whose batch was begun and is not done."""
+
+    async def forget(self, key: str) -> bool:
+        """Forget a transaction and all that is staged of it; False: it is not known."""
+
+    async def sweep(self, now_ms: int) -> None:
+        """Let go of attempts to which nothing was added for FASTPATH_STAGED_SECONDS, but of none of a begun batch."""
+
+    def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
+        """What is staged and not committed, by transaction (its key); yields as often as it may be interrupted.
+
+        A store that nodes share tells of what was staged through this one: over all nodes nothing counts twice. It asks
+        nobody: what another node has committed is counted until the next ``sweep``.
+        """
+
+    async def close(self) -> None:
+        """Let go of files and connections; what is to survive has been kept."""
+
+
+def summed(attempts: Iterable[tuple[Attempt, Held]]) -> Generator[None, None, dict[str, Uncommitted]]:
+    """StagingStore.uncommitted, of what is held of each attempt."""
+    found: dict[str, Uncommitted] = {}
+    for index, ((key, *_), held) in enumerate(list(attempts)):
+        rows, size, since = found.get(key) or (0, 0, held.since)
+        found[key] = Uncommitted(rows + held.rows, size + held.bytes, min(since, held.since))
+        if index % SUMMED_AT_ONCE == SUMMED_AT_ONCE - 1:
+            yield
+    return found
+
+
+def record_bytes(record: Record) -> bytes:
+    """A record as it is kept (MessagePack)."""
+    return _encode(record)
+
+
+def read_record(data: Any) -> Record:
+    """The record of such bytes; raises msgspec.DecodeError."""
+    return _decode(data)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Record).decode

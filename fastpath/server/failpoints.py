@@ -1,0 +1,276 @@
+"""Failpoints and deliberate bugs for tests/chaos; nothing is wrapped unless two variables of the environment say so.
+
+``FASTPATH_FAULTS=on`` allows them and ``FASTPATH_FAULTS_DO`` says which, comma-separated; each fires once:
+
+* ``kill:STEP:N``: the process kills itself when it has done a step N times: ``write`` (the engine has stored a batch),
+  ``apply`` (it is in caches and queues), ``acknowledge`` (it was acknowledged), ``flush`` (clients were sent it);
+  of staged rows ``stage`` (a chunk is staged), ``begin`` (a commit is begun), ``release`` (a slice of it is stored) and
+  ``finish`` (it is done, and nobody was told).
+* ``lose:N``, ``double:N``, ``swap:N``: the N-th publication is acknowledged and not stored, stored twice, or delivered
+  in the place of the next one of its subject. ``hide:N``: the N-th recovery is without one of its messages.
+* ``clock:PATH``: the file's first 8 bytes, a signed little-endian number, are added to the time in ms.
+
+Instead of N there may be the path of such a file: it counts from when a number is written there, down to 0. They
+prove that the checker sees what it has to see. No setting of an operator's leads here.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import signal
+import struct
+from collections.abc import Callable, Sequence
+from time import time_ns
+from typing import Any
+
+import msgspec
+
+from ..core.auth.grants import Principal
+from ..core.broker.admission import Done, Outcome
+from ..core.cache.history import Ring
+from ..core.delivery import backlogs
+from ..core.protocol.messages import Message
+from ..edge.runtime import hub as hub_module
+from ..edge.runtime.hub import Hub
+from ..edge.transactions.release import Release
+from . import publisher_services
+
+ALLOWED = "FASTPATH_FAULTS"
+WANTED = "FASTPATH_FAULTS_DO"
+HIDDEN_MESSAGES_MIN = 3
+"""A recovery that is shorter is left alone: something has to come behind what is hidden."""
+
+_NUMBER = struct.Struct("<q")
+
+log = logging.getLogger("fastpath.faults")
+
+
+class _Countdown:
+    """True for the N-th of what is counted, and not again."""
+
+    def __init__(self, text: str) -> None:
+        self._memory = bytearray(_NUMBER.pack(int(text))) if text.isdecimal() else _mapped(text)
+
+    def reached(self, count: int = 1) -> bool:
+        """Count; whether the N-th was among these."""
+        (left,) = _NUMBER.unpack_from(self._memory)
+        if left <= 0:
+            return False
+        _NUMBER.pack_into(self._memory, 0, max(0, left - count))
+        return bool(left <= count)
+
+
+def _mapped(path: str) -> mmap.mmap:
+    with open(path, "r+b") as file:
+        return mmap.mmap(file.fileno(), _NUMBER.size)
+
+
+def install(hub: Hub) -> None:
+    """Wrap what the environment asks for; raises ValueError for what is none of the above."""
+    if os.environ.get(ALLOWED) != "on":
+        return
+    for word in filter(None, os.environ.get(WANTED, "").split(",")):
+        log.warning("a deliberate fault is installed: %s", word)
+        name, _, rest = word.partition(":")
+        match name:
+            case "kill":
+                step, _, number = rest.partition(":")
+                _KILLS[step](hub, _Countdown(number))
+            case "clock":
+                _clock(rest)
+            case _:
+                _BUGS[name](hub, _Countdown(rest))
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_after_write(hub: Hub, due: _Countdown) -> None:
+    append = hub.broker.engine.append
+
+    def wrapped(messages: Sequence[Message], now: int) -> list[Outcome] | None:
+        outcomes = append(messages, now)
+        if due.reached():
+            _die()
+        return outcomes
+
+    hub.broker.engine.append = wrapped  # type: ignore[method-assign]
+
+
+def _kill_after_apply(hub: Hub, due: _Countdown) -> None:
+    deliver = hub.broker.deliver
+
+    def wrapped(messages: Sequence[Message]) -> None:
+        deliver(messages)
+        if messages and due.reached():
+            _die()
+
+    hub.broker.deliver = wrapped  # type: ignore[method-assign]
+
+
+def _kill_after_acknowledge(hub: Hub, due: _Countdown) -> None:
+    publish = hub.broker.publish
+
+    def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
+        def told(outcomes: list[Outcome]) -> None:
+            if done is not None:
+                done(outcomes)
+            if due.reached():
+                hub.loop.call_soon(_die)  # the answer is written when the handler has returned
+
+        publish(principal, messages, now, told)
+
+    hub.broker.publish = wrapped  # type: ignore[method-assign]
+
+
+def _kill_after_flush(hub: Hub, due: _Countdown) -> None:
+    flush = hub.broker.flush
+
+    def wrapped(now: int | None = None) -> None:
+        something = bool(hub.broker.dirty)
+        flush(now)
+        if something and due.reached():
+            _die()
+
+    hub.broker.flush = wrapped  # type: ignore[method-assign]
+
+
+def _kill_after_release(hub: Hub, due: _Countdown) -> None:
+    del hub
+    release = Release._slice
+
+    async def wrapped(*arguments: Any) -> Any:
+        outcomes = await release(*arguments)
+        if due.reached():
+            _die()
+        return outcomes
+
+    Release._slice = wrapped  # type: ignore[assignment, method-assign]
+
+
+def _kill_after_staging(name: str) -> Callable[[Hub, _Countdown], None]:
+    """When the store of staged rows has done that."""
+
+    def kill(hub: Hub, due: _Countdown) -> None:
+        del hub
+        make = publisher_services.make_staging
+
+        def made(*arguments: Any) -> Any:
+            store: Any = make(*arguments)
+            work = getattr(store, name)
+
+            async def wrapped(*arguments: Any) -> Any:
+                done = await work(*arguments)
+                if due.reached():
+                    _die()
+                return done
+
+            setattr(store, name, wrapped)
+            return store
+
+        publisher_services.make_staging = made  # type: ignore[assignment]
+
+    return kill
+
+
+def _lose(hub: Hub, due: _Countdown) -> None:
+    """Acknowledged under the number of the message before it, and dropped."""
+    publish = hub.broker.publish
+
+    def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
+        if not messages or not due.reached(len(messages)):
+            publish(principal, messages, now, done)
+            return
+        at = len(messages) // 2
+        topic = hub.broker.interest.topics.get(messages[at].subject)
+
+        def told(outcomes: list[Outcome]) -> None:
+            if done is not None:
+                done([*outcomes[:at], topic.seq if topic is not None else 1, *outcomes[at:]])
+
+        publish(principal, [*messages[:at], *messages[at + 1 :]], now, told)
+
+    hub.broker.publish = wrapped  # type: ignore[method-assign]
+
+
+def _double(hub: Hub, due: _Countdown) -> None:
+    """A second copy, without the publication's number, goes after the first."""
+    publish = hub.broker.publish
+
+    def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
+        copy = msgspec.structs.replace(messages[0], publisher=None, publication=0) if messages else None
+        publish(principal, messages, now, done)
+        if copy is not None and due.reached(len(messages)):
+            publish(principal, [copy], now, None)
+
+    hub.broker.publish = wrapped  # type: ignore[method-assign]
+
+
+def _swap(hub: Hub, due: _Countdown) -> None:
+    """Two messages of a publisher to one subject, numbered already, change what they say."""
+    deliver = hub.broker.deliver
+    wanted = False
+
+    def wrapped(messages: Sequence[Message]) -> None:
+        nonlocal wanted
+        wanted = due.reached(len(messages)) or wanted
+        if wanted and (pair := _pair(messages)):
+            wanted = False
+            one, other = pair
+            one.content, other.content = other.content, one.content
+        deliver(messages)
+
+    hub.broker.deliver = wrapped  # type: ignore[method-assign]
+
+
+def _pair(messages: Sequence[Message]) -> tuple[Message, Message] | None:
+    known: dict[tuple[str, str | None], Message] = {}
+    for message in messages:
+        before = known.setdefault((message.subject, message.publisher), message)
+        if before is not message:
+            return before, message
+    return None
+
+
+def _hide(_: Hub, due: _Countdown) -> None:
+    """One of the messages that a client missed is left out, and the client is told that nothing is."""
+    part = backlogs.part  # type: ignore[attr-defined]
+
+    def wrapped(ring: Ring, at: int, count: int) -> list[Message]:
+        missed = part(ring, at, count)
+        if len(missed) >= HIDDEN_MESSAGES_MIN and due.reached():
+            del missed[0]  # the only one that the slice sends for sure, however little room it has
+        return missed
+
+    backlogs.part = wrapped  # type: ignore[attr-defined]
+
+
+def _clock(path: str) -> None:
+    """The one clock of the sidecar is hub.now; what it reads is moved."""
+    offset = _mapped(path)
+
+    def shifted() -> int:
+        return time_ns() + int(_NUMBER.unpack_from(offset)[0]) * 1_000_000
+
+    hub_module.time_ns = shifted  # type: ignore[attr-defined]
+
+
+_KILLS: dict[str, Callable[[Hub, _Countdown], None]] = {
+    "write": _kill_after_write,
+    "apply": _kill_after_apply,
+    "acknowledge": _kill_after_acknowledge,
+    "flush": _kill_after_flush,
+    "stage": _kill_after_staging("put"),
+    "begin": _kill_after_staging("begin"),
+    "release": _kill_after_release,
+    "finish": _kill_after_staging("finish"),
+}
+_BUGS: dict[str, Callable[[Hub, _Countdown], None]] = {
+    "lose": _lose,
+    "double": _double,
+    "swap": _swap,
+    "hide": _hide,
+}

@@ -1,0 +1,46 @@
+"""Who decides about rights: the grants of the mode that the settings ask for."""
+
+from __future__ import annotations
+
+from ..core.auth.basic_grants import BasicGrants
+from ..core.auth.grants import Grants
+from ..core.auth.hook_decisions import Asking
+from ..core.auth.hook_grants import CustomGrants, hooked
+from ..core.auth.jwt_grants import JwtGrants
+from ..core.auth.keys import Keys
+from ..core.auth.rule_grants import RuleGrants
+from ..core.protocol.errors import InvalidKeys
+from ..edge.listen.key_file import read_key_file
+from ..listen_address import SettingsError
+from ..settings import Settings
+from ..settings_checks import PREFIX
+
+
+def make_grants(settings: Settings) -> Grants:
+    """The grants of ``settings.mode``, with a hook if there is one; raises SettingsError when the keys of its tokens
+    cannot be read."""
+    events = settings.hook_events
+    asking = Asking(events, settings.hook_seconds) if events else None
+    match settings.mode:
+        case "basic":
+            return hooked(BasicGrants, asking)(settings.publish_token)
+        case "jwt":
+            return hooked(JwtGrants, asking)(_keys(settings), settings.token_audience, settings.token_issuer)
+        case "rules":
+            return hooked(RuleGrants, asking)(_keys(settings))
+        case "custom":
+            return hooked(CustomGrants, asking)(events)
+        case _:
+            return hooked(Grants, asking)()
+
+
+def _keys(settings: Settings) -> Keys:
+    if not settings.token_keys:
+        return Keys(settings.token_secret)
+    try:
+        return Keys(settings.token_secret, read_key_file(settings.token_keys))
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except InvalidKeys as error:
+        reason = str(error)
+    raise SettingsError(f"{PREFIX}TOKEN_KEYS: {settings.token_keys}: {reason}")
