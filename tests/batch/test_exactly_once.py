@@ -43,7 +43,7 @@ def test_a_replayed_batch_is_stored_once_even_if_its_rows_come_in_another_order(
     session: SparkSession, sidecar: Sidecar, tmp_path: Path
 ) -> None:
     query = start(numbers(session, "/t/n"), sidecar, tmp_path)
-    until(lambda: (tmp_path / "commits" / "1").exists(), 60)
+    until(lambda: (tmp_path / "commits" / "1").exists(), 180)
     query.stop()
     last = forget_last_commit(tmp_path)
     before = contents(sidecar, "/t/n")
@@ -145,7 +145,7 @@ def test_dead_letters_of_a_query_stand_there_once(session: SparkSession, sidecar
     folder = tmp_path / "dead"
     for _ in range(2):
         query = start(frame, sidecar, tmp_path / "checkpoint", dead_letter=str(folder))
-        until(lambda: (tmp_path / "checkpoint" / "commits" / "1").exists(), 60)
+        until(lambda: (tmp_path / "checkpoint" / "commits" / "1").exists(), 180)
         query.stop()
         last = forget_last_commit(tmp_path / "checkpoint")
     rows = [int(letter["content"]) for letter in letters(folder)]
