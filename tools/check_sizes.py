@@ -15,7 +15,7 @@ FOLDER_MODULES_MAX = 14
 """Beside `__init__.py`: about as many names as a reader takes in at a glance."""
 PRODUCT = ("fastpath", "realtime", "entitlement", "spark")
 FOLDERS_EXEMPT = {
-    "entitlement": "an app of Django: its modules have the names that Django looks for",
+    "entitlement": "still flat",
     "realtime": "still flat",
     "spark": "still flat",
     "spark/jobs": "one module a job, as `spark_job NAME` calls them",
