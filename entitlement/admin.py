@@ -19,12 +19,12 @@ from entitlement import (
     admin_tokens,  # noqa: F401 - registers its page
     history,
 )
-from entitlement.explain import moment
-from entitlement.forms import InlineRuleForm, MembersForm, RuleForm, members_of
-from entitlement.hints import hints
+from entitlement.following.triggers import membership_field
 from entitlement.models import Effect, Rule, RuleChange
-from entitlement.pages import RulePages
-from entitlement.triggers import membership_field
+from entitlement.rules.explain import moment
+from entitlement.rules.forms import InlineRuleForm, MembersForm, RuleForm, members_of
+from entitlement.rules.hints import hints
+from entitlement.rules.pages import RulePages
 
 CHANGES_SHOWN = 10
 """The newest changes of a rule, on its page."""

@@ -17,7 +17,8 @@ class EntitlementConfig(AppConfig):
 
     def ready(self) -> None:
         """Hook into migrate, the system checks and logout."""
-        from entitlement import checks, history, migrating, sessions
+        from entitlement import checks, history, sessions
+        from entitlement.following import migrating
         from entitlement.models import Rule
 
         pre_migrate.connect(migrating.before_migrate, sender=self)

@@ -11,7 +11,8 @@ from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
 from django.db import DatabaseError, connections, router
 
-from entitlement import conf, keys, sessions, triggers
+from entitlement import conf, keys, sessions
+from entitlement.following import triggers
 from entitlement.models import Change, Generation, Rule
 
 _SECRET_BYTES_MIN = 32

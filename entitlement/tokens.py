@@ -14,7 +14,7 @@ from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import ValidationError
 
 from entitlement import conf, keys
-from entitlement.compiler import group_ids, position
+from entitlement.following.compiler import group_ids, position
 from entitlement.models import Change, RevokedToken
 from entitlement.sessions import lasting_key, session_id
 from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify

@@ -10,7 +10,7 @@ __all__ = ["Position", "PublishFailed", "PublishRefused", "publish"]
 def __getattr__(name: str) -> Any:
     # Lazily, because Django imports this package before its settings are there.
     if name in __all__:
-        from realtime import publishing
+        from realtime.publishing import publisher
 
-        return getattr(publishing, name)
+        return getattr(publisher, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,8 +20,8 @@ from entitlement.tokens import MintError, mint
 from fastpath.client.errors import ClientError, ControlRefused
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_subject
-from realtime import nodes
-from realtime.control import asking
+from realtime.nodes import nodes
+from realtime.nodes.control_sockets import asking
 
 _SNAPSHOT_TOKEN_SECONDS = 60
 """A signed-in user's token for one snapshot lives as long as a slow request."""

@@ -76,10 +76,10 @@ def check_hook(**_: Any) -> list[CheckMessage]:
     """Without its hook nobody gets in."""
     if not conf.hook:
         return []
-    from realtime import hooking  # noqa: PLC0415 - few projects have one
+    from realtime.process import hook_runner  # noqa: PLC0415 - few projects have one
 
     try:
-        hooking.load()
+        hook_runner.load()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E011")]
     return []

@@ -13,12 +13,12 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from realtime import nodes
+from realtime.nodes import nodes
 
 NODES_SECONDS = 1.0
 """How long the answer waits for nodes that answered before."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("realtime.health")
 
 
 @login_not_required

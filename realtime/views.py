@@ -17,8 +17,8 @@ from django.views.decorators.http import require_safe
 
 from fastpath.client.errors import ClientError
 from realtime.api import server_list
-from realtime.control import control
-from realtime.instruments import instruments, market
+from realtime.demo.instruments import instruments, market
+from realtime.nodes.control_sockets import control
 
 _FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b1f33"/>'

@@ -19,7 +19,7 @@ from twisted.internet import defer
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
-from realtime.programs import require_settings
+from realtime.process.programs import require_settings
 
 _REASON_BYTES_MAX = 123
 """What a close frame holds beside its code (RFC 6455 5.5)."""

@@ -11,16 +11,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark.columns import ddl
 from spark.options import InvalidOption, SinkOptions
-from spark.sink import BatchWriter, StreamWriter
-from spark.source import BatchReader, StreamReader
-from spark.source_options import SourceOptions
+from spark.sink.sink import BatchWriter, StreamWriter
+from spark.source.columns import ddl
+from spark.source.options import SourceOptions
+from spark.source.source import BatchReader, StreamReader
 
 
 class RealtimeSource(DataSource):
     """`format("realtime")`; the options of a write are those of spark.options.OPTIONS, of a read those of
-    spark.source_options.SOURCE_OPTIONS."""
+    spark.source.options.SOURCE_OPTIONS."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +40,7 @@ class RealtimeSource(DataSource):
         return StreamReader(schema, SourceOptions.parse(self.options, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`; raises InvalidOption or spark.rows.InvalidColumns."""
+        """For `df.write`; raises InvalidOption or spark.sink.rows.InvalidColumns."""
         if overwrite:
             raise InvalidOption(
                 'format "realtime" only appends, what is published cannot be taken back: .mode("append")'

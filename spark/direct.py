@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from spark.options import SinkOptions
-from spark.sink import BatchWriter, Place
+from spark.sink.sink import BatchWriter, Place
 
 
 class DriverWriter(BatchWriter):

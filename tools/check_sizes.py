@@ -13,11 +13,10 @@ FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
 FOLDER_MODULES_MAX = 14
 """Beside `__init__.py`: about as many names as a reader takes in at a glance."""
+NO_MODULES = {"__init__.py", "__main__.py"}
 PRODUCT = ("fastpath", "realtime", "entitlement", "spark")
 FOLDERS_EXEMPT = {
-    "entitlement": "still flat",
-    "realtime": "still flat",
-    "spark": "still flat",
+    "realtime": "an app of Django, whose modules have the names that Django and its settings look for",
     "spark/jobs": "one module a job, as `spark_job NAME` calls them",
 }
 EXPORTING = {
@@ -62,16 +61,16 @@ def _docstring_faults(name: str, tree: ast.Module) -> Iterator[str]:
 
 def crowded(names: Iterable[str]) -> Iterator[str]:
     """Each folder of the product that holds more modules than a reader finds his way in."""
-    folders = Counter(str(Path(name).parent) for name in names if Path(name).name != "__init__.py")
+    folders = Counter(str(Path(name).parent) for name in names if Path(name).name not in NO_MODULES)
     for folder, count in sorted(folders.items()):
         if folder.startswith(PRODUCT) and folder not in FOLDERS_EXEMPT and count > FOLDER_MODULES_MAX:
             yield f"{folder}: {count} modules, more than {FOLDER_MODULES_MAX}: what belongs together gets a folder"
 
 
-def modules(root: Path) -> Iterator[str]:
-    """Every Python file that git has or would take, except those that Django generates."""
+def modules(root: Path, suffix: str = ".py") -> Iterator[str]:
+    """Every Python file that git has or would take, or with another suffix, except those that Django generates."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py"],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", f"*{suffix}"],
         cwd=root,
         capture_output=True,
         text=True,
@@ -87,7 +86,7 @@ def main() -> int:
     root = Path(__file__).parents[1]
     names = list(modules(root))
     found = [fault for name in names for fault in faults(name, (root / name).read_text(encoding="utf-8"))]
-    found += crowded(names)
+    found += crowded([*names, *modules(root, ".js")])
     for fault in found:
         print(fault)
     return 1 if found else 0

@@ -6,7 +6,7 @@ import sys
 
 import django
 
-from realtime.programs import require_settings
+from realtime.process.programs import require_settings
 
 require_settings("realtime.jmx")
 django.setup()

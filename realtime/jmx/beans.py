@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import Error as DatabaseFailure
 
-from realtime import nodes
+from realtime.nodes import nodes
 from realtime.stats import read
 
 Values = dict[str, float | str | None]

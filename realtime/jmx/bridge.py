@@ -25,7 +25,7 @@ from fastpath.java import find_java
 from realtime.addresses import Address
 
 SOURCE = Path(__file__).with_name("Bridge.java")
-LIFELINE = Path(__file__).parents[1] / "lifeline.py"
+LIFELINE = Path(__file__).parents[1] / "process" / "lifeline.py"
 
 _STOP_SECONDS = 5.0
 

@@ -17,7 +17,7 @@ from realtime.addresses import Address
 from realtime.conf import conf
 from realtime.jmx.beans import beans
 from realtime.jmx.bridge import Bridge, BridgeEnded
-from realtime.ports import PortTaken, try_port
+from realtime.process.ports import PortTaken, try_port
 
 EACH_SECONDS = 1.0
 """How often the MBeans are brought up to date."""

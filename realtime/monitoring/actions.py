@@ -15,7 +15,7 @@ from django.urls import reverse
 from fastpath.client.errors import ClientError
 from realtime.monitoring import pages, subjects
 from realtime.monitoring.questions import Answer, ask_node, ask_nodes
-from realtime.publishing import publish_now
+from realtime.publishing.publisher import publish_now
 
 PING_SECONDS = 6.0
 """The sidecar gives up a ping after 5 s, and says so."""

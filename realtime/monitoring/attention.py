@@ -8,9 +8,10 @@ from typing import Any
 from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
 
-from realtime import figures, nodes
 from realtime.monitoring import pages
 from realtime.monitoring.questions import Answer, ask_node, ask_nodes
+from realtime.nodes import nodes
+from realtime.stats import figures
 
 ORDERS = {
     "rate": "messages_per_s",

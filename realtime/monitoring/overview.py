@@ -14,10 +14,11 @@ from django.views.decorators.http import require_POST
 
 from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from realtime import draining, nodes
 from realtime.conf import conf
 from realtime.models import Node
 from realtime.monitoring import attention, pages
+from realtime.nodes import drain as draining
+from realtime.nodes import nodes
 
 WINDOWS = {
     "1min": "1 minute",

@@ -18,7 +18,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from realtime.models import Monitoring
-from realtime.monitoring.access import may_operate, may_view
+from realtime.stats.access import may_operate, may_view
 from realtime.views import page_context
 
 View = Callable[..., HttpResponse]

@@ -13,7 +13,7 @@ from twisted.internet.endpoints import quoteStringArgument
 
 from realtime.addresses import Address
 from realtime.conf import conf
-from realtime.programs import require_settings
+from realtime.process.programs import require_settings
 from realtime.web import Web
 
 _END = "-----END CERTIFICATE-----"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from realtime import health
-from realtime.exposition import MetricsView
+from realtime.export.exposition import MetricsView
 from realtime.outside.access import OWN
 from realtime.stats import api
 

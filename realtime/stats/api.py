@@ -15,8 +15,8 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from realtime.monitoring.access import MonitoringView
 from realtime.stats import read
+from realtime.stats.access import MonitoringView
 from realtime.stats.windows import INDICATORS, KEPT
 
 ALL = "all"

@@ -15,7 +15,7 @@ from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
 from fastpath.core.telemetry.samples import ROWS_MAX
-from realtime import figures
+from realtime.stats import figures
 from realtime.stats.collector import Clock, Collector
 from realtime.stats.store import Store
 

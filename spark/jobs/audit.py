@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark.jobs import audit_files
 from spark.jobs.running import JobError, positive, run_batch
-from spark.rules import InvalidRules, Rule, Uses, load, load_members
+from spark.support.rules import InvalidRules, Rule, Uses, load, load_members
 
 CLIENT = ("node", "worker", "connection")
 FOLDER_VARIABLE = "REALTIME_AUDIT_FOLDER"

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark import buckets, tables
-from spark.costs import CPU, MEMORY, Costs, Machine, Need, TooLittle, fit, plan
 from spark.jobs.running import JobError, positive, run_batch
+from spark.support.costs import CPU, MEMORY, Costs, Machine, Need, TooLittle, fit, plan
 
 NAMES = ("cpu_percent", "memory_bytes", *dict.fromkeys((*CPU, *MEMORY)), "bytes_out_per_s")
 SAMPLES_MIN = 30
@@ -33,7 +33,7 @@ DIVIDED = frozenset(("cpu_percent", "memory_bytes", "messages_out_per_s", "conne
 
 
 def transform(minutes: DataFrame, nodes: int = 1) -> DataFrame:
-    """Buckets of minutes (spark/buckets.py) to what one of `nodes` nodes did in each: `start`, and a column a name of
+    """Buckets of minutes (support/buckets.py) to what one of `nodes` nodes did in each: `start`, and a column a name of
     NAMES, the mean; only minutes in which all were sampled."""
     wide = minutes.where(F.col("n") >= SAMPLES_MIN).groupBy("start").pivot("name", list(NAMES)).agg(F.first("mean"))
     shared = {name: nodes if name in DIVIDED else 1 for name in NAMES}

@@ -1,6 +1,6 @@
 """Archives messages as Parquet files, each exactly once: `python -m spark.jobs.lake --help`.
 
-It reads the sidecar's caches and writes what is new (spark/lake.py, which reads it again). With --compact it only
+It reads the sidecar's caches and writes what is new (archive/lake.py reads it again). With --compact it only
 makes few files of many, and deletes what is left over.
 """
 

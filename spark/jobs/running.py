@@ -16,10 +16,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fastpath.java import JavaNotFound
 from spark import direct
-from spark.data import DataNotFound
 from spark.jobs.process import Stop, describe, end_java, java_errors, run_in_thread
 from spark.progress import Reports
 from spark.session import ConnectRefused, WorkersLack, build
+from spark.support.histories import DataNotFound
 
 URL_VARIABLE = "REALTIME_PUBLISH_URL"
 TOKEN_VARIABLE = "REALTIME_PUBLISH_TOKEN"  # noqa: S105  the name of a variable

@@ -15,7 +15,7 @@ PRICE = "decimal(12,2)"
 def updates(
     ticks: DataFrame, histories: DataFrame, symbols: int, ticks_per_day: int, seed: int = 0, first_day: int = 0
 ) -> DataFrame:
-    """Ticks (`value`, numbered from 0) and `spark.data.histories` to updates as `spark.jobs.ticks.messages` takes them.
+    """Ticks (`value`, numbered from 0) and `support.histories` to updates as `spark.jobs.ticks.messages` takes them.
 
     Each of the `symbols` instruments gets each `symbols`-th tick, and moves in `ticks_per_day` of them from one real
     close to the next: along the line between them, bent at random by `seed`, in cents. Instruments beyond the real

@@ -1,6 +1,6 @@
 """Replays the real daily closes of 20 stocks as a live price stream: `python -m spark.jobs.ticks --help`.
 
-Each tick moves one stock on by one trading day. The prices are real (spark/data.py); volume, bid and ask are not, and
+Each tick moves one stock on by one trading day. The prices are real; volume, bid and ask are not, and
 every message says so in its field `simulated`. With --simulated there are many ticks in a day, made up between the
 closes (spark/jobs/simulation.py), for as many instruments as wanted; then the prices are named there as well.
 """
@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from spark import data
 from spark.jobs import simulation
 from spark.jobs.running import JobError, positive, publish, run
+from spark.support import histories as data
 
 SUBJECT = "/stocks/us/"
 SIMULATED = "volume,bid,ask"
@@ -29,7 +29,7 @@ PRICE = "decimal(12,2)"
 
 
 def transform(ticks: DataFrame, histories: DataFrame, first_day: int = 0, sent: Column | None = None) -> DataFrame:
-    """Ticks (`value`, numbered from 0) and `spark.data.histories` to messages: `subject`, `content`, `fields`.
+    """Ticks (`value`, numbered from 0) and `support.histories` to messages: `subject`, `content`, `fields`.
 
     A round is as many ticks as there are stocks and moves each of them on by one day, in an order that changes from
     round to round. The days run from number `first_day` to the last, and then begin again there. `sent` is the time

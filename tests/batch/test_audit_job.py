@@ -18,7 +18,7 @@ from fastpath.client.publisher.publisher import Publisher
 from fastpath.core.matching.pattern_set import Cover
 from spark.jobs import audit, audit_files
 from spark.jobs.running import JobError, parse
-from spark.rules import InvalidRules, Rule, Uses, covers, load, load_members
+from spark.support.rules import InvalidRules, Rule, Uses, covers, load, load_members
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
 from tests.support.audit import Written
 from tests.support.sidecar import Sidecar

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark import data
 from spark.jobs import bars, simulation, ticks
+from spark.support import histories
 from tests.support.prices import NOON, frame, message
 from tests.support.streams import outcome
 
@@ -77,7 +77,7 @@ def test_the_feeds_time_counts_unless_its_clock_is_far_ahead(session: SparkSessi
 def feed(session: SparkSession, count: int) -> list[Any]:
     """Messages as a sidecar hands them on: four stocks, ticks between real closes, each 100 ms after the last."""
     numbers = session.range(count, numPartitions=1).select(F.col("id").alias("value"))
-    made = simulation.updates(numbers, data.histories(session), symbols=4, ticks_per_day=390, first_day=5000)
+    made = simulation.updates(numbers, histories.histories(session), symbols=4, ticks_per_day=390, first_day=5000)
     rows = ticks.messages(made.withColumn("at", F.lit(NOON) + F.col("step") * 100), F.col("at"), "price,volume,bid,ask")
     sent = F.col("fields")["sent"].cast("long")
     seq = ((sent - NOON) / 100 + 1).cast("long")

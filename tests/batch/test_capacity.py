@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fastpath.bench.__main__ import main as bench
 from spark import buckets, tables
-from spark.costs import CPU, MEMORY, Costs, Machine, TooLittle, fit, plan
 from spark.jobs import capacity
 from spark.jobs.running import JobError, parse
+from spark.support.costs import CPU, MEMORY, Costs, Machine, TooLittle, fit, plan
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
 
 pytestmark = pytest.mark.spark

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from fastpath.client.publisher.reading import Range, Run
-from spark.columns import COLUMNS, ColumnBuilder, ddl, typed
 from spark.options import InvalidOption
+from spark.source.columns import COLUMNS, ColumnBuilder, ddl, typed
 
 RANGES = [Range("/a/1"), Range("/a/2")]
 VALUES = st.one_of(st.text(max_size=5), st.binary(max_size=5))

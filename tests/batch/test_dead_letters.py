@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpath.client.publisher.transactions import Committed
-from spark.dead_letters import Letters, drop, publish, refused_late
+from spark.sink.dead_letters import Letters, drop, publish, refused_late
 
 
 def letter(folder: Path, attempt: int, *rows: int, partition: int = 0, batch: int = 3) -> Letters:

@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from entitlement import compiler, conf, demo, tokens
+from entitlement import conf, demo, tokens
+from entitlement.following import compiler
 from entitlement.models import Action, Effect, Rule
 from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
-from realtime.instruments import instruments, market
+from realtime.demo.instruments import instruments, market
 from spark.jobs import alerts, bars, live, movers, running
 from spark.progress import Reports
 from tests.entitlement.live import RunningAgent

@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fastpath.client.blocking import connect
-from spark import data
 from spark.jobs import kafka
 from spark.jobs.running import JobError, parse
+from spark.support import histories
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
 from tests.support.sidecar import ROOT, Sidecar
 
@@ -137,7 +137,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_real_closes_through_a_sidecar(session: SparkSession) -> None:
     """As records of a topic, published, and read by a client."""
-    closes = data.read()
+    closes = histories.read()
     last = {symbol: f"{prices[-1]:.2f}" for symbol, prices in closes.prices.items()}
     pairs = [(symbol.encode(), json.dumps({"close": price}).encode()) for symbol, price in last.items()]
     frame = kafka.transform(records(session, *pairs), "/kafka/{topic}/{key}", content="close")

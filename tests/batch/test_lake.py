@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fastpath.core.matching.pattern_set import Cover
 from fastpath.core.protocol.errors import InvalidSubject
-from spark import data, lake
+from spark import lake
 from spark.lake import Archive
+from spark.support import histories
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
 
 pytestmark = pytest.mark.spark
@@ -80,7 +81,7 @@ def test_a_batch_is_there_once_whatever_is_tried_again(session: SparkSession, tm
 def test_many_files_become_few_and_nothing_else(session: SparkSession, tmp_path: Path) -> None:
     """Real closes of a stock, a few days a batch, all on one date; who began to read before goes on."""
     archive = Archive(tmp_path)
-    prices = data.read().prices["AAPL"]
+    prices = histories.read().prices["AAPL"]
     rows = [message("/stocks/us/AAPL", seq, 40 + seq / 100, content=f"{prices[seq]:.2f}") for seq in range(1, 51)]
     for batch in range(5):
         archive.add(frame(session, rows[10 * batch : 10 * batch + 10]), "q", batch)

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fastpath.client.publisher.publisher import Publisher
-from spark import data, lake
+from spark import lake
 from spark.jobs import lake as job
 from spark.jobs.running import JobError, parse
 from spark.lake import Archive
+from spark.support import histories
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
 from tests.support.sidecar import Sidecar
 
@@ -26,7 +27,7 @@ class Story:
     """Real closes, published one after the other; what was published so far."""
 
     def __init__(self, url: str) -> None:
-        closes = data.read().prices
+        closes = histories.read().prices
         self._rest = {subject: iter(closes[subject.rpartition("/")[2]]) for subject in SUBJECTS}
         self._publisher = Publisher(url)
         self.told: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}

@@ -19,8 +19,8 @@ from fastpath.client.blocking import connect
 from fastpath.client.control.client import Control
 from fastpath.client.message import Message
 from fastpath.client.publisher.publisher import Publisher
-from spark.data import INSTRUMENTS
 from spark.jobs import alerts, bars, live, movers, running, ticks
+from spark.support.histories import INSTRUMENTS
 from tests.support.prices import NOON
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint_jwt

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import data
 from spark.jobs import movers
+from spark.support import histories
 from tests.support.prices import NOON, frame, message
 from tests.support.streams import outcome
 
@@ -83,7 +83,7 @@ def test_a_stream_gives_each_window_once(session: SparkSession, tmp_path: Path) 
 
 def test_real_closes(session: SparkSession) -> None:
     """Twenty days of March 2020, one each second: the moves are those of the month."""
-    closes = data.read()
+    closes = histories.read()
     first = closes.dates.index(date(2020, 3, 2))
     days = {symbol: column[first : first + 20] for symbol, column in closes.prices.items()}
     rows = [

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.client.publisher.reading import Head, Range
-from spark.positions import EARLIEST, Offset, advance, begin, is_behind, ranges, shares
+from spark.source.positions import EARLIEST, Offset, advance, begin, is_behind, ranges, shares
 
 EPOCH = 7
 NAMES = st.sampled_from(["/a/1", "/a/2", "/b/1", "/b/2/c", "/é/x"])

@@ -24,9 +24,10 @@ from realtime.stats import read, transfer
 from realtime.stats.store import Store
 from realtime.stats.timeline import Timeline
 from realtime.stats.windows import DAY, HOUR, MINUTE, WINDOWS, History
-from spark import buckets, data, tables
+from spark import buckets, tables
 from spark.jobs import audit_files, rollup
 from spark.jobs.running import JobError, parse
+from spark.support import histories
 from tests.batch.interpreted import interpreted  # noqa: F401 - of all tests here
 from tests.support.sidecar import Sidecar
 
@@ -94,7 +95,7 @@ def test_a_wrong_folder_is_no_empty_answer(session: SparkSession, tmp_path: Path
 
 def test_real_closes_by_day_and_month(session: SparkSession) -> None:
     """20 stocks over 33 years: each month's mean, deviation and maximum is that of its days."""
-    closes = data.read()
+    closes = histories.read()
     starts = [int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) for day in closes.dates]
     days = frame(
         session,
@@ -166,7 +167,7 @@ def test_what_saw_more_counts_and_stays_when_the_logs_are_gone(session: SparkSes
 def test_a_lost_database_is_filled_from_the_tables(session: SparkSession, tmp_path: Path) -> None:
     """Real closes as samples: collected, exported, rolled up, deleted, imported, and the windows are as before."""
     now = int(time.time()) // HOUR * HOUR + HOUR
-    history, prices = History(), data.read().prices
+    history, prices = History(), histories.read().prices
     names = {"connections": "AAPL", "messages_out_per_s": "XOM"}
     for at in range(4000):
         # Three samples an hour for 50 days, and in the last hours one a minute.
@@ -205,7 +206,7 @@ def test_what_a_sidecar_wrote_down_is_counted(session: SparkSession, tmp_path: P
         Sidecar(audit="access,message,statistics", audit_folder=folder) as sidecar,
         Publisher(sidecar.publisher_url) as publisher,
     ):
-        prices = data.read().prices["AAPL"][:50]
+        prices = histories.read().prices["AAPL"][:50]
         with connect(sidecar.client_url) as client, client.subscribe("/stocks/us/AAPL") as stream:
             for price in prices:
                 publisher.publish("/stocks/us/AAPL", f"{price:.2f}")

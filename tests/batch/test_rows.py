@@ -13,8 +13,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampType
 
 from spark.options import OPTIONS, InvalidOption, SinkOptions
-from spark.rows import RowBuilder, Table
-from spark.values import InvalidColumns, values
+from spark.sink.rows import RowBuilder, Table
+from spark.sink.values import InvalidColumns, values
 
 # Reading a schema from text is what needs the session.
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("session")]

@@ -13,8 +13,8 @@ from fastpath.core.broker.staged_rows import STAGE_BYTES_MAX, STAGE_ROWS_MAX, re
 from fastpath.core.protocol.columns import expand
 from fastpath.core.protocol.messages import Message
 from spark.options import FRAME_ROWS_MAX
-from spark.rows import Table
-from spark.runs import FRAME_BYTES_MAX, Frame, compressed, frames, row_at
+from spark.sink.frames import FRAME_BYTES_MAX, Frame, compressed, frames, row_at
+from spark.sink.rows import Table
 
 MESSAGE_BYTES_MAX = 1 << 20
 SUBJECTS = ["/t/a", "/t/b", "/t/c"]

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from spark import data
 from spark.jobs.scorer import Alert, Limits, State, judge
+from spark.support import histories
 
 SECOND = 1000
 LIMITS = Limits()
@@ -91,7 +91,7 @@ def test_what_is_older_than_the_newest_price_is_not_judged() -> None:
 
 def test_real_closes() -> None:
     """Daily closes as ticks, as `ticks` replays them: few alerts, and those of days that are remembered."""
-    closes = data.read()
+    closes = histories.read()
     state, days = State(), []
     for place, (before, price) in enumerate(pairwise(closes.prices["JPM"]), 1):
         state, alerts = judge(state, LIMITS, place * 60_000, price, before)

@@ -60,7 +60,7 @@ def test_the_archive_is_complete(tmp_path: Path) -> None:
     assert made.stdout.strip() == str(archive)
     assert (wrong.returncode, wrong.stderr) == (2, "usage: python -m spark.shipping FILE.zip\n")
     program = (
-        "import fastpath.client.publisher.transactions as a, spark.sink as b, spark.source as c; "
+        "import fastpath.client.publisher.transactions as a, spark.sink.sink as b, spark.source.source as c; "
         "print(a.__file__, b.__file__)"
     )
     done = subprocess.run(

@@ -16,9 +16,9 @@ from fastpath.client.blocking import connect
 from fastpath.client.control.client import Control
 from spark.datasource import RealtimeSource
 from spark.options import InvalidOption, SinkOptions
-from spark.publishing import RowPublisher
-from spark.rows import RowBuilder, RowRefused
-from spark.sink import Place, Task, Written, rotated
+from spark.sink.at_least_once import RowPublisher
+from spark.sink.rows import RowBuilder, RowRefused
+from spark.sink.sink import Place, Task, Written, rotated
 from tests.batch.writing import BATCH_ROWS, contents, failure, forget_last_commit, numbers, start, stored
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from spark.options import InvalidOption
-from spark.positions import EARLIEST
-from spark.source_options import SourceOptions
+from spark.source.options import SourceOptions
+from spark.source.positions import EARLIEST
 
 GIVEN = {"url": "127.0.0.1:1", "subjects": "/a/b"}
 

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from entitlement import demo
-from spark import data
-from spark.data import INSTRUMENTS
 from spark.jobs import running, simulation, ticks
+from spark.support import histories as data
+from spark.support.histories import INSTRUMENTS
 
 pytestmark = pytest.mark.spark
 DAYS = [date(2022, 12, 23), date(2022, 12, 27), date(2022, 12, 28)]

@@ -14,7 +14,7 @@ import pytest
 
 from fastpath.client.blocking import connect
 from fastpath.client.control.client import Control
-from spark.data import INSTRUMENTS
+from spark.support.histories import INSTRUMENTS
 from tests.support.processes import send
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint_jwt

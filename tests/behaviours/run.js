@@ -1,7 +1,7 @@
 /** Runs one case of the behaviour table over the JavaScript client's state machine (README.md says how cases read). */
 
-import { complete } from "../../realtime/static/realtime/options.js";
-import { Session } from "../../realtime/static/realtime/session.js";
+import { complete } from "../../realtime/static/realtime/client/connection/options.js";
+import { Session } from "../../realtime/static/realtime/client/session/session.js";
 
 const IGNORED = new Set(["connecting", "latency"]);
 const ANSWERS = { subscribed: "subscribe", unsubscribed: "unsubscribe", published: "publish", renewed: "token", connected: "connect", advertised: "advertise" };

@@ -288,8 +288,8 @@ def test_a_killed_sidecar_comes_back(visit: Any, prices: Prices, stack: Stack) -
 CORNER = """async () => {
     const ids = ["connection", "state", "port", "latency", "user"];
     document.body.innerHTML = ids.map((id) => `<i id="${id}"></i>`).join("");
-    const { Corner } = await import("/realtime/static/realtime/page.js");
-    const { Listeners } = await import("/realtime/static/realtime/listeners.js");
+    const { Corner } = await import("/realtime/static/realtime/pages/page.js");
+    const { Listeners } = await import("/realtime/static/realtime/client/session/listeners.js");
     const client = new Listeners();
     new Corner(client);
     const at = { url: "ws://a:1/ws", via: "direct", user: "" };

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 pytestmark = pytest.mark.browser
 
 AS_OF = """async () => {
-    const { asOfDetails, asOfTime, asOfWords, newerAsOf } = await import("/realtime/static/realtime/asof.js");
+    const { asOfDetails, asOfTime, asOfWords, newerAsOf } = await import("/realtime/static/realtime/pages/asof.js");
     const now = new Date(2026, 4, 17, 12, 0, 0).getTime();
     const at = new Date(2026, 4, 17, 10, 12, 5).getTime();
     const told = [
@@ -54,7 +54,7 @@ def test_as_of_in_words(page: Page) -> None:
 
 
 BARS = """async () => {
-    const { barOf, Bars } = await import("/realtime/static/realtime/bars.js");
+    const { barOf, Bars } = await import("/realtime/static/realtime/board/bars.js");
     const fields = (start, final, more) => ({ start: String(start), open: "1", high: "3", low: "0.5", final, ...more });
     const bar = (start, final, close) => barOf({ content: close, fields: fields(start, final) });
     const bars = new Bars();
@@ -95,9 +95,9 @@ def test_bars_are_kept_in_the_order_of_their_times(page: Page) -> None:
 
 
 OTHERS = """async () => {
-    const { ticksBetween } = await import("/realtime/static/realtime/bars.js");
-    const { moveOf, rank, windowOf } = await import("/realtime/static/realtime/movers.js");
-    const { alertOf } = await import("/realtime/static/realtime/alerts.js");
+    const { ticksBetween } = await import("/realtime/static/realtime/board/bars.js");
+    const { moveOf, rank, windowOf } = await import("/realtime/static/realtime/board/movers.js");
+    const { alertOf } = await import("/realtime/static/realtime/board/alerts.js");
     const round = (values) => values.map((value) => Math.round(value * 1e6) / 1e6);
     const message = { subject: "/alerts/us/BAC", content: "fell", epoch: 7, seq: 3, time: 5000, asOf: null };
     const alert = (fields, more) => alertOf({ ...message, fields, ...more });
@@ -158,7 +158,7 @@ def test_movers_alerts_and_axes(page: Page) -> None:
 
 
 CANDLES = """async () => {
-    const { Candles, barTime } = await import("/realtime/static/realtime/candles.js");
+    const { Candles, barTime } = await import("/realtime/static/realtime/board/candles.js");
     const colours = { up: "#00f000", down: "#f00000", line: "#888", soft: "#888", surface: "#fff" };
     const canvas = document.createElement("canvas");
     canvas.style.cssText = "display: block; width: 856px; height: 200px";

@@ -245,7 +245,7 @@ def test_how_near_to_the_limits(visit: Any) -> None:
 
 
 LIMITS = """async () => {
-    const { Limits } = await import("/static/realtime/monitoring-panels.js");
+    const { Limits } = await import("/static/realtime/monitoring/panels.js");
     const node = (name, connections, lag) => ({
         node: name, workers: [], figures: { connections, connections_max: 100, loop_lag_ms: lag, cpu_percent: 7 },
     });

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 SCRIPTS = """async () => {
-    const common = await import("/realtime/static/realtime/monitoring-common.js");
+    const common = await import("/realtime/static/realtime/monitoring/common.js");
     const { bytes, count, duration, milliseconds, percent } = common;
     return {
         count: [0, 1.26, 99.9, 1234.5, 9999, 12_345, 5e7, null, undefined, NaN].map(count),
@@ -30,7 +30,7 @@ def test_numbers_in_words(page: Page) -> None:
 
 
 ROWS = """async () => {
-    const { Rows, number } = await import("/realtime/static/realtime/monitoring-common.js");
+    const { Rows, number } = await import("/realtime/static/realtime/monitoring/common.js");
     const table = document.createElement("table");
     table.innerHTML = "<thead><tr><th>a</th><th>b</th></tr></thead><tbody></tbody>";
     const rows = new Rows(table.tBodies[0], "nothing");
@@ -62,7 +62,7 @@ def test_a_table_is_touched_only_where_its_words_change(page: Page) -> None:
 
 
 POLL = """async () => {
-    const { poll, Refused, fetchJson } = await import("/realtime/static/realtime/monitoring-common.js");
+    const { poll, Refused, fetchJson } = await import("/realtime/static/realtime/monitoring/common.js");
     const told = [];
     let asked = 0, finish = null;
     const ask = async () => {
@@ -92,7 +92,7 @@ def test_asking_goes_on_after_a_refusal(page: Page) -> None:
 
 LOST = """async () => {
     document.body.innerHTML = '<p id="lost-verdict"></p><table id="lost"><thead></thead><tbody></tbody></table>';
-    const { Lost, LOST } = await import("/realtime/static/realtime/monitoring-panels.js");
+    const { Lost, LOST } = await import("/realtime/static/realtime/monitoring/panels.js");
     const lost = new Lost(), verdict = document.getElementById("lost-verdict");
     const said = (seconds, sampled, total, name = LOST[0]) => {
         const nothing = { maximum: [null], total: sampled ? 0 : null, sampled };
@@ -123,7 +123,7 @@ CHARTS = """async () => {
     document.body.innerHTML = `<form><input type="radio" name="window" value="15min" checked><select name="scope">
         <option value=""></option></select></form><ul id="charts"></ul><ul id="more-charts"></ul>
         <p id="history-problem"></p><p id="chart-legend"></p>`;
-    const { Charts } = await import("/realtime/static/realtime/monitoring-history.js");
+    const { Charts } = await import("/realtime/static/realtime/monitoring/history.js");
     const began = 1_800_000_000_000, form = document.querySelector("form"), scope = form.elements.scope;
     let newest = began, asked = 0;
     globalThis.fetch = async () => {

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 FOLDER = "/realtime/static/realtime"
 
 AXES = """async (folder) => {
-    const { axisWords, bytes, count, milliseconds, percent } = await import(`${folder}/monitoring-common.js`);
+    const { axisWords, bytes, count, milliseconds, percent } = await import(`${folder}/monitoring/common.js`);
     return [
         axisWords(milliseconds, [0, 5000, 10_000]), axisWords(milliseconds, [0, 2.5, 5]),
         axisWords(bytes, [0, 2 ** 19, 2 ** 20]), axisWords(bytes, [0, 512]),
@@ -37,8 +37,8 @@ def test_an_axis_has_one_unit(page: Page) -> None:
 
 
 AVERAGES = """async (folder) => {
-    const { Chart } = await import(`${folder}/monitoring-charts.js`);
-    const { count } = await import(`${folder}/monitoring-common.js`);
+    const { Chart } = await import(`${folder}/monitoring/charts.js`);
+    const { count } = await import(`${folder}/monitoring/common.js`);
     const chart = new Chart("connections", "Connections", count);
     const said = (...given) => {
         chart.set([1, 2, 3], [10, 20, null], [12, 40, null], ...given);
@@ -55,7 +55,7 @@ def test_the_average_of_a_chart_is_that_of_its_window(page: Page) -> None:
 
 
 BANNER = """async ([folder, cases]) => {
-    const { banner, away } = await import(`${folder}/monitoring-banner.js`);
+    const { banner, away } = await import(`${folder}/monitoring/banner.js`);
     const usual = { now: 100_000, connection: "connected", denied: "", cluster: "/c", openedAt: 1000, lastAt: 100_000,
         asked: null, collecting: null, hasCharts: true };
     const a = { node: "a", error: "" }, gone = { node: "b", error: "gone" };
@@ -105,7 +105,7 @@ NODES = """async (folder) => {
     const body = (name) => `<tbody data-node="${name}"><tr><th>${name}</th><td data-state>up</td>
         <td class="number" data-cell="connections">7</td></tr></tbody>`;
     document.body.innerHTML = `<table id="nodes">${body("a")}${body("b")}</table>`;
-    const { Nodes } = await import(`${folder}/monitoring-panels.js`);
+    const { Nodes } = await import(`${folder}/monitoring/panels.js`);
     const nodes = new Nodes();
     const worker = (number, silent_s) => ({ worker: number, pid: 1, connections: 3, silent_s });
     const a = { node: "a", error: "", figures: { connections: 6 }, workers: [worker(0, 0), worker(1, 4.2)] };

@@ -13,8 +13,8 @@ from tests.client.test_wanted import PATTERNS, SECONDS, SUBJECTS
 pytestmark = pytest.mark.browser
 
 BEGIN = """async (urls) => {
-    const { complete } = await import("/realtime/static/realtime/options.js");
-    const { Session } = await import("/realtime/static/realtime/session.js");
+    const { complete } = await import("/realtime/static/realtime/client/connection/options.js");
+    const { Session } = await import("/realtime/static/realtime/client/session/session.js");
     const world = { pick: () => 0, wait: () => 0, via: () => "direct" };
     window.session = new Session(complete({ urls, form: "json" }), world);
     session.start();
@@ -205,7 +205,7 @@ def test_what_cannot_be_published(page: Page, arguments: str, word: str) -> None
 def test_the_patterns_over_a_subject_are_those_that_cover_it(page: Page) -> None:
     """In the order in which they came, also when some have gone."""
     script = """async ([patterns, subjects]) => {
-        const { WantedList, covers } = await import("/realtime/static/realtime/wanted.js");
+        const { WantedList, covers } = await import("/realtime/static/realtime/client/session/wanted.js");
         const wanted = new WantedList();
         const options = { history: 0, conflation: 0, slow: "close", since: {} };
         for (const name of patterns) wanted.putPattern(name, "owner", options);
@@ -222,7 +222,7 @@ def test_the_patterns_over_a_subject_are_those_that_cover_it(page: Page) -> None
 def test_a_reconnection_with_many_patterns(page: Page) -> None:
     """Each pattern with its subjects: 200 of them with 2000 in all."""
     script = """async () => {
-        const { Following } = await import("/realtime/static/realtime/following.js");
+        const { Following } = await import("/realtime/static/realtime/client/session/following.js");
         const commands = [];
         const following = new Following((command) => commands.push(command));
         const numbers = [...Array(200).keys()];
@@ -243,7 +243,7 @@ def test_a_reconnection_with_many_patterns(page: Page) -> None:
 def test_interest_in_many_subjects_is_not_walked_for_each_that_comes(page: Page) -> None:
     """5000 subjects, each in a frame of its own."""
     script = """async () => {
-        const { ClientState } = await import("/realtime/static/realtime/protocol.js");
+        const { ClientState } = await import("/realtime/static/realtime/client/session/protocol.js");
         const state = new ClientState("json");
         state.offer(["/prices/**"]);
         const subjects = [...Array(5000).keys()].map((number) => `/prices/${number}`);

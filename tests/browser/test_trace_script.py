@@ -15,7 +15,7 @@ PAGE = """<script type="application/json" id="realtime-config">CONFIG</script><d
 <button id="download"></button>
 <input id="filter"><select id="kind"><option value=""></option></select><input type="checkbox" id="hold">
 <b id="trace-outcome"></b><ol id="events"></ol><p id="none"></p><input name="csrfmiddlewaretoken" value="x"></div>
-<script type="module" src="/realtime/static/realtime/monitoring-trace.js"></script>"""
+<script type="module" src="/realtime/static/realtime/monitoring/trace.js"></script>"""
 
 RUNS = {"events": [], "dropped": {}, "ended": {}, "seconds_left": 30, "errors": []}
 AWAY = {"errors": [{"node": 1, "name": "b", "error": "no answer within 2 s"}]}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 VECTORS = vectors("client", "server")
 
 ROUND_TRIP = """async (vectors) => {
-    const { decode, encode } = await import("/realtime/static/realtime/codec.js");
+    const { decode, encode } = await import("/realtime/static/realtime/client/wire/codec.js");
     const bytes = (hex) => Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16));
     const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
     return vectors.map(({ json, msgpack }) => {
@@ -25,7 +25,7 @@ ROUND_TRIP = """async (vectors) => {
 }"""
 
 UNNOTICED = """async ({ original, changed }) => {
-    const { decode } = await import("/realtime/static/realtime/codec.js");
+    const { decode } = await import("/realtime/static/realtime/client/wire/codec.js");
     const bytes = (hex) => Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16));
     const wanted = JSON.stringify(decode(bytes(original), "msgpack"));
     return changed.filter((hex) => {
@@ -81,7 +81,7 @@ def test_what_is_no_frame_is_refused(page: Page, frame: str, form: str) -> None:
     """With the one error that the client expects."""
     name = page.evaluate(
         """async ({ frame, form }) => {
-            const { decode } = await import("/realtime/static/realtime/codec.js");
+            const { decode } = await import("/realtime/static/realtime/client/wire/codec.js");
             const data = form === "json" ? frame
                 : Uint8Array.from(frame.match(/../g), (pair) => parseInt(pair, 16));
             try { return decode(data, form); } catch (error) { return error.name; }

@@ -17,7 +17,7 @@ from fastpath.client.control.client import Control
 from fastpath.edge.telemetry.catalogue import CATALOGUE
 from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX
 from fastpath.edge.telemetry.prometheus import metric_of
-from realtime.ports import try_port
+from realtime.process.ports import try_port
 from tests.edge.wire import Socket, WireClient, WirePublisher
 from tests.support.certificates import Certificate
 from tests.support.redis import RedisServer

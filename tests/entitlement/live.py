@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from entitlement.agent import follow
+from entitlement.following.agent import follow
 
 SECONDS_MAX = 1.0
 """A change of rights must have reached the clients by then (FEATURES E3)."""

@@ -23,8 +23,9 @@ from django.test import Client
 from django.utils import timezone
 from websockets.exceptions import ConnectionClosed
 
-from entitlement import compiler, conf, tokens
-from entitlement.agent import follow
+from entitlement import conf, tokens
+from entitlement.following import compiler
+from entitlement.following.agent import follow
 from entitlement.models import Change, Generation, Rule
 from fastpath.client.control.client import Control
 from fastpath.client.errors import SidecarUnavailable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.core.checks import run_checks
 from django.db import connection
 
-from entitlement import keys, triggers
+from entitlement import keys
+from entitlement.following import triggers
 
 
 def _ids(**options: object) -> list[str]:

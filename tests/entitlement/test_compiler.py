@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.backends.db import SessionStore
 
-from entitlement import compiler
+from entitlement.following import compiler
 from entitlement.models import Change, Generation, RevokedToken, Rule
 from entitlement.sessions import session_id
 from tests.support.databases import settle

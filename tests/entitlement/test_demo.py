@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from entitlement import demo
 from entitlement.models import Rule
 from fastpath.core.matching.subscribed_patterns import covers
-from realtime.instruments import instruments, market
+from realtime.demo.instruments import instruments, market
 
 
 def test_seed_is_complete(db):

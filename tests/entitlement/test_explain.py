@@ -9,9 +9,11 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
-from entitlement import compiler, conf, preview
-from entitlement.explain import Decider, explain, person, rules_about, text
+from entitlement import conf
+from entitlement.following import compiler
 from entitlement.models import Rule
+from entitlement.rules import preview
+from entitlement.rules.explain import Decider, explain, person, rules_about, text
 from fastpath.client.control.client import Control
 from tests.entitlement.truth import create
 from tests.support.databases import settle

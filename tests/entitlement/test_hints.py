@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from entitlement.hints import hints
 from entitlement.models import Rule
+from entitlement.rules.hints import hints
 from tests.entitlement.truth import create
 
 CASES = [

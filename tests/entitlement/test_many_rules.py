@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from entitlement import compiler
-from entitlement.explain import explain, person
-from entitlement.hints import hints
+from entitlement.following import compiler
 from entitlement.models import Rule
-from entitlement.transfer import export, load
+from entitlement.rules.explain import explain, person
+from entitlement.rules.hints import hints
+from entitlement.rules.transfer import export, load
 
 COUNT = 100_000
 PAGE_SECONDS_MAX = 1.5

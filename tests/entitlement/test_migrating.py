@@ -15,7 +15,8 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.core.management import call_command
 from django.db import connection
 
-from entitlement import compiler, conf, tokens, triggers
+from entitlement import conf, tokens
+from entitlement.following import compiler, triggers
 from entitlement.models import Generation, Rule
 from fastpath.client.control.client import Control
 from tests.entitlement.live import RunningAgent, Viewer

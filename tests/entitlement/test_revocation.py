@@ -18,7 +18,8 @@ from django.db import connection
 from django.test import Client
 from websockets.exceptions import ConnectionClosed
 
-from entitlement import compiler, conf, tokens
+from entitlement import conf, tokens
+from entitlement.following import compiler
 from entitlement.models import RevokedToken, Rule
 from fastpath.client.control.client import Control
 from tests.entitlement.live import SECONDS_MAX, RunningAgent, Viewer

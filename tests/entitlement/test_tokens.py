@@ -12,7 +12,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.backends.signed_cookies import SessionStore as CookieStore
 
 from entitlement import conf, tokens
-from entitlement.compiler import position
+from entitlement.following.compiler import position
 from fastpath.core.auth.keys import Keys
 from fastpath.core.auth.tokens import verify
 

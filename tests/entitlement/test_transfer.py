@@ -12,9 +12,9 @@ from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 
-from entitlement import compiler
+from entitlement.following import compiler
 from entitlement.models import Rule, RuleChange
-from entitlement.transfer import COLUMNS, TransferError, export, load
+from entitlement.rules.transfer import COLUMNS, TransferError, export, load
 from tests.entitlement.truth import create
 from tests.support.databases import settle
 

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from entitlement import migrating, triggers
+from entitlement.following import migrating, triggers
 from entitlement.models import Change, Generation, RevokedToken, Rule
 from tests.support.databases import settle
 

@@ -9,15 +9,16 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from entitlement import compiler, conf, tokens
-from entitlement.explain import explain, person
+from entitlement import conf, tokens
+from entitlement.following import compiler
 from entitlement.models import Rule as Saved
+from entitlement.rules.explain import explain, person
 from fastpath.client.control.client import Control
 from fastpath.core.auth.grants import Principal
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import Rule, RuleSet
 from fastpath.core.protocol.subject import presence_of
-from realtime.control import control as shared_control
+from realtime.nodes.control_sockets import control as shared_control
 from tests.edge.wire import Ended, WireClient
 from tests.entitlement.truth import Row, create, people, rows
 from tests.support.databases import settle

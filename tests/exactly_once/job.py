@@ -21,13 +21,13 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
-from spark import data
 from spark.datasource import RealtimeSource
 from spark.jobs import bars, prices, simulation, ticks
 from spark.jobs.running import LIGHT
 from spark.options import SinkOptions
 from spark.session import build
-from spark.sink import StreamWriter
+from spark.sink.sink import StreamWriter
+from spark.support import histories
 
 BATCH_ROWS = 2000
 SUBJECTS = 40
@@ -108,7 +108,7 @@ def rows(session: SparkSession, options: argparse.Namespace) -> list[StreamingQu
 def made_ticks(session: SparkSession, options: argparse.Namespace) -> list[StreamingQuery]:
     """Simulated ticks, ten in each millisecond of their own time, and the bars of what the sidecar then has of them."""
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", TICKS).option("numPartitions", 2)
-    updates = simulation.updates(source.load(), data.histories(session), SYMBOLS, ticks_per_day=500)
+    updates = simulation.updates(source.load(), histories.histories(session), SYMBOLS, ticks_per_day=500)
     # The step of an instrument tells when it was: every SYMBOLS ticks it moves on by one.
     sent = F.lit(options.base_ms) + F.col("step") * F.lit(SYMBOLS // TICKS_PER_MS)
     messages = ticks.messages(updates, sent, simulated="price,volume")

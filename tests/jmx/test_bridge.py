@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from realtime.addresses import Address, parse
 from realtime.jmx.beans import quote
 from realtime.jmx.bridge import Bridge, BridgeEnded
-from realtime.ports import try_port
+from realtime.process.ports import try_port
 from tests.jmx.reader import QUERY, read
 from tests.support.certificates import Certificate
 from tests.support.processes import running

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from realtime.ports import try_port
+from realtime.process.ports import try_port
 from tests.support.waiting import until
 from tests.web.server import Program
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fastpath.client.control.client import Control
-from realtime.exposition import merged
+from realtime.export.exposition import merged
 from tests.edge.wire import WireClient, WirePublisher
 from tests.prometheus.server import GRAFANA, Prometheus
 from tests.support.certificates import Certificate

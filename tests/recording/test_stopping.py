@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from realtime.ports import try_port
+from realtime.process.ports import try_port
 from tests.recording.programs import Program
 from tests.recording.samples import message, write
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from entitlement import conf as entitlement_conf
 from entitlement.models import Rule
-from realtime.control import control
+from realtime.nodes.control_sockets import control
 from tests.entitlement.live import RunningAgent
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

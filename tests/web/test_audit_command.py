@@ -16,7 +16,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from realtime.auditing import Trail, Wanted, describe
+from realtime.export.audit_files import Trail, Wanted, describe
 from realtime.management.commands import runrealtime
 from tests.support.waiting import until
 

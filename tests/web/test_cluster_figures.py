@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from realtime import figures
+from realtime.stats import figures
 
 
 def test_figures_of_several_nodes_are_added_up_but_for_times() -> None:

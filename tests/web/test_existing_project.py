@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import sys
 import urllib.request
@@ -136,16 +137,19 @@ def test_the_secret_of_keys_is_none(project: Project) -> None:
     assert (done.returncode, "FASTPATH_TOKEN_KEYS" in done.stderr, "keys.public.json" in done.stderr) == (1, True, True)
 
 
-IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["'](\./[^"']+)["'];|^import\(["'](\./[^"']+)["']\)""", re.MULTILINE)
+IMPORT = re.compile(
+    r"""^(?:import|export)\b[^;]*?["'](\.{1,2}/[^"']+)["'];|^import\(["'](\.{1,2}/[^"']+)["']\)""", re.MULTILINE
+)
 
 
 def imports(folder: Path, manifest: dict[str, str]) -> dict[str, set[str]]:
-    """What each module of the client that has a name by its content imports, as names of files in the same folder."""
+    """What each module of the client that has a name by its content imports, as names in the static folder."""
     found = {}
     for name, hashed in manifest.items():
         if name.startswith("realtime/") and name.endswith(".js") and "/vendor/" not in name:
             text = (folder / hashed).read_text(encoding="utf-8")
-            found[name] = {f"realtime/{(one or two)[2:]}" for one, two in IMPORT.findall(text)}
+            beside = posixpath.dirname(name)
+            found[name] = {posixpath.normpath(posixpath.join(beside, one or two)) for one, two in IMPORT.findall(text)}
     return found
 
 

@@ -18,8 +18,8 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from fastpath.client.control.client import Control
-from realtime.control import control
 from realtime.monitoring import clients, questions
+from realtime.nodes.control_sockets import control
 from realtime.templatetags import monitoring as filters
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar

@@ -11,10 +11,10 @@ from django.test import Client, RequestFactory
 from rest_framework.request import Request
 
 from entitlement.tokens import mint
-from realtime.exposition import merged
+from realtime.export.exposition import merged
 from realtime.jmx.beans import beans, quote
-from realtime.monitoring.access import MonitoringView
 from realtime.outside.access import OWN
+from realtime.stats.access import MonitoringView
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ import pytest
 from django.test import Client
 
 from fastpath.client.control.client import Control
-from realtime import control
+from realtime.nodes import control_sockets
 from tests.edge.wire import open_files
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
@@ -75,12 +75,12 @@ def test_one_node_of_two_is_enough(node: Sidecar, nodes_are: Any, tmp_path: Path
 
 def test_the_connections_that_are_shared_are_few_and_closed_at_the_end(node: Sidecar, nodes_are: Any) -> None:
     nodes_are(node.control)
-    control.close()
+    control_sockets.close()
     files = open_files(node.pid)
     for seconds in range(1, 20):
-        control.control(seconds).hello()
-    until(lambda: open_files(node.pid) == files + control.SHARED_MAX)
-    control.close()
+        control_sockets.control(seconds).hello()
+    until(lambda: open_files(node.pid) == files + control_sockets.SHARED_MAX)
+    control_sockets.close()
     until(lambda: open_files(node.pid) == files)
 
 

@@ -21,8 +21,9 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from fastpath.client.errors import ClientError
-from realtime import checks, hooking, hooks
+from realtime import checks, hooks
 from realtime.hooks import Hook, allow, deny, recheck
+from realtime.process import hook_runner
 from tests.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.processes import descendants
 from tests.support.sidecar import Sidecar
@@ -45,9 +46,9 @@ def custom() -> Iterator[Sidecar]:
 def deciding(custom: Sidecar, settings: Any) -> Iterator[Deciding]:
     """The hook answers, in this process."""
     settings.REALTIME = settings.REALTIME | {"CONTROL": custom.control, "HOOK": "tests.web.deciding.Deciding"}
-    hook, stop = hooking.load(), threading.Event()
+    hook, stop = hook_runner.load(), threading.Event()
     assert isinstance(hook, Deciding)
-    threads = hooking.start(hook, [custom.control], stop)
+    threads = hook_runner.start(hook, [custom.control], stop)
     try:
         yield hook
     finally:
@@ -129,7 +130,7 @@ def test_the_example_of_the_page(custom: Sidecar, settings: Any, transactional_d
     User.objects.create_user("ann").groups.add(Group.objects.create(name="cooks"))
     settings.REALTIME = settings.REALTIME | {"CONTROL": custom.control}
     stop = threading.Event()
-    threads = hooking.start(names["Rooms"](), [custom.control], stop)
+    threads = hook_runner.start(names["Rooms"](), [custom.control], stop)
     try:
         with enter(custom, "ann") as client:
             assert client.answer("notice")["text"] == "welcome, ann"
@@ -199,12 +200,12 @@ class Said:
 
 def test_what_nobody_waits_for_any_more_is_not_asked() -> None:
     hook, stop, said = Deciding(), threading.Event(), Said()
-    runner = hooking.Runner(hook, stop)
+    runner = hook_runner.Runner(hook, stop)
     facts = {"event": "subscribe", "connection": "c", "kind": "client", "address": "", "user": "ann", "headers": {}}
     try:
         for number, seconds in ((1, -1), (2, 10)):
             content = facts | {"ask": number, "subjects": [f"/n/{number}"], "again": True}
-            question = hooking.Question(said, "", content, time.monotonic() + seconds)  # type: ignore[arg-type]
+            question = hook_runner.Question(said, "", content, time.monotonic() + seconds)  # type: ignore[arg-type]
             runner._turns._queues.setdefault("ann", deque()).append(question)
             runner._turns.put("bob", question)
         until(lambda: said.answers)
@@ -243,7 +244,7 @@ def test_what_a_hook_decides_about() -> None:
 def test_a_hook_that_is_none(settings: Any, path: str, why: str) -> None:
     settings.REALTIME = settings.REALTIME | {"HOOK": path}
     with pytest.raises(ImproperlyConfigured, match=why):
-        hooking.load()
+        hook_runner.load()
     assert [message.id for message in checks.check_hook()] == ["realtime.E011"]
     with pytest.raises(CommandError, match=why):
         call_command("realtime_hooks")
@@ -273,7 +274,7 @@ def test_a_first_worker_that_dies(settings: Any) -> None:
     with Sidecar(mode="custom", workers=2, hook_seconds=1) as sidecar:
         settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
         hook, stop = Deciding(), threading.Event()
-        threads = hooking.start(hook, [sidecar.control], stop)
+        threads = hook_runner.start(hook, [sidecar.control], stop)
         with spread(sidecar, 2, token="ann") as clients:
             [other] = clients.others
             other.subscribe("/w/sleep")

@@ -15,10 +15,11 @@ from django.test import Client, RequestFactory
 
 from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
-from realtime import figures, nodes
 from realtime.conf import conf
 from realtime.monitoring import attention, overview, pages
 from realtime.monitoring.questions import Answer
+from realtime.nodes import nodes
+from realtime.stats import figures
 from realtime.stats.windows import WINDOWS
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar

@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.test import Client
 
 from entitlement.tokens import mint, revoke
-from realtime.monitoring import access
+from realtime.stats import access
 
 pytestmark = pytest.mark.django_db
 

@@ -9,10 +9,10 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.test import Client, RequestFactory
 
-from realtime import nodes
 from realtime.conf import conf
 from realtime.monitoring import attention, pages
 from realtime.monitoring.questions import Answer
+from realtime.nodes import nodes
 from realtime.templatetags import monitoring as filters
 
 LOG = "/admin/admin/logentry/"

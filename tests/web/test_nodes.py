@@ -23,8 +23,9 @@ from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarUnavailable
 from fastpath.core.protocol.packets import Unpacker, pack
-from realtime import PublishFailed, nodes, publish
-from realtime.control import control
+from realtime import PublishFailed, publish
+from realtime.nodes import nodes
+from realtime.nodes.control_sockets import control
 from tests.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -15,7 +15,7 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy, override
 
 from realtime import PublishRefused, publish
-from realtime.control import control
+from realtime.nodes.control_sockets import control
 from tests.support.sidecar import Sidecar
 
 SUBJECT = "/orders/42"

@@ -17,10 +17,11 @@ from django.db.transaction import TransactionManagementError
 from django.test import TestCase
 
 from fastpath.client.errors import SidecarUnavailable
-from realtime import PublishRefused, committing, publish
-from realtime.control import control
-from realtime.exposition import lines
-from realtime.failures import failures
+from realtime import PublishRefused, publish
+from realtime.export.exposition import lines
+from realtime.nodes.control_sockets import control
+from realtime.publishing import commit_hook
+from realtime.publishing.failures import failures
 from tests.support.sidecar import Sidecar
 from tests.support.tap import tapped
 
@@ -160,7 +161,7 @@ def test_nothing_is_kept_of_savepoints_that_were_taken_back(node: Sidecar) -> No
                 publish(SUBJECT, str(number))
                 publish(SUBJECT, str(number))
                 transaction.set_rollback(True)
-        waiting = committing._waiting[connections["default"]]
+        waiting = commit_hook._waiting[connections["default"]]
         assert len(waiting._calls) <= 3
     assert stored() == ["kept"]
 

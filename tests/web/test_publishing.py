@@ -11,7 +11,7 @@ from django.db import transaction
 
 from fastpath.client.errors import SidecarUnavailable
 from realtime import PublishRefused, publish
-from realtime.control import control
+from realtime.nodes.control_sockets import control
 from tests.support.sidecar import Sidecar
 
 SUBJECT = "/stocks/us/IBM"

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from realtime.ports import try_port
+from realtime.process.ports import try_port
 from tests.jmx.reader import read
 from tests.support.certificates import Chain
 from tests.support.processes import descendants, running

@@ -180,7 +180,7 @@ import os, sys
 import django
 django.setup()
 from realtime.management.commands import spark_job
-from realtime.supervisor import Child
+from realtime.process.supervisor import Child
 job = Child("job", [sys.executable, "-c", "print('here')"], lambda: os.environ, restart_seconds=0.1)
 spark_job.Command()._keep(job)
 """

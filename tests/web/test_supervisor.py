@@ -14,7 +14,7 @@ from tests.web.server import Program
 
 SUPERVISE = """
 import os, sys
-from realtime.supervisor import Child, Supervisor, StartFailed, Stopped
+from realtime.process.supervisor import Child, Supervisor, StartFailed, Stopped
 def child(name, program, **more):
     return Child(name, [sys.executable, "-u", "-c", program], lambda: dict(os.environ), **more)
 try:

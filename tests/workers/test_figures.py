@@ -15,7 +15,7 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.core.telemetry.counters import ENDS
-from realtime.figures import starved
+from realtime.stats.figures import starved
 from tests.edge.test_figures import Change, latencies
 from tests.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar

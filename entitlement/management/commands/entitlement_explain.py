@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from entitlement import explain, tokens
+from entitlement import tokens
+from entitlement.rules import explain
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_subject
 

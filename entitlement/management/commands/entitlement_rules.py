@@ -10,8 +10,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from entitlement import history, tokens, transfer
+from entitlement import history, tokens
 from entitlement.models import Rule
+from entitlement.rules import transfer
 
 ERRORS_SHOWN = 50
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from entitlement import conf
-from entitlement.agent import follow
+from entitlement.following.agent import follow
 
 
 class Command(BaseCommand):

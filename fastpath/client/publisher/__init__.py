@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .publisher import Publisher, Row
+from .transactions import Attempt, Committer, Stager
 
-__all__ = ["Publisher", "Row"]
+__all__ = ["Attempt", "Committer", "Publisher", "Row", "Stager"]

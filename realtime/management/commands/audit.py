@@ -17,8 +17,8 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_pattern
-from realtime.auditing import Event, Trail, Wanted, describe
 from realtime.conf import conf
+from realtime.export.audit_files import Event, Trail, Wanted, describe
 
 _LOOK_SECONDS = 0.2
 _AGO = re.compile(r"(\d+)([smhd])")

@@ -11,8 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
-from realtime import draining, nodes
 from realtime.conf import conf
+from realtime.nodes import drain, nodes
 
 _LOOK_SECONDS = 0.5
 
@@ -36,9 +36,9 @@ class Command(BaseCommand):
         address = _address(options["node"])
         try:
             if options["undo"]:
-                self.stdout.write(f"It accepts clients again; {draining.undrain(address)} stayed.")
+                self.stdout.write(f"It accepts clients again; {drain.undrain(address)} stayed.")
                 return
-            clients = draining.drain(address, conf.servers(), options["per_second"])
+            clients = drain.drain(address, conf.servers(), options["per_second"])
             self.stdout.write(f"Draining {clients} clients.")
             if options["wait"]:
                 self._wait(address, options["wait"])

@@ -9,8 +9,9 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 
-from realtime import hooking, listening
+from realtime import listening
 from realtime.conf import conf
+from realtime.process import hook_runner
 
 READY = "answering the sidecar"
 """What the command prints when it runs."""
@@ -26,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **__: Any) -> None:
         """Connect to every node, and again whenever one is back."""
         try:
-            hook = hooking.load()
+            hook = hook_runner.load()
             listeners = conf.listeners
             stop = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -37,7 +38,7 @@ class Command(BaseCommand):
         if hook is None and not listeners:
             raise CommandError('there is nothing to run: neither REALTIME["HOOK"] nor REALTIME["LISTENERS"] is set')
         if hook is not None:
-            threads += hooking.start(hook, conf.controls, stop)
+            threads += hook_runner.start(hook, conf.controls, stop)
         names = ([conf.hook] if hook is not None else []) + listeners
         self.stdout.write(f"{READY}: {', '.join(names)}")
         self.stdout.flush()

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from realtime import nodes
+from realtime.nodes import nodes
 
 _COLUMNS = ("address", "server", "engine", "epoch", "generation", "clients", "draining")
 

@@ -19,18 +19,18 @@ from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
 from entitlement import demo, tokens
-from entitlement.agent import follow
+from entitlement.following.agent import follow
 from entitlement.keys import KeysError
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from realtime import hooking
 from realtime.conf import conf
 from realtime.hooks import Hook
 from realtime.management.commands import realtime_collect
 from realtime.management.commands.realtime_hooks import READY
-from realtime.ports import PortTaken, resolve_listen, try_listen, try_port
-from realtime.supervisor import Child, StartFailed, Stopped, Supervisor
+from realtime.process import hook_runner
+from realtime.process.ports import PortTaken, resolve_listen, try_listen, try_port
+from realtime.process.supervisor import Child, StartFailed, Stopped, Supervisor
 
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FEED_TOKEN_SECONDS = 30 * 24 * 3600
@@ -227,7 +227,7 @@ def _sidecar() -> Child:
 
 def _hook() -> Hook | None:
     try:
-        return hooking.load()
+        return hook_runner.load()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from None
 

@@ -19,10 +19,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from entitlement import demo, keys, tokens
 from realtime.conf import conf
-from realtime.supervisor import Child, Supervisor
+from realtime.process.supervisor import Child, Supervisor
 
 _PACKAGES = Path(__file__).resolve().parents[3]
-_LIFELINE = _PACKAGES / "realtime" / "lifeline.py"
+_LIFELINE = _PACKAGES / "realtime" / "process" / "lifeline.py"
 _TOKEN_SECONDS = 30 * 24 * 3600
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TOKEN = "REALTIME_PUBLISH_TOKEN"  # noqa: S105 - the variable's name

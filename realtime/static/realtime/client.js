@@ -5,13 +5,13 @@
  * docs/javascript.md is its guide.
  */
 
-import { Connector, viaOf } from "./connector.js";
-import { RealtimeError } from "./errors.js";
-import { Listeners, guarded } from "./listeners.js";
-import { complete } from "./options.js";
-import { serversOf } from "./servers.js";
-import { Session } from "./session.js";
-import { Subscription } from "./subscription.js";
+import { Connector, viaOf } from "./client/connection/connector.js";
+import { RealtimeError } from "./client/session/errors.js";
+import { Listeners, guarded } from "./client/session/listeners.js";
+import { complete } from "./client/connection/options.js";
+import { serversOf } from "./client/connection/servers.js";
+import { Session } from "./client/session/session.js";
+import { Subscription } from "./client/session/subscription.js";
 
 const SERVERS_MS = 3000; // for the list of servers to come
 const TIMER_MS_MAX = 2 ** 31 - 1;
@@ -179,7 +179,7 @@ class Client {
       this.#isCarryingOut = true;
       try {
         for (const { effects } = this.#session; effects.length > 0;) {
-          this.#carryOut(/** @type {import("./effects.js").Effect} */ (effects.shift()));
+          this.#carryOut(/** @type {import("./client/session/effects.js").Effect} */ (effects.shift()));
         }
       } finally {
         this.#isCarryingOut = false;
@@ -189,7 +189,7 @@ class Client {
     return result;
   }
 
-  /** @param {import("./effects.js").Effect} effect */
+  /** @param {import("./client/session/effects.js").Effect} effect */
   #carryOut(effect) {
     switch (effect.type) {
       case "message":
@@ -249,7 +249,7 @@ class Client {
     } else this.#listeners.emit(name, details);
   }
 
-  /** A publication has its answer, or never gets one. @param {import("./outgoing.js").Result} result */
+  /** A publication has its answer, or never gets one. @param {import("./client/session/outgoing.js").Result} result */
   #ended({ ticket, frame, status, reason, epoch = 0, seq = 0 }) {
     if (status === "ok") ticket.resolve({ epoch, seq, closure: frame.closure });
     else ticket.reject(new RealtimeError(status, reason, frame.subject));

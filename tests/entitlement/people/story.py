@@ -17,8 +17,9 @@ def main() -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from entitlement import compiler, conf, tokens, triggers
+    from entitlement import conf, tokens
     from entitlement.admin import members_of
+    from entitlement.following import compiler, triggers
     from fastpath.core.auth.keys import Keys
     from fastpath.core.auth.tokens import verify
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from entitlement import triggers
+from entitlement.following import triggers
 from tests.entitlement.test_migrating import Watched, node
 from tests.entitlement.test_migrating import pytestmark as pytestmark
 from tests.support.sidecar import ROOT, Sidecar

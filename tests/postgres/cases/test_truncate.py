@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from entitlement import triggers
+from entitlement.following import triggers
 from entitlement.models import Change, Generation
 from tests.entitlement.test_migrating import SUBJECT, Watched, node
 from tests.entitlement.test_migrating import pytestmark as pytestmark

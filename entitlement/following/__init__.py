@@ -1,0 +1,1 @@
+"""How a change of rights reaches the sidecars: triggers note it, the agent reads, compiles and pushes it."""

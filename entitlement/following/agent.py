@@ -1,0 +1,231 @@
+"""Keep the nodes' rights as the database has them: the full set once, then every difference within a second.
+
+The agent is the only part of Django that the sidecar depends on, so it gives up on nothing: a sidecar that is
+away, another one in its place, a database that does not answer are logged once and tried again until they are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import Error as DatabaseFailure
+from django.db import ProgrammingError, connections, router
+
+from entitlement.following import compiler
+from entitlement.following.polling import LATE_SECONDS, Poll
+from entitlement.models import Rule
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
+from fastpath.client.errors import ControlRefused, SidecarUnavailable
+
+POLL_SECONDS = 0.2
+"""How often the sidecar is asked which process it is and what it holds, and the generation row is read."""
+
+BACKOFF_SECONDS_MIN = 0.1
+BACKOFF_SECONDS_MAX = 0.5
+
+UPKEEP_SECONDS = 60.0
+"""How often the database connection is renewed (it may be another file now)."""
+
+RESTART_SECONDS = 1.0
+"""The pause before an agent that failed in a way that it does not know is started again."""
+
+JOIN_SECONDS = 1.0
+"""How long stopping agents may take; one may be waiting for a node that does not answer."""
+
+FORGET_SECONDS = 3600.0
+"""How often changes that no living token can contradict are deleted."""
+
+_log = logging.getLogger("entitlement.agent")
+
+
+def follow(addresses: Sequence[str], stop_event: threading.Event) -> None:
+    """Keep all nodes up to date until told to stop, each by an agent of its own: one that is away delays no other."""
+    poll = Poll(stop_event)
+    threads = [
+        threading.Thread(target=_keep_following, args=(address, stop_event, poll), name=f"agent {number}", daemon=True)
+        for number, address in enumerate(addresses)
+    ]
+    threads.append(threading.Thread(target=poll.run, name="poll", daemon=True))
+    for thread in threads:
+        thread.start()
+    stop_event.wait()
+    for thread in threads:
+        thread.join(JOIN_SECONDS)
+
+
+def _keep_following(address: str, stop_event: threading.Event, poll: Poll) -> None:
+    """The agent gives up on nothing that it knows of; what it does not know must not leave the rights as they are."""
+    poll.began.wait(LATE_SECONDS)
+    while not stop_event.is_set():
+        try:
+            Agent(address, stop_event, poll).run()
+        except Exception:
+            _log.exception("the agent of %s failed; starting it again", label(address))
+            stop_event.wait(RESTART_SECONDS)
+
+
+class Agent:
+    """Follows one database into one sidecar; ``run`` returns when the stop event is set."""
+
+    def __init__(self, control_path: str, stop_event: threading.Event, poll: Poll) -> None:
+        self._control = Control(control_path)
+        self._label = label(control_path)
+        self._stop = stop_event
+        self._poll = poll
+        self._database = connections[router.db_for_write(Rule)].alias
+        self._server = ""
+        self._needed = False
+        self._sent: int | None = None
+        self._upkeep_at = 0.0
+        self._forget_at = time.monotonic() + UPKEEP_SECONDS
+        self._trouble = ""
+        self._done_at = time.monotonic()
+        self._deaf = ""
+
+    def run(self) -> None:
+        """Follow until told to stop."""
+        backoff = BACKOFF_SECONDS_MIN
+        try:
+            while not self._stop.is_set():
+                if self._attempt():
+                    backoff = BACKOFF_SECONDS_MIN
+                    self._stop.wait(POLL_SECONDS)
+                else:
+                    self._stop.wait(backoff)
+                    backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
+        finally:
+            self._control.close()
+            connections[self._database].close()
+
+    def _attempt(self) -> bool:
+        """One round; False when something is in the way, which is logged when it is new."""
+        try:
+            self._round()
+        except SidecarUnavailable as error:
+            self._lost()
+            self._report(f"the sidecar cannot be reached: {error}")
+        except ControlRefused as error:
+            self._lost()
+            self._report(f"the sidecar at {self._label} refuses the rights: {error}")
+        except DatabaseFailure as error:
+            self._report(f"the database cannot be read: {error}")
+            connections[self._database].close()
+        except Exception as error:  # a fault of ours must not leave the sidecar without changes for ever
+            self._lost()
+            connections[self._database].close()
+            if self._report(f"the agent failed: {error!r}"):
+                _log.exception("the agent failed")
+        else:
+            self._report("")
+            self._done_at = time.monotonic()
+            return True
+        return False
+
+    def _round(self) -> None:
+        """Greet the sidecar, then send what is new."""
+        hello = self._control.hello()
+        self._needed = hello["mode"] == "rules"
+        if self._needed:
+            self._tell(hello["server"])
+        self._greet(hello)
+        now = time.monotonic()
+        if now >= self._upkeep_at:
+            connections[self._database].close()
+            self._upkeep_at = now + UPKEEP_SECONDS
+        if now >= self._forget_at:
+            compiler.forget()
+            self._forget_at = now + FORGET_SECONDS
+        if self._needed:
+            self._send()
+
+    def _tell(self, server: str) -> None:
+        """Say whether changes are followed: before the database is asked, which may not answer."""
+        if self._deaf == server:
+            return
+        late = time.monotonic() - self._done_at > LATE_SECONDS
+        try:
+            self._control.rights(self._poll.trouble() or (self._trouble if late else ""), self._poll.missing)
+        except ControlRefused:  # it is of a version that does not know the verb
+            self._deaf = server
+
+    def _greet(self, hello: dict[str, Any]) -> None:
+        """Learn which process answers and what it holds; another one, or another's set, starts from nothing."""
+        server, held = hello["server"], hello.get("generation")
+        if server == self._server and held == self._sent:
+            return
+        if server != self._server:
+            _log.info(
+                "connected to sidecar %s at %s (pid %s, mode %s)", server, self._label, hello["pid"], hello["mode"]
+            )
+        at = compiler.position()
+        self._server = server
+        self._sent = held if at is not None and held == at.generation else None
+
+    def _send(self) -> None:
+        """Bring the sidecar to the database's generation, by a difference if it is known and small."""
+        at = compiler.position()
+        if at is None:
+            raise ProgrammingError("the generation row is missing; run migrate")
+        if at.generation == self._sent:
+            return
+        # A lower generation is that of another database, or of an older state of it.
+        if self._sent is None or not at.forgotten <= self._sent < at.generation:
+            self._send_all(at.generation)
+            return
+        records = compiler.difference(self._sent, at.generation)
+        if records.largest() > compiler.CHUNK:
+            self._send_all(at.generation)
+            return
+        try:
+            self._control.rules_diff(
+                after=self._sent,
+                generation=at.generation,
+                rules=records.rules,
+                removed=records.removed,
+                users=records.users,
+                sessions=records.sessions,
+            )
+        except ControlRefused as error:
+            if error.code != "stale":
+                raise
+            self._send_all(at.generation)
+        else:
+            self._sent = at.generation
+
+    def _send_all(self, generation: int) -> None:
+        records = compiler.full_set(generation)
+        self._control.rules_begin(generation)
+        for chunk in records.chunks():
+            self._control.rules_chunk(**chunk)
+        self._control.rules_commit(generation)
+        self._sent = generation
+        _log.info(
+            "sent all %d rules, %d changed users and %d revoked sessions, generation %d, to %s",
+            len(records.rules),
+            len(records.users),
+            len(records.sessions),
+            generation,
+            self._label,
+        )
+
+    def _lost(self) -> None:
+        """Nothing is known of the sidecar any more: greet it first."""
+        self._sent = None
+        self._server = ""
+        self._done_at = time.monotonic()
+
+    def _report(self, trouble: str) -> bool:
+        """Log what is in the way when it is new, and once that it is gone; whether it was new."""
+        if trouble == self._trouble:
+            return False
+        self._trouble = trouble
+        if trouble:
+            _log.warning("%s; trying again", trouble)
+        else:
+            _log.info("the rights at %s are up to date again", self._label)
+        return True

@@ -1,0 +1,236 @@
+"""Turn rules, users and sessions into the records that the sidecar decides by (protocol.md 8.2, 8.3).
+
+No transaction is needed for a consistent set: the generation is read first and the rows after it, so a set is at
+least as new as it says, and what changed in between comes again with the next difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+from django.contrib.auth import get_user_model
+from django.db.models import Max, Model, Q
+
+from entitlement import conf
+from entitlement.following.triggers import membership_field
+from entitlement.models import Change, Generation, RevokedToken, Rule
+from entitlement.sessions import session_id
+
+CHUNK = 1000
+"""Records of a kind in one frame of the control socket (protocol.md 8.1)."""
+
+QUERY_KEYS = 500
+"""Keys in one IN (…): SQLite binds at most 999 values in older versions."""
+
+MARGIN_SECONDS = 3600
+"""How much longer than the longest token a change is remembered."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_OF_USERS = (Change.Kind.USER, Change.Kind.PASSWORD)
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the database is: its generation, and up to which one the changes are no longer listed."""
+
+    generation: int
+    forgotten: int
+
+
+@dataclass(slots=True)
+class Records:
+    """A set, or a difference, in wire form."""
+
+    generation: int
+    rules: list[dict[str, Any]] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
+    users: list[dict[str, Any]] = field(default_factory=list)
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+
+    def largest(self) -> int:
+        """The length of the longest list."""
+        return max(map(len, (self.rules, self.removed, self.users, self.sessions)))
+
+    def chunks(self) -> Iterator[dict[str, list[dict[str, Any]]]]:
+        """The arguments of ``rules_chunk``, as often as it takes."""
+        lists = {"rules": self.rules, "users": self.users, "sessions": self.sessions}
+        for start in range(0, max(map(len, lists.values()), default=0), CHUNK):
+            yield {name: records[start : start + CHUNK] for name, records in lists.items()}
+
+
+def position() -> Position | None:
+    """Where the database is now; None before the first ``migrate``'s end."""
+    row = Generation.objects.values_list("value", "forgotten").first()
+    return None if row is None else Position(*row)
+
+
+def full_set(generation: int) -> Records:
+    """Enabled rules, and the users and sessions of whom a living token may say otherwise."""
+    lasting = Q(time__gte=_since(time.time(), conf.token_seconds_max()))
+    rules = [rule_record(rule) for rule in Rule.objects.filter(enabled=True).iterator()]
+    users = user_records(_latest(_OF_USERS, lasting))
+    sessions = session_records(_latest([Change.Kind.SESSION], lasting))
+    return Records(generation, rules, [], users, sessions + token_records(_latest([Change.Kind.TOKEN], lasting)))
+
+
+def difference(after: int, generation: int) -> Records:
+    """What changed after one generation."""
+    newer = Q(generation__gt=after)
+    keys = [int(key) for key in _latest([Change.Kind.RULE], newer)]
+    rules: list[dict[str, Any]] = []
+    for some in batches(keys, QUERY_KEYS):
+        rules += map(rule_record, Rule.objects.filter(pk__in=some, enabled=True))
+    there = {rule["id"] for rule in rules}
+    return Records(
+        generation,
+        rules,
+        [key for key in keys if key not in there],
+        user_records(_latest(_OF_USERS, newer)),
+        session_records(_latest([Change.Kind.SESSION], newer)) + token_records(_latest([Change.Kind.TOKEN], newer)),
+    )
+
+
+def forget() -> int:
+    """Delete the changes, and the revoked tokens, that no living token can contradict; how many changes there were.
+
+    A rule's change is needed only by an agent that has not sent it yet; one that was away longer sends a full set.
+    """
+    now = time.time()
+    RevokedToken.objects.filter(expires__lt=datetime.fromtimestamp(now - MARGIN_SECONDS, UTC)).delete()
+    seconds = dict.fromkeys(Change.Kind, conf.token_seconds_max()) | {Change.Kind.RULE: 0}
+    old = Q()
+    for kind, age in seconds.items():
+        old |= Q(kind=kind, time__lt=_since(now, age))
+    changes = Change.objects.filter(old)
+    last = changes.aggregate(last=Max("generation"))["last"]
+    if last is None:
+        return 0
+    # First say that they are gone, then delete: an agent between the two sends a full set, which is never wrong.
+    Generation.objects.filter(forgotten__lt=last).update(forgotten=last)
+    return changes.filter(generation__lte=last).delete()[0]
+
+
+def rule_record(rule: Rule) -> dict[str, Any]:
+    """A rule in wire form (protocol.md 8.2)."""
+    if rule.user_id is not None:
+        who = f"user:{rule.user_id}"
+    elif rule.group_id is not None:
+        who = f"group:{rule.group_id}"
+    else:
+        who = "everyone" if rule.everyone else "anonymous"
+    allow = rule.effect == "allow"
+    return {
+        "id": rule.pk,
+        "who": who,
+        "pattern": rule.pattern,
+        "action": rule.action,
+        "allow": allow,
+        "start": _milliseconds(rule.valid_from, up=allow),
+        "end": _milliseconds(rule.valid_until, up=not allow),
+    }
+
+
+def user_records(changed: dict[str, int]) -> list[dict[str, Any]]:
+    """The users of these keys as they are now (protocol.md 8.3); one who is gone is not active.
+
+    Each comes with the generation at which the password was changed last, for as long as an older token can live.
+    """
+    primary = get_user_model()._meta.pk
+    keys = {primary.to_python(key): key for key in changed}  # the log has them as the database writes them
+    records = []
+    for some in batches(keys, QUERY_KEYS):
+        users = get_user_model()._base_manager.in_bulk(list(some))
+        groups = group_ids(some)
+        since = _latest([Change.Kind.PASSWORD], Q(key__in=[keys[key] for key in some]))
+        for key in some:
+            record = _user_record(key, users.get(key), groups.get(key, []), changed[keys[key]])
+            records.append(record | ({"since": since[keys[key]]} if keys[key] in since else {}))
+    return records
+
+
+def group_ids(users: Iterable[Any]) -> dict[Any, list[str]]:
+    """The ids of the groups of each of these users, by the user's key."""
+    memberships = membership_field()
+    found: dict[Any, list[str]] = {}
+    if memberships is None:
+        return found
+    through = memberships.remote_field.through._base_manager
+    user, group = f"{memberships.m2m_field_name()}_id", f"{memberships.m2m_reverse_field_name()}_id"
+    for key, gid in through.filter(**{f"{user}__in": list(users)}).order_by(group).values_list(user, group):
+        found.setdefault(key, []).append(str(gid))
+    return found
+
+
+def session_records(changed: dict[str, int]) -> list[dict[str, Any]]:
+    """The revoked sessions of these keys (protocol.md 8.3).
+
+    Kept for the longest that a token may live, not for what one of a session lives today: TOKEN_SECONDS may have been
+    lowered since.
+    """
+    until = _until(conf.token_seconds_max())
+    return [{"sid": session_id(key), "generation": at, "until": until} for key, at in changed.items()]
+
+
+def token_records(changed: dict[str, int]) -> list[dict[str, Any]]:
+    """The revoked tokens of these ids, in the list of the sessions (protocol.md 8.3)."""
+    until = _until(conf.token_seconds_max())
+    return [{"sid": f"jti:{key}", "generation": at, "until": until} for key, at in changed.items()]
+
+
+def _user_record(key: Any, user: Model | None, groups: list[str], generation: int) -> dict[str, Any]:
+    if user is None:
+        return {
+            "uid": str(key),
+            "user": "",
+            "active": False,
+            "superuser": False,
+            "groups": [],
+            "generation": generation,
+        }
+    return {
+        "uid": str(key),
+        "user": user.get_username(),
+        "active": bool(user.is_active),
+        "superuser": bool(getattr(user, "is_superuser", False)),
+        "groups": groups,
+        "generation": generation,
+    }
+
+
+def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """The items in lists of at most ``size``."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def _latest(kinds: Sequence[Change.Kind], condition: Q) -> dict[str, int]:
+    """The last generation of each key that changed in one of these ways."""
+    changes = Change.objects.filter(condition, kind__in=kinds)
+    return dict(changes.order_by("key").values_list("key").annotate(Max("generation")))
+
+
+def _since(now: float, seconds: int) -> int:
+    return int((now - seconds - MARGIN_SECONDS) * 1000)
+
+
+def _until(seconds: int) -> int:
+    """When no token that was valid for so long and is known today is alive any more, in ms."""
+    return int((time.time() + seconds + MARGIN_SECONDS) * 1000)
+
+
+def _milliseconds(moment: datetime | None, *, up: bool) -> int | None:
+    """Unix milliseconds; of a moment between two, the one that gives the right for less long: no right begins early."""
+    if moment is None:
+        return None
+    whole, rest = divmod(moment.astimezone(UTC) - _EPOCH, _MILLISECOND)  # without USE_TZ it is of local time
+    return whole + (1 if up and rest else 0)

@@ -1,0 +1,93 @@
+"""What the watched tables hold, in short, so that two copies show what a trigger would have noted between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from django.db import models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from entitlement.following.triggers import Watch, watched
+from entitlement.models import Change, Generation
+
+BATCH = 500
+"""Changes in one INSERT."""
+
+
+class Copy:
+    """Of each watched table its keys, with digests of what matters of their rows; about 150 bytes a key."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        groups: dict[tuple[str, str], list[Watch]] = {}
+        for watch in watched(connection):
+            groups.setdefault((watch.table, watch.key), []).append(watch)
+        self._tables = {
+            tuple(group): _read(connection, *place, [watch for watch in group if watch.event == "UPDATE"])
+            for place, group in groups.items()
+        }
+
+    def changes_since(self, older: Copy) -> set[tuple[str, str]]:
+        """What the change log would say, as (kind, key); of tables that both know alike."""
+        changes: set[tuple[str, str]] = set()
+        for watches, rows in self._tables.items():
+            before = older._tables.get(watches)
+            if before is not None:
+                for key in before.keys() | rows.keys():
+                    changes |= {(kind, str(key)) for kind in _kinds(watches, before.get(key), rows.get(key))}
+        return changes
+
+    def everybody(self) -> set[tuple[str, str]]:
+        """A change of every user, for when it is not known since when changes were not noted."""
+        kind = Change.Kind.USER.value
+        return {
+            (kind, str(key))
+            for watches, rows in self._tables.items()
+            if any(watch.kind == kind for watch in watches)
+            for key in rows
+        }
+
+
+def note(connection: BaseDatabaseWrapper, changes: Collection[tuple[str, str]], *, forget: bool = False) -> None:
+    """Raise the generation and log these changes; ``forget``: others are not known, so a full set is to be sent."""
+    if not changes and not forget:
+        return
+    alias = connection.alias
+    with transaction.atomic(using=alias):
+        raised = {"value": models.F("value") + 1}
+        Generation.objects.using(alias).update(**raised, **({"forgotten": models.F("value") + 1} if forget else {}))
+        now = int(time.time() * 1000)
+        for value in Generation.objects.using(alias).values_list("value", flat=True):
+            rows = (Change(generation=value, kind=kind, key=key, time=now) for kind, key in sorted(changes))
+            Change.objects.using(alias).bulk_create(rows, batch_size=BATCH)
+
+
+def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[Watch]) -> dict[Any, tuple[int, ...]]:
+    """By key the digests, one for each way in which a row's change matters; those of rows with one key add up."""
+    quote = connection.ops.quote_name
+    columns, spans = [key], []
+    for watch in updates:
+        start = len(columns)
+        columns += watch.columns
+        # All columns, which come last, where none is named.
+        spans.append(slice(start, len(columns) if watch.columns else None))
+    every = ", *" if any(not watch.columns for watch in updates) else ""
+    found: dict[Any, tuple[int, ...]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(map(quote, columns))}{every} FROM {quote(table)}")
+        for row in cursor:
+            digests = tuple(hash(repr(row[span])) for span in spans)
+            same = found.get(row[0])
+            found[row[0]] = digests if same is None else tuple(map(sum, zip(same, digests, strict=True)))
+    return found
+
+
+def _kinds(watches: tuple[Watch, ...], before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> Iterator[str]:
+    """The kinds of change of a key with these digests; None: there is no such row."""
+    if before is None or after is None:
+        event = "INSERT" if before is None else "DELETE"
+        yield from (watch.kind for watch in watches if watch.event == event)
+        return
+    updates = (watch for watch in watches if watch.event == "UPDATE")
+    yield from (watch.kind for watch, old, new in zip(updates, before, after, strict=True) if old != new)

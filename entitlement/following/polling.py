@@ -1,0 +1,153 @@
+"""Looks whether the triggers are there, and while some are missing compares the tables itself and notes what changed.
+
+So a change of rights reaches the nodes within a second also after a migration that went wrong half-way, a restored
+backup or a trigger that somebody has dropped. The agents (agent.py) read what is noted, and tell their nodes when it
+cannot be relied on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from django.db import Error as DatabaseFailure
+from django.db import OperationalError, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from entitlement.following import triggers
+from entitlement.following.copies import Copy, note
+from entitlement.models import Rule
+
+POLL_SECONDS = 0.2
+"""How often it is looked whether the triggers are there, and the tables are compared while they are not."""
+
+COPY_SECONDS = 60.0
+"""How old the copy is at most with which a comparison begins: what changed before the first look counts as well."""
+
+COPY_SHARE = 100
+"""A copy is taken so seldom that it takes a hundredth of the time at most, so that large tables have an older one."""
+
+INSTALL_SECONDS = 5.0
+"""How long they are missing before they are installed, and how often that is tried: a migration may be at work."""
+
+INSTALL_WAIT_MS = 200
+"""How long that waits on PostgreSQL for a table that is in use: others wait behind it."""
+
+LATE_SECONDS = 2.0
+"""When the last look began so long ago, changes are not noted within a second."""
+
+_log = logging.getLogger("entitlement.polling")
+
+
+class Poll:
+    """For all agents of a process; ``run`` returns when the stop event is set."""
+
+    def __init__(self, stop_event: threading.Event) -> None:
+        self._stop = stop_event
+        self._database = connections[router.db_for_write(Rule)].alias
+        self._wanted: frozenset[str] = frozenset()
+        self._upkeep_at = 0.0
+        self._copy: Copy | None = None
+        self._copy_at = 0.0
+        self._polling = False
+        self._install_at = 0.0
+        self._refused = ""
+        self._looked_at = time.monotonic()
+        self._failure = ""
+        self.began = threading.Event()
+        """Set with the first look, before which nobody should rely on it."""
+        self.missing = 0
+        """How many triggers are."""
+
+    def run(self) -> None:
+        """Look until told to stop."""
+        try:
+            while not self._stop.is_set():
+                self._attempt()
+                self._stop.wait(POLL_SECONDS)
+        finally:
+            connections[self._database].close()
+
+    def trouble(self) -> str:
+        """Why changes of rights may not be noted within a second, in words; empty when they are."""
+        late = time.monotonic() - self._looked_at
+        if late < LATE_SECONDS:
+            return ""
+        return self._failure or f"Django has not looked for changes for {late:.0f} s"
+
+    def _attempt(self) -> None:
+        began = time.monotonic()
+        try:
+            self._look(connections[self._database], began)
+        except Exception as error:  # whatever it is must not end this thread: the nodes are told
+            connections[self._database].close()
+            failure = f"Django cannot look for changes of rights: {error}".strip()
+            if failure != self._failure:
+                _log.log(
+                    logging.WARNING if isinstance(error, DatabaseFailure) else logging.ERROR,
+                    "%s; trying again",
+                    failure,
+                    exc_info=not isinstance(error, DatabaseFailure),
+                )
+            self._failure = failure
+        else:
+            self.began.set()
+            self._looked_at = began
+            self._failure = ""
+
+    def _look(self, connection: BaseDatabaseWrapper, now: float) -> None:
+        if now >= self._upkeep_at:
+            connection.close()  # it may be another file now
+        have = triggers.present(connection).keys()
+        if now >= self._upkeep_at or not self._wanted <= have:
+            self._wanted = frozenset(triggers.wanted(connection))
+            self._upkeep_at = now + COPY_SECONDS
+        absent = self._wanted - have
+        self.missing = len(absent)
+        if absent and not self._polling:
+            self._begin(connection, sorted(absent), now)
+        elif self._polling:
+            # Once more when they are back: what changed until then is not in the log.
+            copy = Copy(connection)
+            note(connection, copy.changes_since(self._copy) if self._copy else ())
+            self._copy = copy
+        elif now >= self._copy_at:
+            self._copy = Copy(connection)
+            self._copy_at = now + max(COPY_SECONDS, COPY_SHARE * (time.monotonic() - now))
+        if self._polling and not absent:
+            _log.info("the triggers are there again")
+            self._polling = False
+        elif absent and now >= self._install_at:
+            self._install(connection, now)
+
+    def _begin(self, connection: BaseDatabaseWrapper, absent: list[str], now: float) -> None:
+        _log.error(
+            "%d triggers are missing (%s): the tables are compared until they are there", len(absent), ", ".join(absent)
+        )
+        before, self._copy = self._copy, Copy(connection)
+        self._polling = True
+        self._install_at = now + INSTALL_SECONDS
+        # What changed before the first copy is not known: everything is sent anew, with every user as they are now.
+        changes = self._copy.changes_since(before) if before is not None else self._copy.everybody()
+        note(connection, changes, forget=True)
+
+    def _install(self, connection: BaseDatabaseWrapper, now: float) -> None:
+        """Bring them back, if this database user may; another version of the project may want others."""
+        self._install_at = now + INSTALL_SECONDS
+        try:
+            triggers.install(connection, add_only=True, wait_ms=INSTALL_WAIT_MS)
+        except OperationalError as error:
+            _log.info("the missing triggers could not be installed, perhaps a table is in use; trying again: %s", error)
+        except DatabaseFailure as error:
+            refused = str(error).strip()
+            if refused != self._refused:
+                _log.error(
+                    "the missing triggers cannot be installed from here (%s): run migrate; until then the tables are "
+                    "compared, five times a second",
+                    refused,
+                )
+            self._refused = refused
+        else:
+            self._refused = ""
+            _log.info("the missing triggers were installed")

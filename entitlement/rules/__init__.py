@@ -1,0 +1,1 @@
+"""Rules as people write them: patterns, forms, hints, previews, explanations, import and export, history."""

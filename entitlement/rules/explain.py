@@ -1,0 +1,259 @@
+"""Which rules are about a user and a subject, which of them decides, and what the running sidecar answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Q
+from django.utils import timezone
+
+from entitlement import conf, tokens
+from entitlement.following.compiler import QUERY_KEYS, batches, group_ids, position, rule_record
+from entitlement.models import Rule
+from entitlement.patterns import rank, wider
+from fastpath.client.control.nodes import Nodes
+from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.core.auth.rules import BOTH, PUBLISH, SUBSCRIBE, RuleSet
+from fastpath.core.auth.rules import Rule as CoreRule
+from fastpath.core.protocol.subject import is_reported, is_system, presence_of
+
+SIDECAR_SECONDS = 2.0
+"""How long a page waits for the sidecar."""
+
+TOKEN_SECONDS = 60
+"""The token that asks for a user lives as long as a slow question."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who asks, and whose rules are about them; ``user`` None is somebody who is not signed in."""
+
+    user: AbstractBaseUser | None
+    name: str
+    holders: tuple[str, ...]
+    superuser: bool = False
+    active: bool = True
+
+    def __str__(self) -> str:
+        return self.name or "Somebody who is not signed in"
+
+    def holds(self, rule: Rule) -> bool:
+        """Whether the rule is about this person."""
+        return str(rule_record(rule)["who"]) in self.holders
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """May they; the rule that decides, where one does; and the reason in words."""
+
+    allowed: bool
+    rule: Rule | None
+    reason: str
+    asked: str = ""
+    """The subject whose rules were asked, where it is another one: that whose presence is told."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A rule that covers the subject, and what part it plays."""
+
+    rule: Rule
+    decides: bool
+    part: str
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What the running sidecar answers; ``error`` says why there is no answer, ``warning`` what else differs."""
+
+    allowed: bool = False
+    reason: str = ""
+    error: str = ""
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that there is to say about a person, a subject and an action."""
+
+    person: Person
+    subject: str
+    action: str
+    verdict: Verdict
+    lines: list[Line] = field(default_factory=list)
+    sidecar: Sidecar | None = None
+
+    def sentence(self) -> str:
+        """The verdict in a sentence."""
+        may = "may" if self.verdict.allowed else "may not"
+        return f"{self.person} {may} {self.action} {self.subject}: {self.verdict.reason}."
+
+
+class Decider:
+    """The rules in the database that are about a person and some subjects, decided by the sidecar's own code."""
+
+    def __init__(self, person: Person, subjects: Iterable[str]) -> None:
+        self.person = person
+        subjects = list(subjects)
+        subjects += [about for about in map(presence_of, subjects) if about]
+        self.rules = {rule.pk: rule for rule in rules_about(person, subjects)}
+        self._all, self._enabled = RuleSet(), RuleSet()
+        for rule in self.rules.values():
+            record = CoreRule(**rule_record(rule))
+            self._all.put(record)
+            if rule.enabled:
+                self._enabled.put(record)
+
+    def verdict(self, subject: str, action: str, now: int) -> Verdict:
+        """As the sidecar decides it at ``now`` (ms)."""
+        person = self.person
+        if not person.active:
+            return Verdict(False, None, f"{person} is not active: there is no token, live connections are closed")
+        if action == PUBLISH and is_system(subject) and not is_reported(subject):
+            return Verdict(False, None, "subjects below /__sys__ belong to the server: nobody publishes to them")
+        if person.superuser:
+            return Verdict(True, None, "active superusers may do everything")
+        decisive = self._enabled.decide(person.holders, person.name, subject, action, now)
+        about = presence_of(subject) if action == SUBSCRIBE else ""
+        if about and (decisive is None or not decisive.allow):  # protocol.md 3.9
+            verdict = self.verdict(about, action, now)
+            return replace(verdict, reason=f"{verdict.reason}; who may read {about} may see who is there", asked=about)
+        if decisive is None:
+            return Verdict(False, None, "no rule in force allows it")
+        rule = self.rules[decisive.id]
+        return Verdict(decisive.allow, rule, f"rule {rule.pk} decides ({rule})")
+
+    def lines(self, subject: str, action: str, now: int) -> list[Line]:
+        """Every rule that covers the subject, in the order in which they decide."""
+        verdict = self.verdict(subject, action, now)
+        return [
+            Line(rule, rule == verdict.rule, self._part(rule, record, verdict.rule, action, now))
+            for record in self._all.covering(self.person.holders, self.person.name, verdict.asked or subject)
+            for rule in (self.rules[record.id],)
+        ]
+
+    def _part(self, rule: Rule, record: CoreRule, decisive: Rule | None, action: str, now: int) -> str:
+        if record.action not in (action, BOTH):
+            return f"it is about {rule.get_action_display()}"
+        if not rule.enabled:
+            return "it is switched off"
+        if not record.in_force(now):
+            early = record.start is not None and now < record.start
+            return f"it begins {moment(rule.valid_from)}" if early else f"it ended {moment(rule.valid_until)}"
+        if decisive is None:  # somebody for whom no rule counts: a superuser, somebody inactive
+            return "it is not asked"
+        if rule == decisive:
+            return "it decides"
+        return weaker(rule, decisive)
+
+
+def weaker(rule: Rule, decisive: Rule) -> str:
+    """Why another rule decides, in words."""
+    mine, theirs = rank(rule.pattern), rank(decisive.pattern)
+    if mine == theirs:
+        same = rule.effect == decisive.effect
+        return f"as specific as rule {decisive.pk}: {'it says the same' if same else 'deny wins'}"
+    segments, others = rule.pattern[1:].split("/"), decisive.pattern[1:].split("/")
+    at = next(place for place, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other)
+    return f"less specific than rule {decisive.pk}: {segments[at]} in place of {others[at]}"
+
+
+def person(user: AbstractBaseUser | None) -> Person:
+    """The user as the database knows it now; None is somebody who is not signed in."""
+    if user is None:
+        return Person(None, "", ("anonymous", "everyone"))
+    groups = group_ids([user.pk]).get(user.pk, [])
+    return Person(
+        user,
+        user.get_username(),
+        (f"user:{user.pk}", *(f"group:{group}" for group in groups), "everyone"),
+        bool(getattr(user, "is_superuser", False)),
+        bool(user.is_active),
+    )
+
+
+def rules_about(who: Person, subjects: Iterable[str]) -> list[Rule]:
+    """The person's rules whose pattern covers one of the subjects, found by the index of patterns."""
+    held = Q(everyone=True) | (Q(anonymous=True) if who.user is None else Q(user=who.user.pk))
+    if groups := [holder.removeprefix("group:") for holder in who.holders if holder.startswith("group:")]:
+        held |= Q(group__in=groups)
+    rules = Rule.objects.filter(held).select_related("user", "group").order_by()
+    patterns: set[str] = set()
+    for subject in subjects:
+        found = wider(subject, who.name)
+        if found is None:  # a subject of many segments: too many patterns to ask for each
+            return list(rules)
+        patterns |= found
+    return [rule for some in batches(sorted(patterns), QUERY_KEYS) for rule in rules.filter(pattern__in=some)]
+
+
+def explain(who: Person, subject: str, action: str, ask: bool = True) -> Explanation:
+    """All there is to say; with ``ask`` also what the running sidecar answers. The subject is well-formed."""
+    now = int(time.time() * 1000)
+    decider = Decider(who, [subject])
+    return Explanation(
+        who,
+        subject,
+        action,
+        decider.verdict(subject, action, now),
+        decider.lines(subject, action, now),
+        sidecar_says(who, subject, action) if ask else None,
+    )
+
+
+def sidecar_says(who: Person, subject: str, action: str) -> Sidecar:
+    """Ask the sidecar with a token of this person, as a client would come."""
+    try:
+        token = None if who.user is None else tokens.mint(who.user, seconds=TOKEN_SECONDS)[0]
+        with Nodes(conf.control_addresses(), timeout_seconds=SIDECAR_SECONDS) as nodes:
+            hello = nodes.hello()
+            answer = nodes.check(subject, action, token)
+    except (tokens.MintError, SidecarUnavailable, ControlRefused) as error:
+        return Sidecar(error=str(error))
+    return Sidecar(bool(answer["allowed"]), str(answer.get("reason") or ""), warning=differs(hello))
+
+
+def differs(hello: dict[str, Any]) -> str:
+    """Why the sidecar may answer otherwise than the rules in the database; usually nothing."""
+    if hello.get("mode") != "rules":
+        return f"The sidecar runs in mode {hello.get('mode')}: there these rules do not decide."
+    at = position()
+    if hello.get("generation") is None:
+        return "The rules have not arrived at the sidecar yet."
+    if at is not None and hello["generation"] < at.generation:
+        return "The newest changes have not arrived at the sidecar yet."
+    return ""
+
+
+def text(explanation: Explanation) -> Sequence[str]:
+    """The explanation for a terminal."""
+    found = [explanation.sentence()]
+    if explanation.lines:
+        found.append("Rules that cover it, the most specific first:")
+    for line in explanation.lines:
+        mark = "→" if line.decides else " "
+        found.append(f" {mark} rule {line.rule.pk}: {line.rule}{validity(line.rule)}; {line.part}")
+    sidecar = explanation.sidecar
+    if sidecar is not None and sidecar.error:
+        found.append(f"No answer of the sidecar: {sidecar.error}")
+    elif sidecar is not None:
+        reason = f", {sidecar.reason}" if sidecar.reason else ""
+        found.append(f"The sidecar says: {'allowed' if sidecar.allowed else 'denied'}{reason}.")
+        found += [sidecar.warning] if sidecar.warning else []
+    return found
+
+
+def validity(rule: Rule) -> str:
+    """From when and until when, in words; empty for always."""
+    begin = f" from {moment(rule.valid_from)}" if rule.valid_from else ""
+    return begin + (f" until {moment(rule.valid_until)}" if rule.valid_until else "")
+
+
+def moment(time_: Any) -> str:
+    """A time of the database as people of this site read it."""
+    local = timezone.localtime(time_) if timezone.is_aware(time_) else time_
+    return f"{local:%Y-%m-%d %H:%M}"

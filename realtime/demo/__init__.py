@@ -1,0 +1,1 @@
+"""The demonstration's instruments; nothing that a project uses imports it."""

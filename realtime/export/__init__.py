@@ -1,0 +1,1 @@
+"""What leaves for other tools: figures in Prometheus' form, and the files of the audit."""

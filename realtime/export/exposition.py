@@ -1,0 +1,131 @@
+"""The figures of all nodes, and the statistics, in Prometheus' text format (docs/access.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from django.db import Error as DatabaseFailure
+from django.http import HttpResponse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from fastpath.client.control.client import Control
+from fastpath.client.control.nodes import label
+from fastpath.client.errors import ClientError
+from realtime.conf import conf
+from realtime.nodes.nodes import ANSWER_SECONDS
+from realtime.publishing.failures import failures
+from realtime.stats import read
+from realtime.stats.access import MonitoringView
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_UP = "fastpath_up"
+_WINDOWS = "fastpath_statistics"
+_UNPUBLISHED = "fastpath_publish_failures_total"
+
+
+class _OneForm(BaseContentNegotiation):
+    """There is one form, whatever the client prefers: Prometheus asks for several, the plain text among them."""
+
+    def select_parser(self, request: Request, parsers: Iterable[type]) -> type | None:
+        """Nothing is sent here."""
+        del request
+        return next(iter(parsers), None)
+
+    def select_renderer(
+        self, request: Request, renderers: list[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """The first one, for what is refused."""
+        del request, format_suffix
+        return renderers[0], renderers[0].media_type
+
+
+@method_decorator(never_cache, name="dispatch")
+class MetricsView(MonitoringView):
+    """GET /metrics: what the nodes' own listeners say, with the label ``node``, and the statistics."""
+
+    content_negotiation_class = _OneForm
+
+    def get(self, request: Request) -> HttpResponse:
+        """200; a node that does not answer is ``fastpath_up 0``."""
+        del request
+        return HttpResponse("".join(f"{line}\n" for line in lines()), content_type=CONTENT_TYPE)
+
+
+def lines() -> Iterator[str]:
+    """The text, line by line."""
+    addresses = conf.controls
+    with ThreadPoolExecutor(len(addresses), thread_name_prefix="metrics") as pool:
+        texts = dict(zip(map(label, addresses), pool.map(_text, addresses), strict=True))
+    yield f"# HELP {_UP} Whether the node answers."
+    yield f"# TYPE {_UP} gauge"
+    for node, text in texts.items():
+        yield f"{_UP}{{{_label('node', node)}}} {int(bool(text))}"
+    yield from merged(texts)
+    yield f"# HELP {_UNPUBLISHED} Messages that this Django process could not publish and raised no error for."
+    yield f"# TYPE {_UNPUBLISHED} counter"
+    yield f"{_UNPUBLISHED}{{{_label('process', str(os.getpid()))}}} {failures.total}"
+    yield from _statistics()
+
+
+def _statistics() -> Iterator[str]:
+    """The windows; nothing while the database does not answer, as what is missing is told by its absence."""
+    try:
+        statistics = read.newest()
+    except DatabaseFailure:
+        return
+    yield f"# HELP {_WINDOWS} Maximum, average and standard deviation of an indicator over a window, of all nodes."
+    yield f"# TYPE {_WINDOWS} gauge"
+    for indicator, windows in statistics.items():
+        for window, values in windows.items():
+            for statistic, value in values.items():
+                if value is not None:
+                    labels = f'indicator="{indicator}",window="{window}",statistic="{statistic}"'
+                    yield f"{_WINDOWS}{{{labels}}} {float(value)!r}"
+
+
+def merged(texts: dict[str, str]) -> Iterator[str]:
+    """The metrics of several nodes as one text: each metric's lines stand together, its help and type once."""
+    heads: dict[str, dict[str, str]] = {}
+    samples: dict[str, list[str]] = {}
+    for node, text in texts.items():
+        own = _label("node", node)
+        family = ""
+        for line in text.splitlines():
+            if line.startswith(("# HELP ", "# TYPE ")):
+                _, kind, family, _ = line.split(" ", 3)
+                heads.setdefault(family, {}).setdefault(kind, line)
+            elif line and not line.startswith("#"):
+                samples.setdefault(family, []).append(_labelled(line, own))
+    for family, found in samples.items():
+        yield from heads.get(family, {}).values()
+        yield from found
+
+
+def _labelled(sample: str, label_text: str) -> str:
+    """A sample with one more label, the first."""
+    name, brace, rest = sample.partition("{")
+    if brace:
+        return f"{name}{{{label_text},{rest}"
+    name, _, value = sample.partition(" ")
+    return f"{name}{{{label_text}}} {value}"
+
+
+def _label(name: str, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{name}="{escaped}"'
+
+
+def _text(address: str) -> str:
+    """What a node says; empty: it does not answer."""
+    try:
+        with Control(address, timeout_seconds=ANSWER_SECONDS, client="django/1") as control:
+            return control.metrics()
+    except (ClientError, ValueError):
+        return ""

@@ -1,0 +1,1 @@
+"""The source: what a sidecar has cached and what comes, by positions, as columns."""

@@ -1,0 +1,1 @@
+"""What several jobs share: prices of the past, costs, rules."""
