@@ -32,7 +32,7 @@ check: setup-tests ## style, types, who imports whom, sizes
 	$(PYTHON) tools/check_sizes.py || status=1; \
 	exit $$status
 
-bench: setup ## measure, and rewrite the tables and charts of docs/benchmarks.md; ARGS="F1 --repeat 1" narrows
+bench: setup ## measure, and rewrite the tables and charts of docs/explain/benchmarks.md; ARGS="F1 --repeat 1" narrows
 	@tools/bench.sh $(ARGS)
 
 chaos: setup-tests ## inject every fault 20 times under load, prove what must hold; FAULT=sidecar-killed N=5 adds to the results

@@ -84,17 +84,14 @@ class Recorded:
     """Notes who changes rules on these pages."""
 
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """As Django's."""
         with history.acting(request.user, "the admin"):
             return super().changelist_view(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """As Django's."""
         with history.acting(request.user, "the admin"):
             return super().changeform_view(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
 
     def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """As Django's."""
         with history.acting(request.user, "the admin"):
             return super().delete_view(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
 
@@ -195,12 +192,12 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
 
     @admin.action(description="Switch the selected rules on", permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
-        """Enable them."""
+        """Enable the chosen rules."""
         self.message_user(request, f"{queryset.update(enabled=True)} rules are on.")
 
     @admin.action(description="Switch the selected rules off", permissions=["change"])
     def switch_off(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
-        """Disable them."""
+        """Disable the chosen rules."""
         self.message_user(request, f"{queryset.update(enabled=False)} rules are off.")
 
 
@@ -244,7 +241,7 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description="from what to what")
     def what(self, change: RuleChange) -> SafeString:
-        """Each value that differs."""
+        """The change in words: each value that differs, or the whole rule."""
         if change.kind() == "changed":
             return format_html_join("; ", "{}: {} → {}", change.differences())
         state = change.after or change.before or {}
@@ -255,16 +252,14 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: RuleChange | None = None) -> bool:
-        """What was, was."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: RuleChange | None = None) -> bool:
-        """What was, was."""
         return False
 
 
 class GroupRules(Recorded):
-    """What a project's own page of groups takes to have the groups' rules (docs/entitlement.md).
+    """What a project's own page of groups takes to have the groups' rules (docs/develop/entitlement.md).
 
     ``rule_count`` and ``member_count`` are columns for its ``list_display``.
     """
@@ -297,12 +292,12 @@ class GroupRules(Recorded):
 
     @admin.display(description="members")
     def member_count(self, group: Group) -> int | str:
-        """How many users the group has."""
+        """The number of users in the group."""
         return (group.members_n or 0) if membership_field() is not None else "–"  # type: ignore[attr-defined]
 
     @admin.display(description="rules")
     def rule_count(self, group: Group) -> SafeString:
-        """How many rules are about the group, which leads to them."""
+        """The number of rules about the group, as a link to them."""
         link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
         return format_html('<a href="{}">{}</a>', link, group.rules_n or 0)  # type: ignore[attr-defined]
 

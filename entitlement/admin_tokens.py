@@ -29,7 +29,7 @@ class RevokeForm(forms.ModelForm):  # type: ignore[type-arg]
     field_order = ("token", "note")
 
     def clean_token(self) -> str:
-        """What can be revoked, or what is wrong with it."""
+        """The token, if it can be revoked; ValidationError says what is wrong with it."""
         given = str(self.cleaned_data["token"])
         try:
             found = tokens.find(given)
@@ -61,7 +61,7 @@ class RevokedTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: RevokedToken | None = None) -> Any:
-        """What to enter, with what it does."""
+        """The fields to fill in, with a sentence on what revoking does."""
         if obj is not None:
             return super().get_fieldsets(request, obj)
         what = (

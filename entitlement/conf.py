@@ -35,7 +35,7 @@ def token_keys() -> str:
 
 
 def token_seconds() -> int:
-    """How long a token is valid by default, in seconds: REALTIME["TOKEN_SECONDS"]."""
+    """The default lifetime of a token in seconds: REALTIME["TOKEN_SECONDS"]."""
     return int(_read("TOKEN_SECONDS", TOKEN_SECONDS))
 
 

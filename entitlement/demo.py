@@ -55,7 +55,7 @@ JOBS = "/__sys__/jobs/**"
 
 
 def subject(symbol: str, kind: str = PRICES) -> str:
-    """Where that kind of message about an instrument is published; a pattern where one of them is `*`."""
+    """The subject of a kind of message about an instrument; a pattern where one of the two is `*`."""
     return f"/{kind}/us/{symbol}"
 
 
@@ -95,7 +95,7 @@ def seed() -> list[str]:
 
 
 def _superseded() -> QuerySet[Rule]:
-    """What earlier demonstrations allowed kind by kind, with lists of movers for all, as far as nobody changed it.
+    """The unchanged rules of earlier demonstrations, which allowed kind by kind, with lists of movers for all.
 
     These rules are more specific than those of today: a denial of all of an instrument would not reach what they allow.
     """

@@ -42,7 +42,7 @@ State = dict[str, Any]
 
 
 class Actor(NamedTuple):
-    """Who changes rules now: a user or None, and by what means."""
+    """The author of changes to rules: a user or None, and the means."""
 
     user: Any
     means: str
@@ -56,7 +56,7 @@ _told: ContextVar[bool] = ContextVar("entitlement_told", default=False)
 
 @contextmanager
 def acting(user: Any, means: str) -> Iterator[None]:
-    """What changes inside is noted as this user's doing; ``means`` as in "admin" or "import rules.csv"."""
+    """Note changes made inside the block as this user's; ``means`` as in "admin" or "import rules.csv"."""
     known = user is not None and getattr(user, "is_authenticated", False)
     token = _actor.set(Actor(user if known else None, means[:100]))
     try:
@@ -69,7 +69,7 @@ class RuleQuerySet(models.QuerySet):  # type: ignore[type-arg]
     """Notes what bulk operations change."""
 
     def update(self, **values: Any) -> int:
-        """As Django's; what each rule was and has become is noted."""
+        """Update as Django does, noting each rule's state before and after."""
         if _told.get():
             return super().update(**values)
         with _silence(), transaction.atomic(using=self.db):
@@ -81,7 +81,7 @@ class RuleQuerySet(models.QuerySet):  # type: ignore[type-arg]
     update.alters_data = True  # type: ignore[attr-defined]
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        """As Django's; what each rule was is noted."""
+        """Delete as Django does, noting each rule's last state."""
         with _silence(), transaction.atomic(using=self.db):
             before = states(self)
             deleted = super().delete()
@@ -92,7 +92,7 @@ class RuleQuerySet(models.QuerySet):  # type: ignore[type-arg]
     delete.queryset_only = True  # type: ignore[attr-defined]
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """As Django's; what is new is noted."""
+        """Create as Django does, noting each rule that is new or replaced."""
         objs = list(objs)
         with transaction.atomic(using=self.db):
             before = _by_keys(self, [one.pk for one in objs if one.pk is not None])  # update_conflicts
@@ -102,7 +102,7 @@ class RuleQuerySet(models.QuerySet):  # type: ignore[type-arg]
 
 
 def states(rules: models.QuerySet) -> dict[int, State]:  # type: ignore[type-arg]
-    """How these rules stand in the database, by key."""
+    """The states of rules as the database has them, by primary key."""
     user = f"user__{get_user_model().USERNAME_FIELD}"
     fields = ("pk", "user_id", user, "group_id", "group__name", "everyone")
     rest = ("pattern", "action", "effect", "enabled", "valid_from", "valid_until", "note")
@@ -147,7 +147,7 @@ def before_delete(sender: Any, instance: Any, using: str, origin: Any = None, **
 
 
 def differences(before: State | None, after: State | None) -> list[tuple[str, str, str]]:
-    """What differs, in words: name, old, new; what is not set is a dash."""
+    """The differences of two states in words, as (name, old, new); a value that is not set is a dash."""
     old, new = before or {}, after or {}
     return [
         (title, _words(old.get(name)), _words(new.get(name)))
@@ -178,9 +178,9 @@ def _by_keys(rules: models.QuerySet, keys: Iterable[int]) -> dict[int, State]:  
 
 
 def _deleter(rule: Any, origin: Any) -> Actor | None:
-    """Who deletes the user or group that the rule goes with, if they do it in Django's admin, whosever page it is.
+    """The admin's user who deletes the user or group that the rule belongs to; None outside of Django's admin.
 
-    That logs a deletion just before. ``origin`` is what is deleted; the log is asked once, however many rules it has.
+    The admin logs a deletion just before. ``origin`` is what is deleted; the log is asked once for all its rules.
     """
     if not apps.is_installed("django.contrib.admin"):
         return None

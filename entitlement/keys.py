@@ -37,7 +37,7 @@ class KeysError(ImproperlyConfigured):
 
 
 class SigningKey(NamedTuple):
-    """What signs now."""
+    """The key that new tokens are signed with."""
 
     kid: str
     algorithm: str
@@ -68,7 +68,7 @@ def signing_key() -> SigningKey | None:
 
 
 def verification_keys() -> Keys:
-    """What tokens of this project are verified with, here as in the sidecar; raises KeysError."""
+    """The keys that verify tokens of this project, here as in the sidecar; raises KeysError."""
     path = conf.token_keys()
     named = read_key_set(json.dumps(public_set(load(path))).encode())[0] if path else []
     return Keys(conf.token_secret(), named)

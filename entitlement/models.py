@@ -44,7 +44,7 @@ def _one_of(*names: str) -> Q:
 
 
 class Rule(models.Model):
-    """Who may, or may not, subscribe to or publish the subjects of a pattern (docs/entitlement.md)."""
+    """Who may, or may not, subscribe to or publish the subjects of a pattern (docs/develop/entitlement.md)."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="+")
     group = models.ForeignKey(Group, models.CASCADE, null=True, blank=True, related_name="+")

@@ -143,5 +143,8 @@ def overlap(one: str, other: str) -> bool:
 
 
 def rank(pattern: str) -> tuple[int, ...]:
-    """How specific it is: of two that cover a subject the one of the greater rank decides (docs/entitlement.md)."""
+    """How specific it is: of two that cover a subject the one of the greater rank decides.
+
+    docs/develop/entitlement.md explains it.
+    """
     return tuple({"*": 1, "**": 0}.get(segment, 2) for segment in pattern[1:].split("/"))

@@ -28,7 +28,7 @@ class MintError(ValueError):
 
 
 class RevokeError(ValueError):
-    """What is no token of this project, or one that cannot be told from others."""
+    """The text is no token of this project, or a token that cannot be told from others."""
 
 
 class TokenRefused(ValueError):
@@ -155,7 +155,7 @@ def _signed(claims: dict[str, Any]) -> str:
 
 
 def _lifetime(session: SessionBase | None, seconds: int | None) -> int:
-    """How long the token is to be valid, in seconds."""
+    """The lifetime of a new token in seconds; raises MintError for one that is not allowed."""
     asked = conf.token_seconds() if seconds is None else seconds
     if asked <= 0:
         raise MintError(f"A token cannot be valid for {asked} seconds.")

@@ -1,4 +1,4 @@
-"""One address to listen on, and all that may be said of it (docs/ports.md)."""
+"""One address to listen on, and all that may be said of it (docs/operate/ports.md)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .core.auth.allowed_addresses import Networks
 from .core.auth.allowed_origins import Origins
-from .core.matching.pattern_set import Cover
+from .core.matching.pattern_set import PatternSet
 from .listen_address import SettingsError
 from .logs.formats import FORMATS, parse_levels
 
@@ -74,7 +74,7 @@ def check(settings: Settings) -> None:
         ("trusted_proxies", Networks.parse),
         ("publish_from", Networks.parse),
         ("origins", Origins.parse),
-        ("presence", Cover.parse),
+        ("presence", PatternSet.parse),
     ):
         try:
             parse(getattr(settings, name))

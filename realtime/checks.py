@@ -97,7 +97,8 @@ def check_static_files(**_: Any) -> list[CheckMessage]:
         Warning(
             f"{type(storage).__name__} names the client's modules by their content, but not in what they import of "
             "each other: after an upgrade a browser that has cached some of them mixes two versions.",
-            hint="Set support_js_module_import_aggregation = True in a subclass of it (docs/django.md, In production).",
+            hint="Set support_js_module_import_aggregation = True in a subclass of it "
+            "(docs/develop/django.md, In production).",
             id="realtime.W005",
         )
     ]
@@ -163,7 +164,8 @@ def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
         return [
             Warning(
                 f"The node at {label(address)} keeps its messages for itself: its clients miss those of other nodes.",
-                hint="Nodes of a cluster have a Redis in common: set FASTPATH_ENGINE for each (docs/cluster.md).",
+                hint="Nodes of a cluster have a Redis in common: set FASTPATH_ENGINE for each "
+                "(docs/operate/cluster.md).",
                 id="realtime.W003",
             )
         ]

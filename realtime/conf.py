@@ -1,4 +1,4 @@
-"""The REALTIME settings, read with their types and defaults (docs/django.md names every key)."""
+"""The REALTIME settings, read with their types and defaults (docs/develop/django.md names every key)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ KEYS = {
     "LISTEN": "where the sidecar listens, as FASTPATH_LISTEN",
     "PUBLISHERS": "publisher ports of all nodes for Spark jobs, HOST:PORT or tls://HOST:PORT with commas",
     "SERVERS": "WebSocket addresses for clients, each with its weight; {host} and {web} are filled in",
-    "HOOK": "dotted path of the class that decides who may connect, read and publish (docs/hooks.md)",
-    "LISTENERS": "dotted paths of the classes that are told what happens in the sidecar (docs/audit.md)",
+    "HOOK": "dotted path of the class that decides who may connect, read and publish (docs/develop/hooks.md)",
+    "LISTENERS": "dotted paths of the classes that are told what happens in the sidecar (docs/operate/audit.md)",
     "AUDIT_FOLDER": "folder of the audit's files, for runrealtime and `manage.py audit`",
     "DATA": "folder of the sidecar's journal, for runrealtime",
     "STATS_LISTEN": "an address for the statistics alone, http://HOST:PORT or https://HOST:PORT?cert=FILE&key=FILE",

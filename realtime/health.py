@@ -1,4 +1,6 @@
-"""Whether this web server works, and whether clients should be sent to it: ``/healthz`` and ``/readyz`` (docs/logs.md).
+"""Whether this web server works, and whether clients should be sent to it: ``/healthz`` and ``/readyz``.
+
+docs/operate/logs.md explains it.
 
 Anybody may ask, so nothing is told of addresses and people.
 """

@@ -1,4 +1,4 @@
-"""Hooks: a class of the project that decides who may connect, read and publish (docs/hooks.md)."""
+"""Hooks: a class of the project that decides who may connect, read and publish (docs/develop/hooks.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Listeners: classes of the project that are told what happens in the sidecar, off its data path (docs/audit.md)."""
+"""Listeners: classes of the project that are told what happens in the sidecar, off its data path.
+
+docs/operate/audit.md explains it.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Listener:
     kinds: ClassVar[Sequence[str]] = ("access",)
 
     def event(self, event: Event) -> None:
-        """An event of any kind, with the keys of docs/audit.md; calls the method of its kind."""
+        """An event of any kind, with the keys of docs/operate/audit.md; calls the method of its kind."""
         getattr(self, event["kind"])(event)
 
     def access(self, event: Event) -> None:

@@ -8,7 +8,7 @@ REALTIME_STATS_LISTEN and REALTIME_JMX (addresses of their own for the statistic
 for several nodes REALTIME_CONTROL (their control addresses, with spaces between) and REALTIME_SERVERS (their client
 addresses, JSON). FASTPATH_CONTROL, FASTPATH_TOKEN_SECRET and FASTPATH_LISTEN are the sidecar's own variables: both
 sides must agree on them.
-docs/django.md explains each.
+docs/develop/django.md explains each.
 """
 
 from __future__ import annotations

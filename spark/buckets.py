@@ -1,7 +1,7 @@
 """Mergeable buckets of statistics: coarser ones out of finer ones, and the 12 windows over 15 months.
 
 A bucket is a row `name`, `start` (s since 1970), `n`, `mean`, `m2` (sum of squared differences from the mean) and
-`maximum`: what realtime keeps (docs/statistics.md), so that several become one without a loss.
+`maximum`: what realtime keeps (docs/operate/figures.md), so that several become one without a loss.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def most(*several: DataFrame) -> DataFrame:
 
 
 def firsts(moment: int) -> dict[str, int]:
-    """Where each window that ends at `moment` begins (both s since 1970), as docs/statistics.md says it."""
+    """Where each window that ends at `moment` begins (both s since 1970), as docs/operate/figures.md says it."""
     found = {name: moment - MINUTE * count for name, count in MINUTES.items()}
     found |= {name: moment // MINUTE * MINUTE - MINUTE * count for name, count in HOURS.items()}
     found |= {name: moment // HOUR * HOUR - HOUR * count for name, count in DAYS.items()}

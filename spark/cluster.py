@@ -72,12 +72,12 @@ class Cluster:
 
     @property
     def folders(self) -> list[Path]:
-        """Where each worker keeps what its executors print, until the end."""
+        """The folders where the workers keep what their executors print, until the cluster ends."""
         return [Path(self._folder.name) / f"worker-{number}" for number in range(self._workers)]
 
     @property
     def alive(self) -> bool:
-        """Whether all of its processes run."""
+        """True while all of the cluster's processes run."""
         return all(process.poll() is None for process in self._processes)
 
     def _start(self, name: str, arguments: Sequence[str], ready: re.Pattern[str]) -> str:

@@ -146,14 +146,14 @@ def read(
     wanted = _covered(subjects)
     if start is not None:
         wanted &= F.col("time") >= F.lit(start)
-    old = _parquet(session, log, _chosen(files, subjects, start)).where(wanted)
+    old = _parquet(session, log, chosen_files(files, subjects, start)).where(wanted)
     if tail is None:
         return old
     dates = {row["date"] for row in tail.select("date").distinct().collect()}
     beside = _parquet(session, log, [file for file in files if file.date in dates])
     new = tail.join(beside.select(*KEY), list(KEY), "left_anti").localCheckpoint()
     if missing != "ignore":
-        _check(tail, beside, _parquet(session, log, _chosen(files, subjects, None)))
+        _check(tail, beside, _parquet(session, log, chosen_files(files, subjects, None)))
     return old.unionByName(new.where(wanted).select(*COLUMNS))
 
 
@@ -182,7 +182,7 @@ def _covered(subjects: Iterable[str]) -> Column:
     return covered
 
 
-def _chosen(files: Iterable[File], subjects: Sequence[str], start: datetime | None) -> list[File]:
+def chosen_files(files: Iterable[File], subjects: Sequence[str], start: datetime | None) -> list[File]:
     """The files that may hold something of it: by their date, group, and the subjects between which they lie."""
     date = "" if start is None else f"{start.astimezone(UTC):%Y-%m-%d}"
     groups = None
@@ -223,7 +223,7 @@ def _parquet(session: SparkSession, log: Log, files: Iterable[File]) -> DataFram
 
 
 def _described(part: Path, path: str) -> File:
-    """What the footer of a file tells."""
+    """The archive's entry for a Parquet file, from the file's footer."""
     footer = pq.read_metadata(part)
     subjects = [footer.row_group(at).column(0).statistics for at in range(footer.num_row_groups)]
     first, last = min(one.min for one in subjects), max(one.max for one in subjects)

@@ -1,4 +1,4 @@
-"""Which files an archive of messages consists of: a log of numbered entries, each taken whole or not at all.
+"""The files of an archive of messages: a log of numbered entries, each taken whole or not at all.
 
     FOLDER/_log/00000000000000000012.json        what entry 12 adds and removes
     FOLDER/_log/00000000000000000012.state.json  what all up to 12 come to, so that older ones need not be read
@@ -35,22 +35,22 @@ class File(msgspec.Struct, frozen=True):
 
     @property
     def partition(self) -> str:
-        """`date=…/group=…`."""
+        """The folder of the file: `date=…/group=…`."""
         return self.path.rpartition("/")[0]
 
     @property
     def date(self) -> str:
-        """Of its messages, UTC: `2026-11-22`."""
+        """The date of the file's messages, UTC: `2026-11-22`."""
         return self.path[len("date=") :].partition("/")[0]
 
     @property
     def group(self) -> int:
-        """Of its messages' subjects."""
+        """The number of the group that the subjects of the file's messages are in."""
         return int(self.partition.rpartition("=")[2])
 
 
 class Entry(msgspec.Struct):
-    """What changes at once; `query` and `batch` name what wrote it, if a query did."""
+    """A set of files added and removed at once; `query` and `batch` name what wrote it, if a query did."""
 
     add: list[File] = []
     remove: list[str] = []
@@ -58,15 +58,15 @@ class Entry(msgspec.Struct):
     batch: int = -1
 
 
-class State(msgspec.Struct):
-    """What all entries up to `version` come to; `batches` is the last batch of each query."""
+class ArchiveState(msgspec.Struct):
+    """The archive after all entries up to `version`; `batches` is the last batch of each query."""
 
     version: int = 0
     files: dict[str, File] = {}
     batches: dict[str, int] = {}
 
     def take(self, entry: Entry) -> None:
-        """The next entry."""
+        """Apply the next entry."""
         self.version += 1
         for path in entry.remove:
             del self.files[path]
@@ -75,13 +75,13 @@ class State(msgspec.Struct):
             self.batches[entry.query] = entry.batch
 
     def has(self, query: str, batch: int) -> bool:
-        """Whether that batch is in the archive; of a query batches come in their order."""
+        """True when the archive has the query's batch; the batches of a query come in their order."""
         return batch <= self.batches.get(query, -1)
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_entry = msgspec.json.Decoder(Entry).decode
-_decode_state = msgspec.json.Decoder(State).decode
+_decode_state = msgspec.json.Decoder(ArchiveState).decode
 
 
 class Log:
@@ -92,8 +92,8 @@ class Log:
         self.data = folder / "data"
         self._log = folder / "_log"
 
-    def state(self) -> State:
-        """What the archive is now; empty where there is none yet."""
+    def state(self) -> ArchiveState:
+        """The archive's current state; empty where there is no archive yet."""
         while True:
             try:
                 return self._read()
@@ -122,9 +122,9 @@ class Log:
         finally:
             part.unlink()
 
-    def _read(self) -> State:
+    def _read(self) -> ArchiveState:
         states = sorted(self._log.glob("*.state.json"))
-        state = _decode_state(states[-1].read_bytes()) if states else State()
+        state = _decode_state(states[-1].read_bytes()) if states else ArchiveState()
         while True:
             path = self._path(state.version + 1)
             try:
@@ -136,7 +136,7 @@ class Log:
                 return state
             state.take(_decode_entry(text))
 
-    def _keep(self, state: State) -> None:
+    def _keep(self, state: ArchiveState) -> None:
         part = self._log / f".{secrets.token_hex(8)}"
         _write(part, _encode(state))
         kept = self._path(state.version, ".state.json")

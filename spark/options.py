@@ -33,7 +33,7 @@ class InvalidOption(ValueError):
 
 @dataclass(frozen=True)
 class Option:
-    """What an option means, and what it is when left out; both are shown in errors and in docs/spark.md."""
+    """What an option means, and what it is when left out; both are shown in errors and in docs/develop/spark.md."""
 
     meaning: str
     default: str | None = None

@@ -33,15 +33,15 @@ Fields = dict[str, str]
 
 
 class Query(Protocol):
-    """What is read of a pyspark.sql.streaming.StreamingQuery."""
+    """The part of a pyspark.sql.streaming.StreamingQuery that is read here."""
 
     @property
     def name(self) -> str | None:
-        """Its name, which is the job's."""
+        """The query's name, which is the job's."""
 
     @property
     def isActive(self) -> bool:
-        """Whether it runs."""
+        """True while the query runs."""
 
     @property
     def lastProgress(self) -> Any:
@@ -49,7 +49,7 @@ class Query(Protocol):
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What it is doing now."""
+        """The query's status: what it is doing now."""
 
 
 class Reports:
@@ -73,7 +73,7 @@ class Reports:
         self._thread.start()
 
     def tell(self, queries: Iterable[Query]) -> None:
-        """What each query has done last; its name is the job's. One that cannot be asked is left out."""
+        """Report each query's last progress under its name, the job's; one that cannot be asked is left out."""
         for query in queries:
             try:
                 name, fields = query.name, fields_of(query)
@@ -84,7 +84,7 @@ class Reports:
                 self._put(name, fields)
 
     def state(self, job: str, state: str, fields: Mapping[str, str] | None = None) -> None:
-        """How a job is that has no query: `running`, `done` or `failed`, and what else it has to say."""
+        """Report the state of a job that has no query: `running`, `done` or `failed`, and what else it has to say."""
         self._put(job, {"state": state, **(fields or {})})
 
     def close(self, error: str = "", job: str = "") -> None:
@@ -124,7 +124,7 @@ class Reports:
 
 
 class _Server:
-    """One server, and until when it is left alone."""
+    """A server that gets reports, and the time until which it is left alone."""
 
     def __init__(self, url: str, token: str | Callable[[], str] | None) -> None:
         self._url = url
@@ -202,7 +202,7 @@ def _rate(value: Any) -> str | None:
 
 
 def _behind(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """How many messages of sources `realtime` were there and not read yet, by the numbers of their subjects."""
+    """The number of messages of sources `realtime` not read yet, by the numbers of their subjects."""
     total = None
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))

@@ -44,8 +44,34 @@ SPEAKS_TO_REDIS = {
 """Tasks of their own beside the data path: a publication is handed to them, and what has been read delivered, in one
 tick."""
 
-STAGES = {f"fastpath/engine/staging/{name}.py" for name in ("files", "memory", "redis", "store", "transaction_log")}
+STAGES = {
+    f"fastpath/engine/{name}.py"
+    for name in (
+        "journal/staging/files",
+        "journal/staging/transaction_log",
+        "redis/staging",
+        "staging/memory",
+        "staging/store",
+    )
+}
 """What waits for a commit is no publication yet: its rows are published in slices, each in one tick."""
+
+BEGINS_AND_ENDS = {"fastpath/engine/base.py"}
+"""An engine may have to wait before the first publication, and after the last."""
+
+NAMES_ARE_UNIQUE = (
+    *(f"fastpath/{name}" for name in ("core", "edge", "engine", "server", "client", "recording", "bench", "logs")),
+    "entitlement",
+    "spark",
+)
+"""The packages in which a class's name means one thing."""
+
+DJANGO_NAMES = {"Command", "Meta", "Migration"}
+"""Django looks for a class of this name in each module of commands or migrations, or in each model and form."""
+
+
+ONE_IN_TWO_FORMS = {"_AnyRun", "_TextRun"}
+"""What the type checker is shown of a class that msgspec reads, and the class."""
 
 
 def loaded_by(module: str) -> set[str]:
@@ -88,7 +114,7 @@ def test_the_data_path_awaits_nothing(folder: str) -> None:
         f"{name}:{node.lineno}"
         for name, tree in sources(folder)
         for node in ast.walk(tree)
-        if name not in SPEAKS_TO_REDIS | STAGES and isinstance(node, asynchronous)
+        if name not in SPEAKS_TO_REDIS | STAGES | BEGINS_AND_ENDS and isinstance(node, asynchronous)
     ]
     assert not found
 
@@ -124,6 +150,17 @@ def test_the_package_spark_is_never_bound_to_its_bare_name() -> None:
         if alias.name.split(".")[0] == "spark" and alias.asname is None
     ]
     assert not found
+
+
+@pytest.mark.parametrize("package", NAMES_ARE_UNIQUE)
+def test_the_name_of_a_class_means_one_thing_in_a_package(package: str) -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in sources(package):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name not in DJANGO_NAMES | ONE_IN_TWO_FORMS:
+                places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
+    assert places, "no class was looked at"
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_every_folder_of_tests_is_a_package() -> None:
@@ -169,8 +206,8 @@ def test_what_is_excused_is_there() -> None:
 
 
 def test_the_map_has_every_package_of_the_sidecar() -> None:
-    """docs/architecture.md says of each in a sentence what it is."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """docs/explain/architecture.md says of each in a sentence what it is."""
+    text = (ROOT / "docs" / "explain" / "architecture.md").read_text(encoding="utf-8")
     packages = [path.parent for path in (ROOT / "fastpath").glob("*/**/__init__.py")]
     missing = [str(path.relative_to(ROOT)) for path in packages if f"`{path.relative_to(ROOT)}/`" not in text]
     assert not missing

@@ -23,7 +23,7 @@ if [[ ${#comparable[@]} -gt 0 ]]; then
     files+=(var/compare.json)
 fi
 documentation=()
-[[ ${#scenarios[@]} -gt 0 ]] || documentation=(--docs docs/benchmarks.md)
+[[ ${#scenarios[@]} -gt 0 ]] || documentation=(--docs docs/explain/benchmarks.md)
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench guarantee --output var/guarantee.json "${documentation[@]}"
 "$python" -m fastpath.bench report "${files[@]}" --html var/bench.html "${documentation[@]}"
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m spark.bench --output var/spark.json

@@ -1,4 +1,4 @@
-"""Write the table of the sidecar's settings into docs/operations.md, from the settings themselves."""
+"""Write the table of the sidecar's settings into docs/reference/settings.md, from the settings themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 BEGIN, END = "<!-- settings: tools/settings_reference.py writes this -->", "<!-- settings end -->"
 UNITS = {"seconds": "s", "bytes": "bytes", "messages": "messages"}
 
@@ -37,7 +37,7 @@ def page(text: str) -> str:
 
 def main() -> int:
     """Write the page; the exit status."""
-    sys.path.insert(0, str(PAGE.parents[1]))
+    sys.path.insert(0, str(PAGE.parents[2]))
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"wrote {PAGE}")
     return 0

@@ -1,4 +1,4 @@
-"""Write the table of what rules mean into docs/entitlement.md, from the table that the tests run."""
+"""Write the table of what rules mean into docs/develop/entitlement.md, from the table that the tests run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "entitlement.md"
+PAGE = ROOT / "docs" / "develop" / "entitlement.md"
 TRUTH = ROOT / "tests" / "entitlement" / "truth.json"
 BEGIN, END = "<!-- rules: tools/truth_table.py writes this -->", "<!-- rules end -->"
 

@@ -103,7 +103,7 @@ class Agent:
             connections[self._database].close()
 
     def _attempt(self) -> bool:
-        """One round; False when something is in the way, which is logged when it is new."""
+        """Run a round; False when something is in the way, which is logged when it is new."""
         try:
             self._round()
         except SidecarUnavailable as error:

@@ -40,7 +40,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the database is: its generation, and up to which one the changes are no longer listed."""
+    """The database's generation, and the one up to which changes are no longer listed."""
 
     generation: int
     forgotten: int
@@ -68,7 +68,7 @@ class Records:
 
 
 def position() -> Position | None:
-    """Where the database is now; None before the first ``migrate``'s end."""
+    """The database's current generation; None before the end of the first ``migrate``."""
     row = Generation.objects.values_list("value", "forgotten").first()
     return None if row is None else Position(*row)
 
@@ -83,7 +83,7 @@ def full_set(generation: int) -> Records:
 
 
 def difference(after: int, generation: int) -> Records:
-    """What changed after one generation."""
+    """The rules, users, sessions and tokens that changed after a generation."""
     newer = Q(generation__gt=after)
     keys = [int(key) for key in _latest([Change.Kind.RULE], newer)]
     rules: list[dict[str, Any]] = []

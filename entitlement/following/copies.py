@@ -17,7 +17,7 @@ BATCH = 500
 
 
 class Copy:
-    """Of each watched table its keys, with digests of what matters of their rows; about 150 bytes a key."""
+    """The keys of each watched table, with digests of the columns that matter; about 150 bytes a key."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         groups: dict[tuple[str, str], list[Watch]] = {}
@@ -29,7 +29,7 @@ class Copy:
         }
 
     def changes_since(self, older: Copy) -> set[tuple[str, str]]:
-        """What the change log would say, as (kind, key); of tables that both know alike."""
+        """The changes since an older copy, as the change log would list them: (kind, key), of tables that both have."""
         changes: set[tuple[str, str]] = set()
         for watches, rows in self._tables.items():
             before = older._tables.get(watches)

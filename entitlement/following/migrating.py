@@ -108,7 +108,7 @@ class _Wrapped:
 
     @property
     def _is_free(self) -> bool:
-        """Whether it runs code of somebody's own, of which nothing says what it alters."""
+        """True for an operation that runs code of the project's, of which nothing says what it alters."""
         kind = type(self._operation)
         return issubclass(kind, kinds.RunPython) or not kind.__module__.startswith("django.")
 
@@ -124,7 +124,7 @@ class _Wrapped:
 
 
 class _Aside:
-    """What an operation goes without, until it is done: the triggers of some tables."""
+    """The triggers of some tables that are set aside until an operation is done."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
@@ -182,7 +182,7 @@ def _of_sql(text: str, tables: set[str]) -> set[str]:
 
 
 def _with_relations(model: type[models.Model]) -> set[str]:
-    """Its table, and those of its own many-to-many relations."""
+    """The tables of a model and of its own many-to-many relations."""
     return {model._meta.db_table, *(field.m2m_db_table() for field in model._meta.local_many_to_many)}
 
 

@@ -70,7 +70,7 @@ class Poll:
             connections[self._database].close()
 
     def trouble(self) -> str:
-        """Why changes of rights may not be noted within a second, in words; empty when they are."""
+        """The reason why changes of rights may take longer than a second to be noted; empty when there is none."""
         late = time.monotonic() - self._looked_at
         if late < LATE_SECONDS:
             return ""

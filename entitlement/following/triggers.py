@@ -28,7 +28,7 @@ _FUNCTION = "entitlement_raise_"
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One event of one table, and what it tells the change log."""
+    """An event of a table to watch, and the entry it makes in the change log."""
 
     table: str
     event: str
@@ -62,7 +62,7 @@ def watches() -> Iterator[Watch]:
 
 
 def _emptied_log() -> Watch:
-    """What ended nobody knows without the log, so that every user's tokens end; who is signed in gets new ones."""
+    """The event of an emptied log: it hides what ended, so every user's tokens end; users signed in get new ones."""
     return Watch(Change._meta.db_table, "TRUNCATE", Change.Kind.PASSWORD.value, get_user_model()._meta.pk.column)
 
 
@@ -88,9 +88,9 @@ def membership_field() -> models.ManyToManyField | None:
 
 
 def watched(connection: BaseDatabaseWrapper) -> list[Watch]:
-    """Of all that changes a right, what this database has: in the middle of a migration tables or columns are missing.
+    """The watches whose tables and columns this database has: amid a migration some are missing.
 
-    Nothing before there is a generation to raise.
+    Empty before there is a generation to raise.
     """
     tables = set(connection.introspection.table_names())
     if not own_tables() <= tables:

@@ -30,7 +30,7 @@ TOKEN_SECONDS = 60
 
 @dataclass(frozen=True)
 class Person:
-    """Who asks, and whose rules are about them; ``user`` None is somebody who is not signed in."""
+    """A person whose rights are asked about, with the holders of their rules; ``user`` None is not signed in."""
 
     user: AbstractBaseUser | None
     name: str
@@ -42,7 +42,7 @@ class Person:
         return self.name or "Somebody who is not signed in"
 
     def holds(self, rule: Rule) -> bool:
-        """Whether the rule is about this person."""
+        """True when the rule is about this person."""
         return str(rule_record(rule)["who"]) in self.holders
 
 
@@ -68,7 +68,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What the running sidecar answers; ``error`` says why there is no answer, ``warning`` what else differs."""
+    """The answer of the running sidecar; ``error`` says why there is no answer, ``warning`` what else differs."""
 
     allowed: bool = False
     reason: str = ""
@@ -109,7 +109,7 @@ class Decider:
                 self._enabled.put(record)
 
     def verdict(self, subject: str, action: str, now: int) -> Verdict:
-        """As the sidecar decides it at ``now`` (ms)."""
+        """The decision as the sidecar takes it at ``now`` (ms since 1970)."""
         person = self.person
         if not person.active:
             return Verdict(False, None, f"{person} is not active: there is no token, live connections are closed")
@@ -152,7 +152,7 @@ class Decider:
 
 
 def weaker(rule: Rule, decisive: Rule) -> str:
-    """Why another rule decides, in words."""
+    """The reason in words why another rule decides."""
     mine, theirs = rank(rule.pattern), rank(decisive.pattern)
     if mine == theirs:
         same = rule.effect == decisive.effect
@@ -218,7 +218,7 @@ def sidecar_says(who: Person, subject: str, action: str) -> Sidecar:
 
 
 def differs(hello: dict[str, Any]) -> str:
-    """Why the sidecar may answer otherwise than the rules in the database; usually nothing."""
+    """The reason why the sidecar may answer otherwise than the rules in the database; usually empty."""
     if hello.get("mode") != "rules":
         return f"The sidecar runs in mode {hello.get('mode')}: there these rules do not decide."
     at = position()

@@ -140,7 +140,7 @@ class WhoForm(forms.Form):
 
 
 class PreviewForm(WhoForm):
-    """Whose view of which live subjects."""
+    """The form for a preview: a user and a choice of live subjects."""
 
     subjects = forms.CharField(
         required=False,
@@ -166,7 +166,7 @@ class PreviewForm(WhoForm):
 
 
 class ExplainForm(WhoForm):
-    """Who wants to do what."""
+    """The form for an explanation: a user, a subject and an action."""
 
     subject = forms.CharField(
         widget=forms.TextInput(attrs={"size": 48, "placeholder": "/stocks/us/IBM"} | _PLAIN),

@@ -32,7 +32,7 @@ def hints(rule: Rule) -> list[str]:
 
 
 def _tie(rule: Rule, other: Rule) -> str:
-    """Of two rules with the same pattern."""
+    """The hint about two rules with the same pattern, or an empty text."""
     if rule.effect == other.effect:
         return f"Rule {other.pk} already decides this: it says the same ({other})." if _embraces(other, rule) else ""
     if rule.effect == Effect.DENY:
@@ -43,7 +43,7 @@ def _tie(rule: Rule, other: Rule) -> str:
 
 
 def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
-    """Whether a wider rule says the same, and nothing between the two says otherwise."""
+    """The hint that a wider rule says the same and nothing between the two says otherwise; empty if not so."""
     wide = [other for other in near if other.effect == rule.effect and _embraces(other, rule)]
     if not wide:
         return []
@@ -65,7 +65,7 @@ def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
 
 
 def _embraces(other: Rule, rule: Rule) -> bool:
-    """Whether the other is about everybody, every action and every moment that the rule is about."""
+    """True when the other covers everybody, every action and every moment that the rule is about."""
     same = (other.user_id, other.group_id, other.anonymous) == (rule.user_id, rule.group_id, rule.anonymous)
     begins = other.valid_from is None or (rule.valid_from is not None and other.valid_from <= rule.valid_from)
     ends = other.valid_until is None or (rule.valid_until is not None and rule.valid_until <= other.valid_until)
@@ -77,7 +77,7 @@ def _actions_meet(rule: Rule, other: Rule) -> bool:
 
 
 def _holders_meet(rule: Rule, other: Rule) -> bool:
-    """Whether somebody may be meant by both; users may be members of any group."""
+    """True when both rules may be about the same person; users may be members of any group."""
     if rule.everyone or other.everyone:
         return True
     if rule.anonymous or other.anonymous:

@@ -41,7 +41,7 @@ class RulePages:
         ]
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
-        """What a user may read and publish, of the subjects in use now."""
+        """The page that shows which of the subjects in use a user may read and publish."""
         self._may(request, "view")
         asked = bool(request.GET)
         form = PreviewForm(request, self.admin_site, request.GET if asked else None, initial={"show": preview.ALL})
@@ -61,7 +61,7 @@ class RulePages:
         return self._page(request, "preview", "What a user can see", form, context)
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
-        """Which rule decides about a user, a subject and an action, and why."""
+        """The page that shows which rule decides about a user, a subject and an action, and why."""
         self._may(request, "view")
         asked = "subject" in request.GET
         initial = {"user": request.GET.get("user"), "action": "subscribe"}

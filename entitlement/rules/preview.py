@@ -51,7 +51,7 @@ class Page:
 
     @property
     def readable(self) -> int:
-        """How many of the rows may be read."""
+        """The number of rows that may be read."""
         return sum(row.read.allowed for row in self.rows)
 
 

@@ -51,7 +51,7 @@ class TransferError(ValueError):
 
 @dataclass(frozen=True)
 class RowError:
-    """What is wrong with a row; rows are counted from 1, without the heading."""
+    """A fault of a row; rows are counted from 1, without the heading."""
 
     row: int
     column: str
@@ -63,7 +63,7 @@ class RowError:
 
 @dataclass
 class Plan:
-    """What an import would do; ``errors`` forbid it."""
+    """The changes that an import would make; ``errors`` forbid it."""
 
     add: list[Rule] = field(default_factory=list)
     change: list[Rule] = field(default_factory=list)
@@ -176,7 +176,7 @@ def _parse(text: str, form: str) -> Iterator[dict[str, Any]]:
 
 
 def _plan(rows: list[dict[str, Any]], replace: bool) -> Plan:
-    """What each row means for the rules that there are."""
+    """The plan of an import: each row compared with the rules that there are."""
     plan = Plan()
     unfit = [_unfit(row) for row in rows]
     users, groups = _holders([row for row, faults in zip(rows, unfit, strict=True) if not faults])
@@ -208,7 +208,7 @@ def _plan(rows: list[dict[str, Any]], replace: bool) -> Plan:
 
 
 def _unfit(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is no value, and texts that JSON can write but no database takes nor a page shows: (column, sentence)."""
+    """The faults of a row's values, also texts that no database takes nor a page shows: (column, sentence)."""
     faults = []
     for name, value in row.items():
         column = name if name in COLUMNS else ""

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt, so that a crowd does not return at once; pure."""
+"""The growing, random pause before the next attempt, so that a crowd does not return at once; pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Backoff:
         self.failures = 0
 
     def next_seconds(self) -> float:
-        """One more failure: the pause before the next attempt."""
+        """Count a failure and return the pause before the next attempt, in seconds."""
         self.failures += 1
         if self.failures <= self._quick_retries:
             return self._quick * self.failures - self._draw() * self._quick

@@ -88,7 +88,7 @@ class BlockingStream(BlockingFeed[Message]):
         return self._stream.subjects
 
     def unwanted(self, names: set[str]) -> Callable[[Message], bool]:
-        """As ``MessageStream.unwanted``."""
+        """Return the test for messages of the left ``names`` alone, as ``MessageStream.unwanted`` does."""
         return self._stream.unwanted(names)
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class BlockingClient:
 
     @property
     def connected(self) -> bool:
-        """Whether a connection stands at this moment."""
+        """True while the client is connected to a server."""
         return self._client is not None and self._client.connected
 
     @property
@@ -177,12 +177,12 @@ class BlockingClient:
         since: Mapping[str, tuple[int, int]] | tuple[int, int] | None = None,
         slow: str = "close",
     ) -> BlockingStream:
-        """As ``Client.subscribe``; read it with ``for``, or with ``get(timeout_seconds)``."""
+        """Subscribe as ``Client.subscribe`` does; read the stream with ``for``, or with ``get(timeout_seconds)``."""
         stream = self.call(_now(lambda: self._open.subscribe(subjects, history, conflation, since, slow)))
         return BlockingStream(self, stream)
 
     def unsubscribe(self, subjects: str | Iterable[str]) -> None:
-        """As ``Client.unsubscribe``."""
+        """Unsubscribe from subjects or patterns, as ``Client.unsubscribe`` does."""
         names = {subjects} if isinstance(subjects, str) else set(subjects)
         streams = [stream for stream in self.streams if stream.subjects & names]
         unwanted = [stream.unwanted(names) for stream in streams]
@@ -201,7 +201,7 @@ class BlockingClient:
         reply_to: str | None = None,
         closure: str | None = None,
     ) -> Position:
-        """As ``Client.publish``."""
+        """Publish as ``Client.publish`` does, and return the message's position."""
         return self.call(
             self._open.publish(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure)
         )
@@ -217,7 +217,7 @@ class BlockingClient:
         reply_to: str | None = None,
         closure: str | None = None,
     ) -> concurrent.futures.Future[Position]:
-        """As ``Client.enqueue``: returns when it is in the queue; the future's ``result()`` waits for the answer."""
+        """Queue a publication as ``Client.enqueue`` does; the future's ``result()`` waits for the answer."""
         with self._lock:
             loop = self._running()
             enqueued = asyncio.run_coroutine_threadsafe(
@@ -234,23 +234,23 @@ class BlockingClient:
         return outcome
 
     def pause(self) -> None:
-        """As ``Client.pause``."""
+        """Close the connection until ``resume()``, as ``Client.pause`` does."""
         self.call(_now(lambda: self._open.pause()))
 
     def resume(self) -> None:
-        """As ``Client.resume``."""
+        """Connect again after ``pause()``, as ``Client.resume`` does."""
         self.call(_now(lambda: self._open.resume()))
 
     def presence(self, subject: str = "") -> Presence:
-        """As ``Client.presence``."""
+        """The users subscribed or online, as ``Client.presence`` has them."""
         return self.call(self._open.presence(subject))
 
     def advertise(self, patterns: str | Iterable[str], on_interest: Interest | None = None) -> dict[str, str]:
-        """As ``Client.advertise``; ``on_interest`` is called in the client's own thread, as ``on_status``."""
+        """Advertise as ``Client.advertise`` does; the client's own thread calls ``on_interest``, as ``on_status``."""
         return self.call(self._open.advertise(patterns, on_interest))
 
     def renew(self, token: str) -> None:
-        """As ``Client.renew``."""
+        """Renew the connection's token, as ``Client.renew`` does."""
         self.call(self._open.renew(token))
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -314,7 +314,7 @@ def connect(
 
 
 async def _all_of(feed: Feed[T], timeout_seconds: float | None) -> list[T]:
-    """What the feed holds, at least one item; empty at its end (a coroutine cannot raise StopIteration)."""
+    """Wait for the feed's items and return them; empty at its end (a coroutine cannot raise StopIteration)."""
     try:
         async with asyncio.timeout(timeout_seconds):
             return await feed.take()

@@ -1,4 +1,4 @@
-"""Where the list of servers comes from: an address that answers it as JSON, or a callable."""
+"""The source of the list of servers: an address that answers it as JSON, or a callable."""
 
 from __future__ import annotations
 

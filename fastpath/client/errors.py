@@ -1,4 +1,4 @@
-"""What the Python clients raise.
+"""The exceptions that the Python clients raise.
 
 ClientError
  ├─ Unavailable          no server could be reached in time; the client may go on trying
@@ -52,7 +52,7 @@ class Unknown(Disconnected):
 
 
 class QueueFull(ClientError):
-    """As many publications as the client keeps wait for their answer; this one was not taken."""
+    """The client's queue of publications without an answer is full; this publication was not taken."""
 
 
 class CommandRefused(ClientError):
@@ -112,7 +112,7 @@ def refusal(code: str, reason: str) -> CommandRefused:
 
 
 class RefusedMessage(ClientError):
-    """One message was refused, the others of its batch were not touched by that.
+    """The server refused a message; the others of its batch are not affected.
 
     ``index`` counts the messages from 0 since the last ``flush()``; ``code`` is one of protocol.md 4.4.
     """
@@ -140,7 +140,7 @@ class StagingFailed(ClientError):
 
 
 class PublishTimeout(ClientError, TimeoutError):
-    """What was sent stayed without acknowledgement for the whole retry time; it is kept, ``flush()`` tries again."""
+    """Messages stayed without acknowledgement for the whole retry time; they are kept, ``flush()`` tries again."""
 
 
 class SidecarUnavailable(ClientError, ConnectionError):
@@ -159,7 +159,7 @@ class SidecarUnavailable(ClientError, ConnectionError):
 
 
 class SidecarSilent(SidecarUnavailable):
-    """It was asked and did not answer in time, as one that hangs: the effect of what was asked is not known."""
+    """The sidecar did not answer a request in time, as one that hangs; whether the request took effect is not known."""
 
 
 class SidecarBusy(SidecarUnavailable):
@@ -190,5 +190,5 @@ _RETRY_STANDARD = frozenset({1000, 1001, 1005, 1006, 1011, 1012, 1013, 1014})
 
 
 def may_reconnect(code: int) -> bool:
-    """Whether a close code leaves hope: 4000-4499, and those of RFC 6455 that do not blame the client."""
+    """True for close codes after which a client reconnects: 4000-4499, and those of RFC 6455 that do not blame it."""
     return 4000 <= code <= 4499 or code in _RETRY_STANDARD

@@ -1,4 +1,4 @@
-"""What a program gets from a client: messages, positions and changes of status."""
+"""The messages, positions and changes of status that a client hands to the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastpath.core.protocol.messages import GUARANTEED, STANDARD, Data, Fields, 
 
 
 class Position(NamedTuple):
-    """How far a subject was read or written; subscribe with ``since`` to go on from here."""
+    """The place up to which a subject was read or written; subscribe with ``since`` to go on from here."""
 
     epoch: int
     seq: int
@@ -21,7 +21,7 @@ AsOf = str | int | dict[str, str | int]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of a subject.
+    """A message of a subject, as its subscriber gets it.
 
     ``kind`` is ``update``, ``snapshot``, ``recovered`` or ``historical``; ``time`` is in ms since 1970;
     ``seq`` is 0 for standard quality; absent texts are empty. ``as_of`` is a text, a number, or a map of ``time``,
@@ -47,7 +47,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Presence(NamedTuple):
-    """Who is subscribed to a subject, or online.
+    """The users who are subscribed to a subject, or online.
 
     ``users`` have their number of connections; it is 0 for a moment after the last one has gone. ``more`` users are not
     listed; ``stale``: what other nodes know is not complete at the moment.
@@ -60,7 +60,7 @@ class Presence(NamedTuple):
 
 
 def presence_of(answer: Present) -> Presence:
-    """What an answer says (protocol.md 4.14)."""
+    """The presence that a server's answer describes (protocol.md 4.14)."""
     users = {user.user: user.connections for user in answer.users}
     return Presence(users, answer.anonymous, answer.more, answer.stale)
 

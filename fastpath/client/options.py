@@ -1,4 +1,4 @@
-"""How a client behaves when servers come and go: every option with its default and unit."""
+"""The options for how a client behaves when servers come and go: every option with its default and unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which server is tried next: a random pick by weight, away from those that failed or were lost; pure (FEATURES D3)."""
+"""The choice of the next server: at random by weight, away from those that failed or were lost; pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ServerList:
 
     @property
     def urls(self) -> list[str]:
-        """All addresses."""
+        """The addresses of all servers in the list."""
         return [server.url for server in self._servers]
 
     def replace(self, servers: Iterable[Server]) -> None:
@@ -87,11 +87,11 @@ class ServerList:
         return choice[-1].url
 
     def fail(self, url: str) -> None:
-        """It did not answer: it is not tried again in this round."""
+        """Count a server that did not answer: ``pick()`` leaves it out for the rest of this round."""
         self._failed.add(url)
 
     def more(self, url: str) -> bool:
-        """Whether another one is left in this round."""
+        """True when a server other than ``url`` is left to try in this round."""
         return any(server.url != url and server.url not in self._failed for server in self._servers)
 
     def lose(self, url: str) -> bool:
@@ -104,9 +104,9 @@ class ServerList:
         return left
 
     def new_round(self) -> None:
-        """All may be tried again."""
+        """Begin a new round, in which every server may be tried again."""
         self._failed.clear()
 
     def forgive(self) -> None:
-        """What was lost before does not count any more."""
+        """Forget which connections were lost: no server is avoided any more."""
         self._avoided.clear()

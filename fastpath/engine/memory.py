@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
-from ..core.broker.admission import Outcome
-from ..core.cache.deduplication import Ledger
-from ..core.protocol.columns import Run
+from ..core.broker.admission import Done, Outcome
+from ..core.broker.broker import Broker
+from ..core.cache.deduplication import Deduplicator
+from ..core.protocol.columns import ColumnBatch
 from ..core.protocol.messages import STANDARD, Message
 from ..core.protocol.packets import Refusal
+from .base import Engine
+
+if TYPE_CHECKING:
+    from ..settings import Settings
 
 
-class MemoryEngine:
+class MemoryEngine(Engine):
     """Numbers each subject's guaranteed messages from 1 on, within the epoch of this process.
 
     The epoch is the start time in ms: a client that comes back with a position of an earlier process is told that it
     was resynchronised, never given other messages under the same numbers.
     """
 
+    name = "memory"
+
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.ledger = Ledger()
+        self.deduplicator = Deduplicator()
         self._sequences: dict[str, int] = {}
+
+    @classmethod
+    def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
+        """Engine."""
+        del settings
+        return cls(clock())
+
+    def attach(self, broker: Broker) -> None:
+        """Engine."""
+        self._broker = broker
+
+    @property
+    def numbering(self) -> Self:
+        """Engine."""
+        return self
+
+    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Engine: all of it before this returns."""
+        outcomes = self.append(messages, now)
+        if outcomes is not None:
+            self._broker.counters.failed(outcomes)
+        self._broker.numbered(messages, outcomes, done)
+
+    def tick(self, now: int) -> None:
+        """Engine: publishers of whom nothing has come for long are forgotten."""
+        self.deduplicator.expire(now)
 
     def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         """Give each message its time and, unless it is of standard quality, its position: one atomic step.
@@ -34,7 +68,7 @@ class MemoryEngine:
             message.time = now
             if message.qos != STANDARD:
                 if message.publication:
-                    known = self.ledger.find(message.publisher or "", message.publication)
+                    known = self.deduplicator.find(message.publisher or "", message.publication)
                     if known is not None:
                         outcomes = outcomes or [one.seq for one in messages[:index]]
                         outcomes.append(known)
@@ -43,23 +77,23 @@ class MemoryEngine:
                 message.epoch = self.epoch
                 message.seq = sequences[subject] = sequences.get(subject, 0) + 1
                 if message.publication:
-                    self.ledger.note(message.publisher or "", message.publication, self.epoch, message.seq, now)
+                    self.deduplicator.note(message.publisher or "", message.publication, self.epoch, message.seq, now)
             if outcomes is not None:
                 outcomes.append(message.seq)
         return outcomes
 
     def stored(self, publisher: str) -> int:
         """The publisher's last number: up to there its publications need not be stored again."""
-        return self.ledger.last(publisher)
+        return self.deduplicator.last(publisher)
 
-    def append_runs(self, runs: Sequence[Run], publisher: str, last: int, now: int) -> list[int] | Refusal:
+    def append_runs(self, runs: Sequence[ColumnBatch], publisher: str, last: int, now: int) -> list[int] | Refusal:
         """Number the rows of the runs, new publications of which the last one is the publisher's ``last``: all in one
         step, or none. The position of each run's first row, 0 for a run of standard quality; or why not."""
         starts, ends = self._places(runs)
         self._number_runs(ends, publisher, last, now)
         return starts
 
-    def _places(self, runs: Sequence[Run]) -> tuple[list[int], dict[str, int]]:
+    def _places(self, runs: Sequence[ColumnBatch]) -> tuple[list[int], dict[str, int]]:
         """Where each run would begin, and how far each subject's numbers would have come."""
         sequences = self._sequences
         starts: list[int] = []
@@ -76,13 +110,12 @@ class MemoryEngine:
 
     def _number_runs(self, ends: dict[str, int], publisher: str, last: int, now: int) -> None:
         self._sequences.update(ends)
-        self.ledger.advance(publisher, last, now)
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be stored at this moment; empty: it can."""
-        return ""
+        self.deduplicator.advance(publisher, last, now)
 
     def resume(self, subject: str, seq: int) -> None:
         """Number the subject's next message after ``seq``."""
         self._sequences[subject] = seq
+
+    def begin_after(self, epoch: int) -> None:
+        """Number from now on in an epoch that is later than this one."""
+        self.epoch = max(self.epoch, epoch + 1)

@@ -23,7 +23,7 @@ SWEEP_SECONDS = 1.0
 SWEPT_MAX = 1000
 
 
-class Holds:
+class OrderFence:
     """Publishers of whom a publication could not be stored: what comes behind it waits too, or it would be stored
     first, and then be out of order when it comes again.
 

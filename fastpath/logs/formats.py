@@ -1,4 +1,6 @@
-"""The log of every process of the sidecar: its parts, their levels, its two forms, and what bounds it (docs/logs.md).
+"""The log of every process of the sidecar: its parts, their levels, its two forms, and what bounds it.
+
+docs/operate/logs.md explains it.
 
 A line is written with ``logging``, as ever; what it tells of is better named with ``event``. A handler makes text or
 JSON of it on the spot, and hands it to the thread that writes (fastpath/logs/writer.py): the loop never waits for that.

@@ -1,1 +1,1 @@
-"""Records what subjects say, with the times, to files, and plays it back to any server (docs/recording.md)."""
+"""Records what subjects say, with the times, to files, and plays it back to any server (docs/develop/recording.md)."""

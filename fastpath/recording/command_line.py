@@ -1,4 +1,4 @@
-"""What the commands have in common: tokens, lengths of time, moments, sizes, progress, and being told to stop."""
+"""The parts that the commands share: tokens, lengths of time, moments, sizes, progress, and being told to stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _POWERS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 
 
 def add_token_arguments(parser: argparse.ArgumentParser) -> None:
-    """Who we are, and whom we trust."""
+    """Add the options for the token and for the authorities to trust."""
     parser.add_argument(
         "--token-file", default="", metavar="FILE", help=f"file with the token; else the environment's {TOKEN}"
     )
@@ -96,7 +96,7 @@ def instant(at_us: int) -> str:
 
 
 class Progress:
-    """One line on the standard error: in place on a terminal, else a line now and then."""
+    """A progress line on the standard error: in place on a terminal, else a line now and then."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet

@@ -1,4 +1,4 @@
-"""How late messages were sent: a table of counts, of constant size."""
+"""The lateness of sent messages: a table of counts, of constant size."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Lateness:
         self._steps = array("Q", bytes(8 * STEPS))
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """So many messages were so late."""
+        """Count messages that were sent ``seconds`` late."""
         self._steps[min(max(0, int(seconds / STEP_SECONDS)), STEPS - 1)] += count
         self.count += count
         self.max_ms = max(self.max_ms, 1000 * seconds)
 
     def percentile_ms(self, percent: float) -> float:
-        """Of the messages this share was at most so late, in ms; 0 without any."""
+        """The lateness in ms that this share of the messages did not exceed; 0 without any message."""
         wanted, found = self.count * percent / 100, 0
         for step, count in enumerate(self._steps):
             found += count

@@ -1,4 +1,4 @@
-"""The lines of a recording, as values and as bytes (docs/recording.md, "The format")."""
+"""The lines of a recording, as values and as bytes (docs/develop/recording.md, "The format")."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ class Binary(msgspec.Struct):
 
 
 class Recorded(msgspec.Struct, tag_field="type", tag="message", omit_defaults=True, kw_only=True):
-    """One message. ``at_us`` is when it arrived at the recorder, by the recorder's clock (µs since 1970); ``time`` is
-    the message's own, by the server's (ms since 1970)."""
+    """A recorded message.
+
+    ``at_us`` is when it arrived at the recorder, by the recorder's clock (µs since 1970); ``time`` is the message's
+    own, by the server's (ms since 1970).
+    """
 
     at_us: Micros
     time: Millis
@@ -68,17 +71,17 @@ class Recorded(msgspec.Struct, tag_field="type", tag="message", omit_defaults=Tr
 
     @property
     def value(self) -> Value:
-        """The content."""
+        """The message's content, as text or bytes."""
         return self.content if isinstance(self.content, str) else self.content.b
 
     @property
     def values(self) -> Fields:
-        """The fields."""
+        """The message's fields by name, as text or bytes."""
         return {name: value if isinstance(value, str) else value.b for name, value in self.fields.items()}
 
 
 class Happened(msgspec.Struct, tag_field="type", tag="status", omit_defaults=True, kw_only=True):
-    """What happened to the connection or to a subscription meanwhile; the names are those of docs/python.md."""
+    """A change of status of the connection or a subscription; its names are those of docs/develop/python.md."""
 
     at_us: Micros
     name: str

@@ -1,4 +1,4 @@
-"""Where a recording is played to: a publisher port, or a client port's WebSocket.
+"""The targets that a recording is played to: a publisher port, or a client port's WebSocket.
 
 Each publication is numbered, so that one that is sent again after a lost connection is stored once.
 """
@@ -180,7 +180,7 @@ class SocketOutlet(Outlet):
         await asyncio.sleep(0)  # to the socket
 
     def _enqueued(self, message: Recorded) -> bool:
-        """Whether it is on its way, or refused; not when it has to wait for others."""
+        """True when the message is on its way or refused; false when it has to wait for others."""
         try:
             future = self._client.enqueue(
                 message.subject,
@@ -244,7 +244,7 @@ def row_of(message: Recorded) -> Row:
 
 
 def token_of(path: str, given: str) -> Token:
-    """What a connection says who it is: the file's content, read anew each time, or a text; None for neither.
+    """The token of a connection: the file's content, read anew each time, or a text; None for neither.
 
     Raises RecordingError for a file that cannot be read.
     """
@@ -262,7 +262,7 @@ def token_of(path: str, given: str) -> Token:
 
 
 def tls_of(ca: str) -> ssl.SSLContext | None:
-    """Who is trusted: the authorities in this file; None, those of the system, without one. Raises RecordingError."""
+    """The TLS context that trusts the authorities in a file; None without one. Raises RecordingError."""
     if not ca:
         return None
     try:

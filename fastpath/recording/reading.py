@@ -18,7 +18,9 @@ _GZIP = 31
 
 
 class Reader:
-    """One file; ``-`` is the standard input. ``header`` is known after the first line, ``cut`` after the last.
+    """The reader of a recording's file; ``-`` is the standard input.
+
+    ``header`` is known after the first line, ``cut`` after the last.
 
     ``cut``: the file ends within a line, or within what is compressed, as that of a recorder that was killed does. All
     whole lines before it are read. ``idle`` is called again and again while a pipe has nothing to be read; when it

@@ -35,7 +35,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What, from where, to where."""
+    """Add the options of ``record``: subjects, server and output."""
     parser.description = DESCRIPTION
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -154,7 +154,7 @@ def _tidy(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def progress_line(recorder: Recorder, parts: Parts) -> str:
-    """How much there is, and what is amiss."""
+    """The progress as a line: messages so far, file, and whether something is amiss."""
     state = "" if recorder.connected else "  not connected"
     if recorder.denied:
         state += f"  {len(recorder.denied)} denied"

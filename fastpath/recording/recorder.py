@@ -73,7 +73,7 @@ class Recorder:
             self._told.append((waiting, self._clock(), status))
 
     def begin(self, names: Iterable[str], begun: Callable[[], None]) -> None:
-        """These have been asked for; ``begun`` is called when the server has answered about each."""
+        """Note the names that were asked for; ``begun`` is called when the server has answered about each."""
         self._asked = set(names)
         self._begun = begun
 
@@ -166,7 +166,7 @@ class Recorder:
                 self.denied.discard(status.subject)
 
     def _say_away(self, status: Status) -> None:
-        """That the connection was lost; of attempts that fail then, or at first, only what is new."""
+        """Report that the connection was lost; of later failed attempts only a reason that is new."""
         why = status.reason if status.code == ABNORMAL else f"{status.code} {status.reason}"
         if self.connected:
             self._say("lost", f"the connection was lost: {why}")

@@ -38,7 +38,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What, where to, how fast."""
+    """Add the options of ``replay``: files, target and speed."""
     parser.description = DESCRIPTION
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def speed(text: str) -> float:
-    """How many times as fast as it was; 0 for ``max``; for argparse."""
+    """Parse a speed for argparse, as a multiple of the recorded one; 0 for ``max``."""
     if text == "max":
         return 0
     try:
@@ -158,7 +158,7 @@ class Shown:
 
 
 def summary(out: Outlet, replay: Replay, seconds: float) -> dict[str, Any]:
-    """What came of it."""
+    """The figures of a replay, as the command prints them."""
     result: dict[str, Any] = {
         "sent": out.sent,
         "acknowledged": out.acknowledged,

@@ -44,7 +44,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which messages are played, and under which subject.
+    """The choice of messages to play, and the prefix of their subjects.
 
     ``start`` and ``end`` bound the time of arrival. ``names`` are subjects and patterns, none: all.
     """
@@ -56,14 +56,14 @@ class Choice:
     snapshots: bool = True
 
     def __post_init__(self) -> None:
-        """Raises InvalidSubject."""
+        """Check the names and the prefix; raises InvalidSubject."""
         for name in self.names:
             check_name(name)
         if self.prefix:
             check_subject(f"{self.prefix}/subject")
 
     def take(self, message: Recorded) -> bool:
-        """Whether this message is played; it gets its new subject."""
+        """True when the message is to be played; its subject then has the prefix."""
         if not self.snapshots and message.kind == "snapshot":
             return False
         if self.names and not covered(message.subject, self.names):
@@ -151,7 +151,7 @@ class Replay:
         return not self.stopped
 
     def _pass(self, messages: Iterable[Recorded], begin: float) -> float:
-        """One time through; answers when the last message was due."""
+        """Play the messages once; returns when the last one was due, by ``time.monotonic()``."""
         timeline = Timeline(self._by, self._pause_us_max)
         due = begin
         for message in messages:

@@ -20,7 +20,7 @@ a file was cut."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The files."""
+    """Add the options of ``show``: the files and the form of the output."""
     parser.description = DESCRIPTION
     parser.add_argument("files", nargs="+", metavar="FILE", help="recordings in their order; -: the standard input")
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="subjects that are listed (default 10)")
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass
 class Found:
-    """What was seen so far."""
+    """The figures of the recordings read so far."""
 
     messages: int = 0
     bytes: int = 0

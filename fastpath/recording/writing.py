@@ -19,11 +19,11 @@ _LEVEL = 3
 
 
 class ReaderGone(Exception):
-    """Who read the standard output reads no more."""
+    """The reader of the standard output has gone away."""
 
 
 class File:
-    """One file that is written; ``-`` is the standard output. ``size`` is what it has on the disk, in bytes."""
+    """A recording's file being written; ``-`` is the standard output. ``size`` is in bytes on the disk."""
 
     def __init__(self, path: str, replace: bool = False) -> None:
         self.path = path
@@ -154,7 +154,7 @@ class Parts:
         self._file.write(encode(line))
 
     def flush(self) -> None:
-        """What was written outlives this process; raises RecordingError."""
+        """Hand what was written to the system, so that it outlives this process; raises RecordingError."""
         self._file.flush()
 
     def turn(self, at_us: int) -> None:

@@ -12,6 +12,8 @@
 
 Instead of N there may be the path of such a file: it counts from when a number is written there, down to 0. They
 prove that the checker sees what it has to see. No setting of an operator's leads here.
+
+Only this module replaces methods of live objects: hook points in their place would cost every publication a look.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from ..core.broker.admission import Done, Outcome
 from ..core.cache.history import Ring
 from ..core.delivery import backlogs
 from ..core.protocol.messages import Message
-from ..edge.runtime import hub as hub_module
-from ..edge.runtime.hub import Hub
-from ..edge.transactions.release import Release
+from ..edge.runtime import runtime as clock_module
+from ..edge.runtime.runtime import Runtime
+from ..edge.transactions.release import CommitRelease
 from . import publisher_services
 
 ALLOWED = "FASTPATH_FAULTS"
@@ -67,7 +69,7 @@ def _mapped(path: str) -> mmap.mmap:
         return mmap.mmap(file.fileno(), _NUMBER.size)
 
 
-def install(hub: Hub) -> None:
+def install(hub: Runtime) -> None:
     """Wrap what the environment asks for; raises ValueError for what is none of the above."""
     if os.environ.get(ALLOWED) != "on":
         return
@@ -88,8 +90,11 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _kill_after_write(hub: Hub, due: _Countdown) -> None:
-    append = hub.broker.engine.append
+def _kill_after_write(hub: Runtime, due: _Countdown) -> None:
+    numbering = hub.broker.engine.numbering
+    if numbering is None:
+        return  # Redis stores it
+    append = numbering.append
 
     def wrapped(messages: Sequence[Message], now: int) -> list[Outcome] | None:
         outcomes = append(messages, now)
@@ -97,10 +102,10 @@ def _kill_after_write(hub: Hub, due: _Countdown) -> None:
             _die()
         return outcomes
 
-    hub.broker.engine.append = wrapped  # type: ignore[method-assign]
+    numbering.append = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_apply(hub: Hub, due: _Countdown) -> None:
+def _kill_after_apply(hub: Runtime, due: _Countdown) -> None:
     deliver = hub.broker.deliver
 
     def wrapped(messages: Sequence[Message]) -> None:
@@ -111,7 +116,7 @@ def _kill_after_apply(hub: Hub, due: _Countdown) -> None:
     hub.broker.deliver = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_acknowledge(hub: Hub, due: _Countdown) -> None:
+def _kill_after_acknowledge(hub: Runtime, due: _Countdown) -> None:
     publish = hub.broker.publish
 
     def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
@@ -126,7 +131,7 @@ def _kill_after_acknowledge(hub: Hub, due: _Countdown) -> None:
     hub.broker.publish = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_flush(hub: Hub, due: _Countdown) -> None:
+def _kill_after_flush(hub: Runtime, due: _Countdown) -> None:
     flush = hub.broker.flush
 
     def wrapped(now: int | None = None) -> None:
@@ -138,9 +143,9 @@ def _kill_after_flush(hub: Hub, due: _Countdown) -> None:
     hub.broker.flush = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_release(hub: Hub, due: _Countdown) -> None:
+def _kill_after_release(hub: Runtime, due: _Countdown) -> None:
     del hub
-    release = Release._slice
+    release = CommitRelease._slice
 
     async def wrapped(*arguments: Any) -> Any:
         outcomes = await release(*arguments)
@@ -148,13 +153,13 @@ def _kill_after_release(hub: Hub, due: _Countdown) -> None:
             _die()
         return outcomes
 
-    Release._slice = wrapped  # type: ignore[assignment, method-assign]
+    CommitRelease._slice = wrapped  # type: ignore[assignment, method-assign]
 
 
-def _kill_after_staging(name: str) -> Callable[[Hub, _Countdown], None]:
+def _kill_after_staging(name: str) -> Callable[[Runtime, _Countdown], None]:
     """When the store of staged rows has done that."""
 
-    def kill(hub: Hub, due: _Countdown) -> None:
+    def kill(hub: Runtime, due: _Countdown) -> None:
         del hub
         make = publisher_services.make_staging
 
@@ -176,7 +181,7 @@ def _kill_after_staging(name: str) -> Callable[[Hub, _Countdown], None]:
     return kill
 
 
-def _lose(hub: Hub, due: _Countdown) -> None:
+def _lose(hub: Runtime, due: _Countdown) -> None:
     """Acknowledged under the number of the message before it, and dropped."""
     publish = hub.broker.publish
 
@@ -196,7 +201,7 @@ def _lose(hub: Hub, due: _Countdown) -> None:
     hub.broker.publish = wrapped  # type: ignore[method-assign]
 
 
-def _double(hub: Hub, due: _Countdown) -> None:
+def _double(hub: Runtime, due: _Countdown) -> None:
     """A second copy, without the publication's number, goes after the first."""
     publish = hub.broker.publish
 
@@ -209,7 +214,7 @@ def _double(hub: Hub, due: _Countdown) -> None:
     hub.broker.publish = wrapped  # type: ignore[method-assign]
 
 
-def _swap(hub: Hub, due: _Countdown) -> None:
+def _swap(hub: Runtime, due: _Countdown) -> None:
     """Two messages of a publisher to one subject, numbered already, change what they say."""
     deliver = hub.broker.deliver
     wanted = False
@@ -235,7 +240,7 @@ def _pair(messages: Sequence[Message]) -> tuple[Message, Message] | None:
     return None
 
 
-def _hide(_: Hub, due: _Countdown) -> None:
+def _hide(_: Runtime, due: _Countdown) -> None:
     """One of the messages that a client missed is left out, and the client is told that nothing is."""
     part = backlogs.part  # type: ignore[attr-defined]
 
@@ -249,16 +254,16 @@ def _hide(_: Hub, due: _Countdown) -> None:
 
 
 def _clock(path: str) -> None:
-    """The one clock of the sidecar is hub.now; what it reads is moved."""
+    """The one clock of the sidecar is runtime.now; what it reads is moved."""
     offset = _mapped(path)
 
     def shifted() -> int:
         return time_ns() + int(_NUMBER.unpack_from(offset)[0]) * 1_000_000
 
-    hub_module.time_ns = shifted  # type: ignore[attr-defined]
+    clock_module.time_ns = shifted  # type: ignore[attr-defined]
 
 
-_KILLS: dict[str, Callable[[Hub, _Countdown], None]] = {
+_KILLS: dict[str, Callable[[Runtime, _Countdown], None]] = {
     "write": _kill_after_write,
     "apply": _kill_after_apply,
     "acknowledge": _kill_after_acknowledge,
@@ -268,7 +273,7 @@ _KILLS: dict[str, Callable[[Hub, _Countdown], None]] = {
     "release": _kill_after_release,
     "finish": _kill_after_staging("finish"),
 }
-_BUGS: dict[str, Callable[[Hub, _Countdown], None]] = {
+_BUGS: dict[str, Callable[[Runtime, _Countdown], None]] = {
     "lose": _lose,
     "double": _double,
     "swap": _swap,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.auth.basic_grants import BasicGrants
 from ..core.auth.grants import Grants
-from ..core.auth.hook_decisions import Asking
+from ..core.auth.hook_decisions import HookDecisions
 from ..core.auth.hook_grants import CustomGrants, hooked
 from ..core.auth.jwt_grants import JwtGrants
 from ..core.auth.keys import Keys
@@ -20,7 +20,7 @@ def make_grants(settings: Settings) -> Grants:
     """The grants of ``settings.mode``, with a hook if there is one; raises SettingsError when the keys of its tokens
     cannot be read."""
     events = settings.hook_events
-    asking = Asking(events, settings.hook_seconds) if events else None
+    asking = HookDecisions(events, settings.hook_seconds) if events else None
     match settings.mode:
         case "basic":
             return hooked(BasicGrants, asking)(settings.publish_token)

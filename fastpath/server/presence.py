@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..core.broker.ports import Engine
-from ..edge.runtime.hub import Hub
+from ..edge.runtime.component import Component
+from ..edge.runtime.runtime import Runtime
 from ..edge.workers.presence import Attending, node_name
 from ..edge.workers.presence_leader import View
-from ..engine.follower import FollowerEngine
-from ..engine.memory import MemoryEngine
-
-if TYPE_CHECKING:
-    from ..engine.redis.presence import RedisRoster
+from ..engine.base import Engine, PresenceChannel
 
 
-class Part:
+class PresenceComponent:
     """A process' part; ``links`` is the path that the workers of a node share, empty for one that is alone."""
 
-    def __init__(self, hub: Hub, engine: Engine, links: str = "", worker: int = 0, survivors: int = 0) -> None:
+    def __init__(self, hub: Runtime, engine: Engine, links: str = "", worker: int = 0, survivors: int = 0) -> None:
         node = node_name(links) if links else hub.broker.server
-        self._channel: RedisRoster | None = None
+        self._channel: PresenceChannel | None = None
         view = None if worker else View(hub, node, learns=survivors > 0)
-        if view is not None and not isinstance(engine, MemoryEngine | FollowerEngine):
-            from ..engine.redis.engine import RedisEngine  # noqa: PLC0415 - a tenth of a second, 5 MB
-            from ..engine.redis.presence import RedisRoster  # noqa: PLC0415
-
-            assert isinstance(engine, RedisEngine)
-            self._channel = RedisRoster(engine, node, view.hear)
-            self._channel.start()
-            view.join(self._channel)
+        if view is not None:
+            self._channel = engine.presence(node, view.hear)
+            if self._channel is not None:
+                self._channel.start()
+                view.join(self._channel)
         self._attending = Attending(hub, node, worker, view)
+        self.components: list[Component] = [self._attending]
+        if view is not None:
+            self.components.insert(0, view)
+
+    def start(self) -> None:
+        """Take part from now on."""
         self._attending.start()
 
     async def end(self) -> None:

@@ -50,7 +50,7 @@ def drop(settings: Settings) -> None:
     try:
         journal = settings.data if settings.journal != "off" else ""
         for folder in filter(None, (journal, _audit_folder(settings), _log_folder(settings))):
-            _give(Path(folder), entry.pw_uid, entry.pw_gid)
+            give_folder(Path(folder), entry.pw_uid, entry.pw_gid)
         if low:
             kernel.prctl(_KEEP_CAPABILITIES, 1)
         os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
@@ -85,7 +85,7 @@ def _log_folder(settings: Settings) -> str:
     return str(folder) if settings.log_file and not folder.exists() else ""
 
 
-def _give(folder: Path, uid: int, gid: int) -> None:
+def give_folder(folder: Path, uid: int, gid: int) -> None:
     """Make the folder, and give it with the files in it to the user; raises SettingsError for one behind a link.
 
     What is above it or in it may be in the user's hands since the last start. So no link is followed on the way, and

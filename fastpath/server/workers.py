@@ -31,6 +31,7 @@ from ..logs import formats
 from ..settings import Settings, load
 from . import app as server
 from . import privileges, systemd
+from .components import Worker
 from .hangs import LOOK_SECONDS
 from .watchdog import BEAT, Watchdog
 
@@ -235,7 +236,7 @@ class _Parent:
             assert self._links is not None
             if number:
                 self._links.close()
-            worker = server.Worker(
+            worker = Worker(
                 number,
                 self._listeners,
                 self._unix,

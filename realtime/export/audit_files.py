@@ -1,4 +1,4 @@
-"""Reads the audit's files as one sequence of events, in the order of their time (docs/audit.md)."""
+"""Reads the audit's files as one sequence of events, in the order of their time (docs/operate/audit.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from fastpath.core.matching.pattern_set import Cover
+from fastpath.core.matching.pattern_set import PatternSet
 
 NAME = re.compile(r"audit-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-(\d+)\.jsonl")
 
@@ -39,11 +39,11 @@ class Wanted:
     connection: str = ""
     since: str = ""
     until: str = ""
-    _cover: Cover | None = field(default=None, init=False)
+    _cover: PatternSet | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.subject:
-            self._cover = Cover((self.subject,))
+            self._cover = PatternSet((self.subject,))
 
     def __call__(self, event: Event) -> bool:
         """Whether the event is one."""

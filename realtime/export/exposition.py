@@ -1,4 +1,4 @@
-"""The figures of all nodes, and the statistics, in Prometheus' text format (docs/access.md)."""
+"""The figures of all nodes, and the statistics, in Prometheus' text format (docs/operate/figures.md)."""
 
 from __future__ import annotations
 

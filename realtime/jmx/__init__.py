@@ -1,1 +1,1 @@
-"""The figures and statistics as MBeans, for tools that speak JMX (docs/access.md)."""
+"""The figures and statistics as MBeans, for tools that speak JMX (docs/operate/figures.md)."""

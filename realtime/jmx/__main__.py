@@ -1,4 +1,4 @@
-"""python -m realtime.jmx [--listen jmx://HOST:PORT] [--password-file FILE] (docs/access.md)."""
+"""python -m realtime.jmx [--listen jmx://HOST:PORT] [--password-file FILE] (docs/operate/figures.md)."""
 
 from __future__ import annotations
 

@@ -56,15 +56,15 @@ def attention(request: HttpRequest) -> JsonResponse:
     slow = ask_nodes("clients", {"slow": True, "limit": ROWS})
     publishers = ask_nodes("publishers", {"limit": ROWS})
     jobs = ask_nodes("jobs", {})
-    states = [_now(state, answer) for state, answer in zip(nodes.states(), top, strict=True)]
+    states = [state_now(state, answer) for state, answer in zip(nodes.states(), top, strict=True)]
     return JsonResponse(
         {
-            "nodes": [_node(state) for state in states],
+            "nodes": [node_row(state) for state in states],
             "sums": sums(states),
-            "top": _busiest(top, ORDERS[by]),
+            "top": busiest_subjects(top, ORDERS[by]),
             "slow": _slow(slow),
-            "publishers": _publishers(publishers),
-            "jobs": _jobs(jobs),
+            "publishers": publisher_rows(publishers),
+            "jobs": job_rows(jobs),
             "alarms": list(_alarms(states)),
             "errors": _errors((*top, *slow, *publishers, *jobs)),
         }
@@ -76,7 +76,7 @@ def sums(states: Iterable[nodes.State]) -> dict[str, float]:
     return figures.cluster((state.figures, state.hello.get("engine") == "redis") for state in states)
 
 
-def _now(state: nodes.State, answer: Answer) -> nodes.State:
+def state_now(state: nodes.State, answer: Answer) -> nodes.State:
     """The node as it is: one that has just not answered is away, whatever it said before."""
     if answer.error and not answer.refused:
         return nodes.State(state.address, error=state.error or answer.error)
@@ -93,7 +93,7 @@ def _alarms(states: Iterable[nodes.State]) -> Iterator[str]:
         )
 
 
-def _node(state: nodes.State) -> dict[str, Any]:
+def node_row(state: nodes.State) -> dict[str, Any]:
     """As in the content of /__sys__/cluster, which the page cannot read without a right, and what is wrong with it."""
     return figures.node(state.name, state.error, state.figures) | {
         "draining": state.draining,
@@ -102,7 +102,7 @@ def _node(state: nodes.State) -> dict[str, Any]:
     }
 
 
-def _busiest(answers: Iterable[Answer], order: str) -> list[dict[str, Any]]:
+def busiest_subjects(answers: Iterable[Answer], order: str) -> list[dict[str, Any]]:
     """Of all nodes together: each delivers the same messages to clients of its own."""
     subjects: dict[str, dict[str, Any]] = {}
     for answer in answers:
@@ -130,7 +130,7 @@ def _slow(answers: Iterable[Answer]) -> dict[str, Any]:
     return {"clients": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
 
 
-def _publishers(answers: Sequence[Answer]) -> dict[str, Any]:
+def publisher_rows(answers: Sequence[Answer]) -> dict[str, Any]:
     """Those who wait longest for an acknowledgement first, then the busiest; ``senders``: over all connections."""
     rows = [{**row, "node_name": answer.name} for answer in answers for row in answer.value.get("publishers", ())]
     rows.sort(key=lambda row: (-(row.get("oldest_ms") or 0), -(row.get("messages_per_s") or 0)))
@@ -162,7 +162,7 @@ def _senders(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     )
 
 
-def _jobs(answers: Iterable[Answer]) -> dict[str, Any]:
+def job_rows(answers: Iterable[Answer]) -> dict[str, Any]:
     """What each job has said last, on whichever node; those that need a look first, then by name.
 
     Ages are by the node's own clock: ``age_ms`` since the last report.

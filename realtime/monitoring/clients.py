@@ -104,7 +104,7 @@ def client(request: HttpRequest, node: int, connection: str) -> HttpResponse:
         "several": len(node_names()) > 1,
         "connection": connection,
         "client": answer.value,
-        "groups": _group_names(answer.value.get("groups") or ()),
+        "groups": group_names(answer.value.get("groups") or ()),
         "after": after,
         "next": answer.value["subscriptions"][-1]["subject"] if answer.value.get("more") else "",
         "gone": answer.code == "unknown",
@@ -114,7 +114,7 @@ def client(request: HttpRequest, node: int, connection: str) -> HttpResponse:
     return render(request, "realtime/monitoring/client.html", context, status=404 if context["gone"] else 200)
 
 
-def _group_names(keys: Iterable[str]) -> list[str]:
+def group_names(keys: Iterable[str]) -> list[str]:
     """The names of Django's groups, by the keys that tokens carry; what is no key of one stands for itself."""
     keys = [str(key) for key in keys]
     names = dict(Group.objects.filter(pk__in=[key for key in keys if key.isdecimal()]).values_list("pk", "name"))

@@ -38,7 +38,7 @@ class State:
     figures: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
-    """Why it is not ready, by name (docs/logs.md); empty when it is."""
+    """Why it is not ready, by name (docs/operate/logs.md); empty when it is."""
 
     @property
     def name(self) -> str:

@@ -1,1 +1,1 @@
-"""The statistics on an address of their own, beside the web server's (docs/access.md)."""
+"""The statistics on an address of their own, beside the web server's (docs/operate/figures.md)."""

@@ -42,7 +42,8 @@ def publish(
     Raises TypeError or PublishRefused at once for what can never be sent; TransactionManagementError when it is not
     clear which commit to wait for; SynchronousOnlyOperation in asynchronous code; PublishFailed when no node could
     store it, and SidecarUnavailable when none answers: inside a transaction at its first message, so that it can still
-    be rolled back. What fails after the commit is logged. REALTIME["ON_FAILURE"] changes the last two: docs/django.md.
+    be rolled back. What fails after the commit is logged. REALTIME["ON_FAILURE"] changes the last two:
+    docs/develop/django.md.
     """
     row = checked(subject, content, fields, retained, qos)
     connection = open_transaction(using)

@@ -1,1 +1,1 @@
-"""Statistics over 12 windows: collected from all nodes, kept in the database (docs/statistics.md)."""
+"""Statistics over 12 windows: collected from all nodes, kept in the database (docs/operate/figures.md)."""

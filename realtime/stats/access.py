@@ -30,8 +30,8 @@ OPERATE = "realtime.operate_monitoring"
 
 _CHALLENGE = 'Basic realm="monitoring", charset="UTF-8"'
 
-_PROVED_SECONDS = 60.0
-_PROVED_MAX = 64
+PROVED_SECONDS = 60.0
+PROVED_MAX = 64
 _proved: dict[bytes, tuple[float, Any, str]] = {}
 """Passwords that were right: when, whose, and what the database kept of it (all by a digest that says nothing)."""
 
@@ -49,7 +49,7 @@ def may_operate(user: Any) -> bool:
 
 
 class BearerAuthentication(BaseAuthentication):
-    """``Authorization: Bearer TOKEN``: a realtime token of a user (docs/entitlement.md)."""
+    """``Authorization: Bearer TOKEN``: a realtime token of a user (docs/develop/entitlement.md)."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, str] | None:
         """The token's user as the database knows it now; raises AuthenticationFailed."""
@@ -83,12 +83,12 @@ class PasswordAuthentication(BasicAuthentication):
         digest = hmac.digest(_DIGEST_KEY, f"{userid}\0{password}".encode(), "sha256")
         now = time.monotonic()
         known = _proved.get(digest)
-        if known is not None and now - known[0] < _PROVED_SECONDS:
+        if known is not None and now - known[0] < PROVED_SECONDS:
             user = type(known[1])._default_manager.filter(pk=known[1].pk, is_active=True).first()
             if user is not None and user.password == known[2] and user.get_username() == userid:
                 return user, None
         user, _ = super().authenticate_credentials(userid, password, request)
-        if len(_proved) >= _PROVED_MAX:
+        if len(_proved) >= PROVED_MAX:
             _proved.clear()
         _proved[digest] = (now, user, user.password)
         return user, None

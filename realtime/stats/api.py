@@ -1,4 +1,4 @@
-"""The statistics over HTTP: windows and series, as JSON and as CSV (docs/statistics.md)."""
+"""The statistics over HTTP: windows and series, as JSON and as CSV (docs/operate/figures.md)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""What Spark's sink, source and jobs cost: `python -m spark.bench --help`; the figures are in docs/benchmarks.md."""
+"""What Spark's sink, source and jobs cost: `python -m spark.bench --help`.
+
+The figures are in docs/explain/benchmarks.md.
+"""

@@ -28,13 +28,13 @@ _rows = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 class Discard(asyncio.Protocol):
-    """One publisher."""
+    """The connection of a publisher whose rows are acknowledged and dropped."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Keep the transport of a new connection."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:

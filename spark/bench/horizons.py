@@ -20,7 +20,7 @@ APART = 1e-9
 
 
 def measure(session: SparkSession, repeat: int) -> list[Figure]:
-    """Of minutes in Parquet; the first time, which compiles, is measured as well and told apart."""
+    """Measure the windows over minutes in Parquet; the first run, which compiles, is told apart."""
     with tempfile.TemporaryDirectory() as folder:
         minutes = (MOMENT - buckets.firsts(MOMENT)["15mo"]) // 60
         _minutes(session, minutes, str(Path(folder, "minutes")))
@@ -61,7 +61,7 @@ def _minutes(session: SparkSession, minutes: int, path: str) -> None:
 
 
 def _apart(session: SparkSession, found: buckets.Told, path: str) -> float:
-    """Each window by itself, as its formula says, over all of its minutes."""
+    """The greatest relative difference from windows computed one by one by their formula, over all their minutes."""
     table = session.read.parquet(path)
     worst = 0.0
     for window, first in buckets.firsts(MOMENT).items():

@@ -1,4 +1,4 @@
-"""What the source reads in a second: a batch, and a streaming query that reads what is there."""
+"""The rows that the source reads in a second: a batch, and a streaming query that reads what is there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CACHE = {"cache_messages": 1_000_000, "cache_bytes": 8 << 30, "cache_seconds": 8
 
 
 def measure(session: SparkSession, repeat: int, rows: int = ROWS) -> list[Figure]:
-    """Of what the cache holds, into Spark's sink that drops everything."""
+    """Measure reading all that the cache holds into Spark's sink that drops everything."""
     figures = []
     for fields, targets in ((0, (800_000, 350_000)), (4, (None, None))):
         what = f"{fields} fields" if fields else "content only"

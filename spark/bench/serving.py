@@ -21,7 +21,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class BenchError(RuntimeError):
-    """It cannot be measured; the text says why."""
+    """The measurement is not possible; the text says why."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Server:
     control: str = ""
 
     def cpu_seconds(self) -> float:
-        """What it has used so far, the kernel's work for it included."""
+        """The CPU time that the server has used so far, in seconds, the kernel's work for it included."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / TICKS
 

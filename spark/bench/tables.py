@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass
 class Figure:
-    """One measured thing; `values` are those of the repetitions, of which the median counts."""
+    """A measured quantity; `values` are those of the repetitions, of which the median counts."""
 
     name: str
     unit: str
@@ -30,7 +30,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None: there is none."""
+        """True when the median meets the target; None without a target."""
         if self.target is None:
             return None
         return self.median >= self.target if self.least else self.median <= self.target
@@ -55,6 +55,6 @@ def shown(value: float) -> str:
 
 
 def write(figures: Sequence[Figure], path: Path, machine: dict[str, Any]) -> None:
-    """As JSON, with the machine and the revision that they were measured with."""
+    """Write the figures as JSON, with the machine and the revision that they were measured with."""
     found = [asdict(one) | {"median": one.median, "met": one.met} for one in figures]
     path.write_text(json.dumps({"machine": machine, "figures": found}, indent=1))

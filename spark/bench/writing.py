@@ -1,4 +1,4 @@
-"""What the sink writes in a second: exactly once into a sidecar and into a receiver that discards, and row by row."""
+"""The rows that the sink writes in a second: exactly once, into a receiver that discards, and row by row."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cached(source: DataFrame) -> Iterator[DataFrame]:
 
 
 def seconds(rows: DataFrame, server: Server, **options: object) -> float:
-    """How long it takes to write the rows."""
+    """Write the rows and return the time it took, in seconds."""
     chosen = {"url": server.url, "transaction": secrets.token_hex(8)} | options
     if chosen.get("delivery"):
         del chosen["transaction"]
@@ -52,7 +52,7 @@ def seconds(rows: DataFrame, server: Server, **options: object) -> float:
 
 
 def measure(session: SparkSession, repeat: int, rows: int = ROWS) -> list[Figure]:
-    """Each kind in turns with the same into the receiver that discards."""
+    """Measure each kind of writing, in turns with the same into the receiver that discards."""
     figures = []
     for fields, target in ((4, 200_000), (0, 400_000)):
         what = f"{fields} fields" if fields else "content only"

@@ -36,7 +36,7 @@ class Watch(StatefulProcessor):
         """The alerts that a batch of one instrument's prices raises."""
         state = self._known()
         if state is None:
-            state = scorer.State()
+            state = scorer.InstrumentState()
         found = []
         for row in sorted(rows, key=lambda row: (row.ms, row.seq)):
             if not state.time:
@@ -55,9 +55,9 @@ class Watch(StatefulProcessor):
             self._state.clear()
         return iter(())
 
-    def _known(self) -> scorer.State | None:
+    def _known(self) -> scorer.InstrumentState | None:
         values = self._state.get() if self._state.exists() else None
-        return None if values is None else scorer.State(*values)
+        return None if values is None else scorer.InstrumentState(*values)
 
     def close(self) -> None:
         """Nothing is held open."""

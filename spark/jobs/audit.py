@@ -1,6 +1,6 @@
 """Answers what auditors ask of the audit's files: who saw what, which rights nobody uses, what is unusual.
 
-Run it as `python -m spark.jobs.audit --help`; what the files say is in docs/audit.md.
+Run it as `python -m spark.jobs.audit --help`; what the files say is in docs/operate/audit.md.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _holders() -> Column:
 
 
 def _with_published(stays: DataFrame, events: DataFrame) -> DataFrame:
-    """How many messages there had been at the end of each stay, less those at its beginning."""
+    """Add to each stay the messages published by its end less those by its beginning."""
     numbered = stays.withColumn("stay", F.struct(*stays.columns))
     never = F.struct(F.lit("9999-12-31").cast("timestamp").alias("time"), F.lit(0).cast("bigint").alias("line"))
     ends = F.array(
@@ -113,7 +113,7 @@ def _with_published(stays: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def usage(events: DataFrame, rules: Sequence[Rule], members: Mapping[str, frozenset[str]] | None = None) -> DataFrame:
-    """How often each rule was used: `number`, `who`, `pattern`, `action`, `effect`, `n`, `users`, `last`.
+    """The use of each rule: `number`, `who`, `pattern`, `action`, `effect`, `n`, `users`, `last`.
 
     `n` is 0 for one that nobody used, and null where the events tell nothing of such use, because the audit has no
     kind `message`.
@@ -141,7 +141,7 @@ def usage(events: DataFrame, rules: Sequence[Rule], members: Mapping[str, frozen
 
 
 def anomalies(events: DataFrame, score: float = 4.0, burst: int = 20) -> DataFrame:
-    """What is unusual, newest last: `time`, `what`, `user`, `address`, `value`, `usual`, `score`.
+    """The unusual events, newest last: `time`, `what`, `user`, `address`, `value`, `usual`, `score`.
 
     `volume`: an hour of a user with so many events that it is `score` deviations above that user's other hours.
     `address`: a user, known for a day, came from an address for the first time. `refusals`: `burst` or more refusals
@@ -201,7 +201,7 @@ def _found(rows: DataFrame, what: str, usual: Column | None = None, score: Colum
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What is looked at, and where the answers go."""
+    """Add the options of the job: what it looks at, and where the answers go."""
     folder = os.environ.get(FOLDER_VARIABLE)
     parser.add_argument(
         "--audit", nargs="+", default=[folder] if folder else None, required=not folder, metavar="DIR",

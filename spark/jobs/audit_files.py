@@ -1,4 +1,4 @@
-"""Reads the files of the sidecar's audit (docs/audit.md) as a DataFrame of events."""
+"""Reads the files of the sidecar's audit (docs/operate/audit.md) as a DataFrame of events."""
 
 from __future__ import annotations
 

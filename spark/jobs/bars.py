@@ -89,7 +89,7 @@ def messages(bars: DataFrame, final: bool) -> DataFrame:
 
 
 def _simulated() -> Column:
-    """Which of the fields rest on what the feed calls simulated; null when none does."""
+    """The fields that rest on values which the feed calls simulated; null when none does."""
     return F.when(F.col("simulated_price") == 1, "open,high,low,close,vwap,volume").when(
         F.col("simulated_volume") == 1, "vwap,volume"
     )

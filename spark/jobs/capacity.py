@@ -1,7 +1,7 @@
 """Tells from recorded load how many machines a larger one needs: `python -m spark.jobs.capacity --help`.
 
-What a message and a connection cost is found in the minutes that the statistics have kept (docs/statistics.md), and in
-results of `python -m fastpath.bench run --output FILE`, by least squares.
+What a message and a connection cost is found in the minutes that the statistics have kept
+(docs/operate/figures.md), and in results of `python -m fastpath.bench run --output FILE`, by least squares.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PEAK = 0.999
 """The load that is planned for was not exceeded in so many of the minutes."""
 
 DIVIDED = frozenset(("cpu_percent", "memory_bytes", "messages_out_per_s", "connections", "bytes_out_per_s"))
-"""What the statistics add up over nodes; of all else each node has all (docs/statistics.md, Names)."""
+"""What the statistics add up over nodes; of all else each node has all (docs/operate/figures.md, Names)."""
 
 
 def transform(minutes: DataFrame, nodes: int = 1) -> DataFrame:
@@ -80,7 +80,7 @@ def bench_rows(runs: Iterable[Mapping[str, Any]]) -> list[tuple[float, ...]]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What was recorded, what is to come, and the machines to buy."""
+    """Add the options of the job: the recorded load, the load to come, and the machines to buy."""
     parser.add_argument("--tables", type=Path, metavar="DIR", help="--out of the job rollup")
     parser.add_argument("--bench", type=Path, nargs="+", default=[], metavar="FILE", help="results of fastpath.bench")
     parser.add_argument("--nodes", type=positive(int), default=1, help="nodes that there were while it was recorded")

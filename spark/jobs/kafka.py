@@ -67,7 +67,7 @@ def transform(records: DataFrame, subject: str, form: str = "json", content: str
 
 
 def _fields(entries: Column, content: str) -> Column:
-    """Each name once: Spark would end the query over an object that has one twice, as JSON allows."""
+    """The fields with each name once: Spark would end the query over a name that comes twice, as JSON allows."""
     wanted = F.map_filter(
         entries, lambda name, value: value.isNotNull() & ~name.isin("", content, "kafka_partition", "kafka_offset")
     )
@@ -133,7 +133,7 @@ def _loaded(java: Any, loader: Any, name: str) -> str:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Where from, and what becomes of it."""
+    """Add the options of the job: Kafka's servers and topics, and what becomes of the records."""
     parser.add_argument("--servers", required=True, metavar="HOST:PORT", help="Kafka's bootstrap servers, with commas")
     parser.add_argument("--topics", required=True, help="topics, with commas")
     parser.add_argument(

@@ -72,7 +72,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What is archived, and where."""
+    """Add the options of the job: what is archived, and where."""
     _folder(parser)
     parser.set_defaults(trigger_ms=TRIGGER_MS)
     parser.add_argument("--subjects", nargs="+", default=["/**"], metavar="PATTERN", help="what to archive")

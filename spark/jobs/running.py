@@ -37,7 +37,7 @@ LIGHT = {
 """Settings of a session for queries whose batches are small."""
 
 MESSAGE = {"subject", "content", "fields", "retained", "qos", "closure", "as_of", "version"}
-"""The columns that make a message (docs/spark.md)."""
+"""The columns that make a message (docs/develop/spark.md)."""
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Queries = Callable[[SparkSession, argparse.Namespace, str], list[StreamingQuery]]

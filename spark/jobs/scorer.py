@@ -42,7 +42,7 @@ class Alert(NamedTuple):
     time: int
 
 
-class State(NamedTuple):
+class InstrumentState(NamedTuple):
     """What is remembered of an instrument; its fields are a row of `SCHEMA`."""
 
     time: int = 0
@@ -62,7 +62,9 @@ SCHEMA = (
 )
 
 
-def judge(state: State, limits: Limits, time: int, price: float, previous: float | None) -> tuple[State, list[Alert]]:
+def judge(
+    state: InstrumentState, limits: Limits, time: int, price: float, previous: float | None
+) -> tuple[InstrumentState, list[Alert]]:
     """The state after a price (`time` in ms, `previous` the close before it, if known), and the alerts that it raises.
 
     Prices come in the order of time: one that is older than the newest is not judged.
@@ -108,7 +110,7 @@ def judge(state: State, limits: Limits, time: int, price: float, previous: float
     return state._replace(time=time, price=price), alerts
 
 
-def _learn(state: State, limits: Limits, step: float) -> State:
+def _learn(state: InstrumentState, limits: Limits, step: float) -> InstrumentState:
     """Weigh one more step into mean and variance; the first ones count alike, as in an ordinary average."""
     weight = max(2 / (limits.span + 1), 1 / (state.steps + 1))
     distance = step - state.mean

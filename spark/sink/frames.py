@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fastpath.core.protocol.columns import Run, part
+from fastpath.core.protocol.columns import ColumnBatch, part
 from fastpath.core.protocol.limits import FIELDS_MAX
 from spark.sink.rows import Table
 from spark.sink.values import Value
@@ -22,7 +22,7 @@ MAP_ROWS_MAX = 256
 """Rows of a run whose fields are maps: were all their names different, its values would be the square of this."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Run]).decode
+_decode = msgspec.msgpack.Decoder(list[ColumnBatch]).decode
 
 Columns = dict[str, list[Value | None]]
 
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
 
 def frames(table: Table, rows_max: int) -> Iterator[Frame]:
     """The rows that are not refused, in frames of at most ``rows_max`` rows and FRAME_BYTES_MAX bytes."""
-    runs: list[Run] = []
+    runs: list[ColumnBatch] = []
     places: list[int] = []
     for of_subject in _by_subject(table):
         start = 0
@@ -81,7 +81,7 @@ def _by_subject(table: Table) -> list[list[int]]:
     return list(places.values())
 
 
-def _runs(table: Table, places: list[int]) -> Iterator[Run]:
+def _runs(table: Table, places: list[int]) -> Iterator[ColumnBatch]:
     """Runs of rows of one subject: a new one where the meta changes, or the names of the fields would be too many."""
     subject = table.subjects[places[0]]
     assert subject is not None
@@ -92,11 +92,11 @@ def _runs(table: Table, places: list[int]) -> Iterator[Run]:
     for meta, group in groups:
         if table.maps is None:
             pick = _picker(group)
-            yield Run(subject, pick(table.contents), _columns(table.columns, pick), meta)
+            yield ColumnBatch(subject, pick(table.contents), _columns(table.columns, pick), meta)
         else:
             for some, names in _with_like_fields(table.maps, group):
                 fields: Columns = {name: [table.maps[place].get(name) for place in some] for name in names}
-                yield Run(subject, _picker(some)(table.contents), fields or None, meta)
+                yield ColumnBatch(subject, _picker(some)(table.contents), fields or None, meta)
 
 
 def _picker(places: list[int]) -> Callable[[list[Any]], list[Any]]:
@@ -129,7 +129,7 @@ def _with_like_fields(maps: list[dict[str, Value]], places: list[int]) -> Iterat
     yield some, names
 
 
-def _encoded(runs: list[Run], places: Sequence[int]) -> Iterator[Frame]:
+def _encoded(runs: list[ColumnBatch], places: Sequence[int]) -> Iterator[Frame]:
     """One frame, or more where it has too many bytes."""
     data = _encode(runs)
     if len(data) <= FRAME_BYTES_MAX or len(places) == 1:
@@ -141,7 +141,7 @@ def _encoded(runs: list[Run], places: Sequence[int]) -> Iterator[Frame]:
     yield from _encoded(after, places[half:])
 
 
-def _split(runs: list[Run], rows: int) -> tuple[list[Run], list[Run]]:
+def _split(runs: list[ColumnBatch], rows: int) -> tuple[list[ColumnBatch], list[ColumnBatch]]:
     """The first rows, and the others."""
     for index, run in enumerate(runs):
         if rows <= len(run):

@@ -23,7 +23,7 @@ class InvalidRules(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of the export; `number` is its place in the file, from 1."""
+    """A rule, as a line of the export has it; `number` is its place in the file, from 1."""
 
     number: int
     who: str
@@ -103,7 +103,7 @@ class Uses:
 
 
 def covers(pattern: str, segments: list[str], user: str) -> bool:
-    """Whether the pattern of a right covers a subject, given as its segments (protocol.md 2.3)."""
+    """True when the pattern of a right covers a subject, given as its segments (protocol.md 2.3)."""
     wanted = pattern.split("/")[1:]
     if wanted[-1] == "**":
         wanted = wanted[:-1]

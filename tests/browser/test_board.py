@@ -14,8 +14,8 @@ from django.contrib.auth.models import Group, User
 from playwright.sync_api import Browser, Page, expect
 
 from entitlement.models import Effect, Rule
-from tests.browser.conftest import CHROMIUM, FLAGS
-from tests.browser.stack import Stack, sign_in
+from tests.support.browser.chromium import CHROMIUM, FLAGS
+from tests.support.browser.stack import Stack, sign_in
 from tests.support.ports import free_port
 from tests.support.waiting import until
 

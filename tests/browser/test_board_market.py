@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from entitlement import demo
 from entitlement.models import Action, Effect, Rule
-from tests.browser.stack import Stack, sign_in
 from tests.support.axe import assert_usable
+from tests.support.browser.stack import Stack, sign_in
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

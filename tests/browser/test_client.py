@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
-from tests.browser.scripted import Scripted
+from tests.support.browser.scripted import Scripted
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar

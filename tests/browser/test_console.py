@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.stack import Stack, sign_in
+from tests.support.browser.stack import Stack, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ROOT
+from tests.support.browser.chromium import ROOT
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 

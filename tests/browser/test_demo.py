@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from entitlement.models import Effect, Rule
-from tests.browser.stack import Stack, sign_in
+from tests.support.browser.stack import Stack, sign_in
 from tests.support.processes import running, send
 from tests.support.waiting import until
 

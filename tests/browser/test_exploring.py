@@ -13,9 +13,9 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.stack import Stack, sign_in
-from tests.edge.wire import WireClient
 from tests.support.axe import assert_usable
+from tests.support.browser.stack import Stack, sign_in
+from tests.support.edge.wire import WireClient
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
-from tests.browser.scripted import Scripted
+from tests.support.browser.scripted import Scripted
 from tests.support.proxy import Proxy
 from tests.support.redis_servers import RedisServer
 from tests.support.sidecar import Sidecar

@@ -19,13 +19,13 @@ from playwright.sync_api import Browser, Page, expect
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.guide import Project, Running, one
+from tests.support.realtime.everything import environment
+from tests.support.realtime.server import ROOT, Program
 from tests.support.waiting import until
-from tests.web.server import ROOT, Program
-from tests.web.test_runrealtime import environment
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PRESENCE = "docs/presence.md"
+PRESENCE = "docs/develop/presence.md"
 ADDRESS = "ws://127.0.0.1:8800/ws"
 """The one thing that is not as printed: tests listen on free ports."""
 
@@ -61,7 +61,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One for all: each test has subjects of its own."""
     project = Project(tmp_path_factory.mktemp("guide"))
-    room = one("docs/django.md", "html", "templates/order.html").replace(
+    room = one("docs/develop/django.md", "html", "templates/order.html").replace(
         "</script>", one(PRESENCE, "js", "client.presence") + "</script>"
     )
     (project.folder / "templates" / "room.html").write_text(room)
@@ -112,15 +112,15 @@ def sign_in(page: Page, site: Site) -> None:
 
 
 def test_a_message_on_a_page_of_a_new_project(site: Site, browser: Browser) -> None:
-    """docs/django.md from the first block to the last: install, listen, allow, publish."""
+    """docs/develop/django.md from the first block to the last: install, listen, allow, publish."""
     context = browser.new_context()
     page = context.new_page()
     console = Console(page)
     page.goto(f"{site.running.url}/order/")
     console.wait("denied")
-    site.project.shell(one("docs/django.md", "python", "Rule.objects.create"))
+    site.project.shell(one("docs/develop/django.md", "python", "Rule.objects.create"))
     console.wait("granted")
-    site.project.shell(one("docs/django.md", "python", "publish("))
+    site.project.shell(one("docs/develop/django.md", "python", "publish("))
     expect(page.locator("#state")).to_have_text("shipped")
     expect(page.locator("#parcels")).to_have_text("2 parcels")
     sign_in(page, site)

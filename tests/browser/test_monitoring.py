@@ -12,9 +12,9 @@ from django.contrib.auth.models import Permission, User
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from fastpath.client.publisher.publisher import Publisher
-from tests.browser.stack import Stack, sign_in
-from tests.edge.wire import WireClient
 from tests.support import axe
+from tests.support.browser.stack import Stack, sign_in
+from tests.support.edge.wire import WireClient
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -359,7 +359,7 @@ POLICY = "default-src 'self'; connect-src 'self' ws: wss:"
 
 
 def test_under_a_strict_content_security_policy(visit: Any) -> None:
-    """The charts and all the rest work without inline scripts and styles (docs/monitoring.md)."""
+    """The charts and all the rest work without inline scripts and styles (docs/operate/monitoring.md)."""
     refused: list[str] = []
 
     def with_policy(route: Any) -> None:

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fastpath.client.publisher.reporting import Reporter
-from tests.browser.stack import Stack, sign_in
 from tests.support import axe
+from tests.support.browser.stack import Stack, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

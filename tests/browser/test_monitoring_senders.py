@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fastpath.client.publisher.transactions import Attempt, Stager
-from tests.browser.stack import Stack, sign_in
 from tests.support import axe
+from tests.support.browser.stack import Stack, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from fastpath.client.control.client import Control
-from tests.browser.scripted import Scripted
+from tests.support.browser.scripted import Scripted
 from tests.support.proxy import Proxy
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.stack import Stack
+from tests.support.browser.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.client.test_wanted import PATTERNS, SECONDS, SUBJECTS
+from tests.support.client.amounts import PATTERNS, SECONDS, SUBJECTS
 
 pytestmark = pytest.mark.browser
 

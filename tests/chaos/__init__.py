@@ -1,1 +1,1 @@
-"""Faults under load, and a checker that knows every publication and every frame (docs/reliability.md)."""
+"""Faults under load, and a checker that knows every publication and every frame (docs/operate/reliability.md)."""

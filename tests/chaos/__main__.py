@@ -20,7 +20,7 @@ from .table import Fault
 
 TIMES = 20
 RESULTS = ROOT / "var" / "chaos" / "results.jsonl"
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "operate" / "reliability.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

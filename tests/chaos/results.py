@@ -1,4 +1,4 @@
-"""The file of results, one JSON line a run, and the table that docs/reliability.md shows of it."""
+"""The file of results, one JSON line a run, and the table that docs/operate/reliability.md shows of it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Fault:
 
     name: str
     what: str
-    """For the table in docs/reliability.md."""
+    """For the table in docs/operate/reliability.md."""
     holds: str
     """The promise, for the same table."""
     inject: Inject

@@ -16,7 +16,8 @@ def test_what_the_types_know_is_what_there_is() -> None:
 
 
 def test_each_is_documented_with_its_default() -> None:
-    rows = [line.split("|")[1:3] for line in (ROOT / "docs/python.md").read_text().splitlines() if line.startswith("|")]
+    page = (ROOT / "docs/develop/python.md").read_text()
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("|")]
     documented = {
         name.strip(" `"): default.strip()
         for names, defaults in rows

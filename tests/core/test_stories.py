@@ -11,7 +11,7 @@ import pytest
 from fastpath.core.delivery.wire_encoding import encoding, wire
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
-from tests.core.stage import Stage
+from tests.support.core.stage import Stage
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 

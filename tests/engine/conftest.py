@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.stores import Stores
+from tests.support.engine.stores import Stores
 
 
 @pytest.fixture(params=["memory", "files"])

@@ -11,12 +11,12 @@ from pathlib import Path
 def test_custom_user_model(tmp_path):
     root = Path(__file__).parents[2]
     environment = os.environ | {
-        "DJANGO_SETTINGS_MODULE": "tests.entitlement.people.settings",
+        "DJANGO_SETTINGS_MODULE": "tests.support.entitlement.people.settings",
         "PEOPLE_DATABASE": str(tmp_path / "db.sqlite3"),
         "PYTHONPATH": str(root),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.entitlement.people.story"],
+        [sys.executable, "-m", "tests.support.entitlement.people.story"],
         cwd=root,
         env=environment,
         capture_output=True,

@@ -20,7 +20,7 @@ from fastpath.core.auth.tokens import verify
 from fastpath.core.protocol.errors import Close, Refused
 from realtime.conf import conf as project
 from realtime.management.commands.runrealtime import _refuse_disagreement, _sidecar
-from tests.entitlement.live import Viewer
+from tests.support.entitlement.live import Viewer
 from tests.support.rights import load_rights
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -19,9 +19,9 @@ from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import Rule, RuleSet
 from fastpath.core.protocol.subject import presence_of
 from realtime.nodes.control_sockets import control as shared_control
-from tests.edge.wire import Ended, WireClient
-from tests.entitlement.truth import Row, create, people, rows
 from tests.support.databases import settle
+from tests.support.edge.wire import Ended, WireClient
+from tests.support.entitlement.truth import Row, create, people, rows
 from tests.support.sidecar import Sidecar
 from tools.truth_table import PAGE, page
 

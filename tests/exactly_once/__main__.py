@@ -19,10 +19,10 @@ from pyspark.sql import Row
 
 from fastpath.bench.machine.description import revision
 from spark.session import build
-from tests.edge.wire import WireClient
 from tests.exactly_once import job
 from tests.exactly_once.check import Verdict, check_bars, check_rows
 from tests.exactly_once.world import World
+from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 
 FAULTS: dict[str, Callable[[World], object]] = {

@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of everything that reads what others send; docs/limits.md says how and what it found."""
+"""Coverage-guided fuzzing of all that reads what others send; docs/operate/limits.md says how and what it found."""

@@ -10,7 +10,7 @@ from fastpath.core.protocol.messages import Publish
 from fastpath.core.websocket.frames import FrameReader, encode_frame, split_frames
 from fastpath.core.websocket.handshake import BadRequest, accept_response, parse_request
 from fastpath.core.websocket.permessage_deflate import compress, inflate, negotiate
-from tests.edge.wire import BINARY, CLOSE, PING, TEXT, masked, request
+from tests.support.edge.wire import BINARY, CLOSE, PING, TEXT, masked, request
 
 from .targets import Target, check
 

@@ -6,7 +6,7 @@ import msgspec
 
 from fastpath.core.protocol.packets import pack
 from fastpath.core.websocket.permessage_deflate import compress
-from tests.edge.wire import BINARY, TEXT, masked, request
+from tests.support.edge.wire import BINARY, TEXT, masked, request
 
 from .parsers import COMMANDS, FRAMES, HEADERS, LINES, WORDS
 from .targets import Target, check

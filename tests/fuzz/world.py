@@ -11,12 +11,12 @@ from fastpath.core.protocol.codec import decode_server
 from fastpath.core.websocket.frames import split_frames
 from fastpath.edge.clients.connection import ClientConnection
 from fastpath.edge.publishers.connection import PublisherConnection
-from fastpath.edge.runtime.hub import Hub, now
+from fastpath.edge.runtime.runtime import Runtime, now
 from fastpath.listen_address import Listener
-from fastpath.server.app import make_hub
-from fastpath.server.presence import Part
+from fastpath.server.components import make_hub
+from fastpath.server.presence import PresenceComponent
 from fastpath.settings import Settings
-from tests.edge.wire import TEXT, masked, request
+from tests.support.edge.wire import TEXT, masked, request
 
 from .targets import check
 
@@ -38,7 +38,7 @@ TURNS = 4
 class Piped(ClientConnection):
     """A client whose socket takes everything and keeps it."""
 
-    def __init__(self, hub: Hub, fd: int) -> None:
+    def __init__(self, hub: Runtime, fd: int) -> None:
         super().__init__(hub, fd, "127.0.0.1", LISTENER)
         self.written = b""
         self.reading = True
@@ -126,7 +126,9 @@ class World:
     def __init__(self) -> None:
         logging.disable(logging.INFO)
         self.hub = make_hub(SETTINGS, self.loop)
-        self._part = Part(self.hub, self.hub.broker.engine)
+        self._part = PresenceComponent(self.hub, self.hub.broker.engine)
+        self.hub.serve(*self._part.components)
+        self._part.start()
         self.count = 0
         self.witness = self.client(b"")
         self.say(self.witness, b'{"op":"subscribe","id":1,"subjects":["/witness/one"]}')

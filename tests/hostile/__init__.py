@@ -1,1 +1,1 @@
-"""What clients do that mean harm, and what it costs those who do not; docs/limits.md has the table."""
+"""What clients do that mean harm, and what it costs those who do not; docs/operate/limits.md has the table."""

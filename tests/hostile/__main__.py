@@ -1,4 +1,4 @@
-"""Prints the table of docs/limits.md: ``python -m tests.hostile``; the median of three runs of each attack."""
+"""Prints the table of docs/operate/limits.md: ``python -m tests.hostile``; the median of three runs of each attack."""
 
 from __future__ import annotations
 

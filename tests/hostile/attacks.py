@@ -1,4 +1,4 @@
-"""The attacks, one a line of the table in docs/limits.md: what is sent, and with which code it ends."""
+"""The attacks, one a line of the table in docs/operate/limits.md: what is sent, and with which code it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import jwt
 import msgspec
 
-from tests.edge.wire import BINARY, PING, TEXT, masked, packed, request
+from tests.support.edge.wire import BINARY, PING, TEXT, masked, packed, request
 from tests.support.tokens import SECRET, mint
 
 from .flood import Flood

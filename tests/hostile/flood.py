@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.edge.wire import request
+from tests.support.edge.wire import request
 from tests.support.sidecar import ROOT
 
 READ_BYTES = 1 << 16

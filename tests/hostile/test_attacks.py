@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import WireClient, WirePublisher, open_files, packed, undisturbed, wait_gone
+from tests.support.edge.wire import WireClient, WirePublisher, open_files, packed, undisturbed, wait_gone
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint

@@ -17,7 +17,7 @@ import time
 from statistics import quantiles
 from typing import Self
 
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import ROOT, Sidecar
 
 PACE_SECONDS = 0.005

@@ -12,13 +12,16 @@ from tests.support.postgres import Postgres
 from tests.support.sidecar import ROOT
 
 SUITES = {
-    "rules": "tests/entitlement --ignore=tests/entitlement/test_agent.py --ignore=tests/entitlement/test_migrating.py "
-    "--ignore=tests/entitlement/test_revocation.py --ignore=tests/entitlement/test_truth.py",
-    "rules on live connections": "tests/entitlement/test_agent.py tests/entitlement/test_revocation.py",
-    "rules around migrations": "tests/entitlement/test_migrating.py",
+    "rules": "tests/entitlement --ignore=tests/entitlement/following/test_agent.py "
+    "--ignore=tests/entitlement/following/test_migrating.py --ignore=tests/entitlement/following/test_revocation.py "
+    "--ignore=tests/entitlement/test_truth.py",
+    "rules on live connections": "tests/entitlement/following/test_agent.py "
+    "tests/entitlement/following/test_revocation.py",
+    "rules around migrations": "tests/entitlement/following/test_migrating.py",
     "rules of the table": "tests/entitlement/test_truth.py",
-    "statistics": "tests/stats",
-    "publish": "tests/web/test_publishing.py tests/web/test_api.py",
+    "statistics": "tests/realtime/stats --ignore=tests/realtime/stats/test_access.py "
+    "--ignore=tests/realtime/stats/test_figures.py",
+    "publish": "tests/realtime/publishing/test_publisher.py tests/realtime/test_api.py",
     "PostgreSQL alone": "tests/postgres/cases",
 }
 
@@ -31,7 +34,7 @@ SECONDS_MAX = 600
 @pytest.mark.parametrize("suite", SUITES)
 def test_suite(postgres: Postgres, suite: str) -> None:
     """The tests that are not slow; what pytest says of those that fail is shown."""
-    own = {"DJANGO_SETTINGS_MODULE": "tests.postgres.settings", "TEST_POSTGRES_HOST": postgres.host}
+    own = {"DJANGO_SETTINGS_MODULE": "tests.support.postgres_settings", "TEST_POSTGRES_HOST": postgres.host}
     xdist = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *SUITES[suite].split()],

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.prometheus.server import GRAFANA
+from tests.support.prometheus import GRAFANA
 
 SHARED = ("messages_in", "subjects", "cached_messages", "cached_bytes", "evicted")
 """What nodes on one Redis have in common, and each of them counts."""
@@ -17,7 +17,7 @@ TARGETS = [
     for panel in json.loads((GRAFANA / "fastpath.json").read_text(encoding="utf-8"))["panels"]
     for target in panel.get("targets", ())
 ]
-DOCUMENT = (GRAFANA.parent / "access.md").read_text(encoding="utf-8")
+DOCUMENT = (GRAFANA.parent / "figures.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("figure", SHARED)

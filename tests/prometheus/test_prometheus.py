@@ -11,9 +11,9 @@ import pytest
 
 from fastpath.client.control.client import Control
 from realtime.export.exposition import merged
-from tests.edge.wire import WireClient, WirePublisher
-from tests.prometheus.server import GRAFANA, Prometheus
 from tests.support.certificates import Certificate
+from tests.support.edge.wire import WireClient, WirePublisher
+from tests.support.prometheus import GRAFANA, Prometheus
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

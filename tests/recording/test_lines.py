@@ -79,7 +79,7 @@ def test_the_other_lines_are_read_again_as_they_were(line: Header | Happened | E
 
 
 def test_the_format_is_this() -> None:
-    """As docs/recording.md has it: others read these files too."""
+    """As docs/develop/recording.md has it: others read these files too."""
     message = Message(
         subject="/a/b", content=b"\x00\xff", fields={"bid": "1", "raw": b"\x01"}, epoch=7, seq=0, time=5, retained=False
     )

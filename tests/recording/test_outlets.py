@@ -10,8 +10,8 @@ from fastpath.recording.lines import Binary, RecordingError
 from fastpath.recording.outlets import REASONS_MAX, row_of, token_of
 from fastpath.recording.replay import Shown, summary
 from fastpath.recording.replayer import Replay
-from tests.recording.samples import message
-from tests.recording.test_replayer import Notes
+from tests.support.recording.notes import Notes
+from tests.support.recording.samples import message
 
 
 @pytest.mark.parametrize(

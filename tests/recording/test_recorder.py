@@ -15,7 +15,7 @@ from fastpath.recording.lines import Happened, Recorded
 from fastpath.recording.record import progress_line
 from fastpath.recording.recorder import DENIED_MAX, TOLD_MAX, Clock, Recorder
 from fastpath.recording.writing import Parts
-from tests.recording.samples import BEGAN_US, header, read
+from tests.support.recording.samples import BEGAN_US, header, read
 from tests.support.waiting import auntil, run
 
 

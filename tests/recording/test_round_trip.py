@@ -11,7 +11,7 @@ import pytest
 
 from fastpath.client.publisher.publisher import Publisher
 from fastpath.recording.__main__ import main
-from tests.recording.samples import message, messages, read, said, write
+from tests.support.recording.samples import message, messages, read, said, write
 from tests.support.sidecar import Sidecar
 
 ROWS: list[list[Any]] = [

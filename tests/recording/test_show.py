@@ -10,7 +10,7 @@ import pytest
 from fastpath.recording.__main__ import main
 from fastpath.recording.lines import Happened
 from fastpath.recording.show import SUBJECTS_MAX, Found
-from tests.recording.samples import BEGAN_US, message, write
+from tests.support.recording.samples import BEGAN_US, message, write
 
 
 def test_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from realtime.process.ports import try_port
-from tests.recording.programs import Program
-from tests.recording.samples import message, write
+from tests.support.recording.programs import Program
+from tests.support.recording.samples import message, write
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastpath.recording.lines import Recorded
 from fastpath.recording.timeline import Timeline
-from tests.recording.samples import BEGAN_US, message
+from tests.support.recording.samples import BEGAN_US, message
 
 SERVER_MS = BEGAN_US // 1000 + 3_600_000
 """The server's clock is an hour ahead of the recorder's."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.test_awake import stopped
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.stopping import stopped
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 

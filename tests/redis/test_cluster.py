@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.redis import RedisServer, Topology
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

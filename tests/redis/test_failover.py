@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.redis.load import Load, Node, node
+from tests.support.engine.redis_load import Load, Node, node
 from tests.support.redis import RedisServer, Server, Topology
 from tests.support.waiting import auntil
 

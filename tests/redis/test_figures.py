@@ -1,4 +1,4 @@
-"""What is measured and counted where Redis numbers (docs/figures.md)."""
+"""What is measured and counted where Redis numbers (docs/operate/figures.md)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.test_figures import Change
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.figures import Change
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

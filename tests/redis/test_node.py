@@ -12,8 +12,8 @@ import pytest
 from fastpath.client import blocking
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarSilent
-from tests.edge import test_delivery
-from tests.edge.test_delivery import (  # the same stories, on another engine
+from tests.edge.clients import test_connection as test_delivery
+from tests.edge.clients.test_connection import (  # the same stories, on another engine
     test_a_subscriber_of_one_subject_never_gets_another,
     test_away_for_two_messages,
     test_history,
@@ -23,7 +23,7 @@ from tests.edge.test_delivery import (  # the same stories, on another engine
     test_standard_quality_in_a_guaranteed_server,
     test_the_snapshot_table,
 )
-from tests.edge.test_wildcards import test_coming_back, test_what_is_there_and_what_comes_to_be
+from tests.edge.clients.test_wildcards import test_coming_back, test_what_is_there_and_what_comes_to_be
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.edge.test_presence import PRESENCE, event, present
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.presence import PRESENCE, event, present
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.redis import RedisServer
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar

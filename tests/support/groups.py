@@ -12,11 +12,12 @@ import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 FIRST = tuple(
-    f"tests/{name}/" for name in ("batch", "redis", "workers", "postgres", "chaos", "web", "browser", "bench")
+    f"tests/{name}/"
+    for name in ("spark", "redis", "engine/redis", "workers", "postgres", "chaos", "realtime", "browser", "bench")
 )
 """Folders of long files; Spark's tests begin apart from the browsers', some of which have a Spark of their own."""
 
-SPARK = "tests/batch/"
+SPARK = "tests/spark/"
 """The folder whose tests share a session."""
 
 SUITES = "tests/postgres/"
@@ -24,8 +25,7 @@ SUITES = "tests/postgres/"
 
 
 BESIDE = tuple(
-    f"tests/{name}/"
-    for name in ("batch", "browser", "client", "entitlement", "jmx", "prometheus", "recording", "stats", "web")
+    f"tests/{name}/" for name in ("browser", "client", "entitlement", "prometheus", "realtime", "recording", "spark")
 )
 """Folders whose slow tests wait more than they measure, and may run beside each other."""
 

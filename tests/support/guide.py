@@ -1,4 +1,4 @@
-"""The code blocks of the documentation as printed, and a new Django project made of those of docs/django.md."""
+"""The code blocks of the documentation as printed, and a new Django project made of those of docs/develop/django.md."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.realtime.server import ROOT, Program
 from tests.support.waiting import until
-from tests.web.server import ROOT, Program
 
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:# |<!-- )(\w+/[\w./]+\.\w+)(, at its end)?")
@@ -50,7 +50,7 @@ class Project:
         """``settings``: more lines at the end of its settings."""
         self.folder = folder
         self.run("-m", "django", "startproject", "mysite", ".")
-        for block in blocks("docs/django.md"):
+        for block in blocks("docs/develop/django.md"):
             if block.file:
                 self.write(block)
         self.append("mysite/settings.py", settings)

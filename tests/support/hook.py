@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from fastpath.client.control.pushes import Pushes
 from fastpath.client.errors import ClientError
-from tests.edge.wire import WireClient
+from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

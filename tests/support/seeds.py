@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 NAME = "TEST_SEED"
 
@@ -20,6 +21,9 @@ def run_seed() -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose a seed unless one is given; Hypothesis takes it too, but in CI, where its examples never change."""
+    if os.environ.get("CI") != "true":  # where Hypothesis has a profile of its own, which does the same
+        settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("unhurried")
     os.environ.setdefault(NAME, str(random.SystemRandom().randrange(1 << 31)))
     if config.getoption("--hypothesis-seed", None) is None:
         config.option.hypothesis_seed = os.environ[NAME]

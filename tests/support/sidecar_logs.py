@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.web.server import Program
+from tests.support.realtime.server import Program
 
 from .sidecar import Sidecar, tail
 

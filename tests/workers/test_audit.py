@@ -7,9 +7,9 @@ from pathlib import Path
 from fastpath.client.control.client import Control
 from tests.support.audit import Written
 from tests.support.ear import Ear
+from tests.support.edge.spread import kill_worker, spread
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import kill_worker, spread
 
 
 def test_events_of_all_workers(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.spread import kill_worker, spread
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.workers.spread import kill_worker, spread
 
 WORKERS = 3
 LARGE = 200

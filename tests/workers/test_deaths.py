@@ -19,11 +19,11 @@ from fastpath.client.control.client import Control
 from fastpath.client.message import Message, Status
 from fastpath.client.publisher.publisher import Publisher
 from fastpath.client.subscriber.client import Client
-from tests.edge.wire import WireClient
+from tests.support.edge.spread import kill_worker, publisher, spread
+from tests.support.edge.wire import WireClient
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import auntil, run, until
-from tests.workers.spread import kill_worker, publisher, spread
 
 WORKERS = 3
 CLIENTS = 24

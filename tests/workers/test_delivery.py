@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.edge import test_delivery as delivery
-from tests.edge import test_wildcards as wildcards
+from tests.edge.clients import test_connection as delivery
+from tests.edge.clients import test_wildcards as wildcards
 
 # Each of them takes the fixture `shared`, which is a sidecar of two workers here.
 test_invalid_subjects = delivery.test_invalid_subjects_each_with_its_reason

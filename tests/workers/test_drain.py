@@ -8,11 +8,11 @@ import time
 from contextlib import ExitStack
 
 from fastpath.client.control.client import Control
-from tests.edge.test_drain import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
-from tests.edge.wire import WireClient
+from tests.support.edge.draining import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
+from tests.support.edge.spread import figures_by_worker, kill_worker, spread
+from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, kill_worker, spread
 
 
 def test_all_workers_drain_and_open_again() -> None:

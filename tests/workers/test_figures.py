@@ -1,4 +1,4 @@
-"""What is measured on each worker, and put together on the first (docs/figures.md)."""
+"""What is measured on each worker, and put together on the first (docs/operate/figures.md)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.core.telemetry.counters import ENDS
 from realtime.stats.figures import starved
-from tests.edge.test_figures import Change, latencies
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.figures import Change, latencies
+from tests.support.edge.spread import Spread, kill_worker, spread
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import Spread, kill_worker, spread
 
 LISTEN = "clients+publishers://127.0.0.1:0"
 METRICS = f"{LISTEN},metrics://127.0.0.1:0"

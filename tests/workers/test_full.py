@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import WireClient
+from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import WireClient
+from tests.support.edge.spread import Spread
+from tests.support.edge.wire import WireClient
 from tests.support.hook import Answering, denying, named
 from tests.support.sidecar import Sidecar
-from tests.workers.spread import Spread
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
 from fastpath.core.protocol.packets import pack
-from tests.edge.operators import Reader, told
-from tests.edge.wire import PONG
+from tests.support.edge.operators import Reader, told
+from tests.support.edge.spread import figures_by_worker, kill_worker, spread
+from tests.support.edge.wire import PONG
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, kill_worker, spread
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.edge.wire import Ended, resident_bytes
+from tests.support.edge.spread import figures_by_worker, publisher, spread
+from tests.support.edge.wire import Ended, resident_bytes
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, publisher, spread
 
 MESSAGES = 90
 MESSAGE_BYTES = 1 << 20

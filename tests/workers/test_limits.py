@@ -7,10 +7,10 @@ from contextlib import ExitStack
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import Ended, WireClient
+from tests.support.edge.spread import kill_worker
+from tests.support.edge.wire import Ended, WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import kill_worker
 
 PER_ADDRESS = 6
 TRIES = 20

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.spread import spread
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.workers.spread import spread
 
 WORKERS = 3
 ROUNDS = 100

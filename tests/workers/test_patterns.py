@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.test_wildcards import found
+from tests.support.edge.patterns import found
+from tests.support.edge.spread import kill_worker, publisher, spread
 from tests.support.sidecar import Sidecar
-from tests.workers.spread import kill_worker, publisher, spread
 
 pytestmark = pytest.mark.slow
 

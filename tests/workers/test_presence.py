@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.edge.test_presence import PRESENCE, event, present
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.presence import PRESENCE, event, present
+from tests.support.edge.spread import figures_by_worker, kill_worker, spread
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, kill_worker, spread
 
 RULES = [rule(1, "everyone", "/chat/**"), rule(2, "everyone", "/prices/**")]
 

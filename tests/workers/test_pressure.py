@@ -13,12 +13,12 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
-from tests.edge.rules import rule, ruled
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.rules import rule, ruled
+from tests.support.edge.spread import figures_by_worker, kill_worker, publisher, spread
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, kill_worker, publisher, spread
 
 SUBJECTS = 20
 BATCH_MESSAGES = 1000

@@ -6,10 +6,10 @@ import os
 import signal
 from typing import Any
 
-from tests.edge.wire import WireClient, WirePublisher
+from tests.support.edge.spread import figures_by_worker, spread
+from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, spread
 
 SHARED = "clients+publishers://127.0.0.1:0"
 TRIES_MAX = 100

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from tests.edge.rules import rule, ruled
-from tests.edge.wire import WireClient
+from tests.support.edge.rules import rule, ruled
+from tests.support.edge.spread import kill_worker, spread
+from tests.support.edge.wire import WireClient
 from tests.support.tokens import mint
-from tests.workers.spread import kill_worker, spread
 
 WORKERS = 3
 SECONDS_MAX = 1.0

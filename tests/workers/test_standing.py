@@ -9,11 +9,11 @@ import subprocess
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import WirePublisher
+from tests.support.edge.spread import kill_worker, spread
+from tests.support.edge.wire import WirePublisher
+from tests.support.server.watched import logged, readiness
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import kill_worker, spread
-from tests.workers.test_watchdog import logged, readiness
 
 LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,metrics://127.0.0.1:0"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import WireClient
+from tests.support.edge.spread import kill_worker, publisher, spread
+from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import kill_worker, publisher, spread
 
 WORKERS = 3
 

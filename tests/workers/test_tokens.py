@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.edge.rules import Rules, rule, ruled
-from tests.edge.test_rights import user
-from tests.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.edge.rules import Rules, rule, ruled
+from tests.support.edge.spread import Spread, kill_worker, spread
+from tests.support.edge.users import user
+from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.tokens import mint
-from tests.workers.spread import Spread, kill_worker, spread
 
 WORKERS = 2
 SECONDS_MAX = 1.0

@@ -6,10 +6,10 @@ import os
 from contextlib import ExitStack
 
 from fastpath.client.control.client import Control
-from tests.edge.wire import Socket, WireClient, request
+from tests.support.edge.spread import figures_by_worker, kill_worker
+from tests.support.edge.wire import Socket, WireClient, request
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
-from tests.workers.spread import figures_by_worker, kill_worker
 
 
 def test_all_workers_take_from_one_unix_socket() -> None:

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ramp", type=float, default=0, metavar="S", help="seconds until the full rate (default 0)")
     parser.add_argument("--size", type=int, default=140, metavar="BYTES", help="of the content (default 140)")
     parser.add_argument("--fields", type=int, default=0, metavar="N", help="fields of each message (default 0)")
-    parser.add_argument("--recording", default="", metavar="FILE", help="publish these messages (docs/recording.md)")
+    parser.add_argument("--recording", default="", metavar="FILE", help="publish these: docs/develop/recording.md")
     parser.add_argument("--speed", type=speed, default=1, metavar="N", help="of the recording: 1, 0.5, 10, max (1)")
     parser.add_argument("--prefix", default="", metavar="SUBJECT", help="in front of the recording's subjects")
     parser.add_argument("--duration", type=float, default=0, metavar="S", help="seconds (default: until Ctrl-C)")

@@ -50,7 +50,8 @@ def journal(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
                 some = count if tick == TICKS[0] else count // 10
                 memory_us = _append(MemoryEngine(_clock()), some, tick)
                 engine = JournalEngine(str(folder), batch=False, clock=_clock)
-                engine.restore(_broker(engine))
+                _broker(engine)
+                engine.restore()
                 journal_us = _append(engine, some, tick)
                 found[f"append_{tick}_us"] = round(journal_us - memory_us, 3)
                 found[f"number_{tick}_us"] = round(memory_us, 3)

@@ -85,7 +85,7 @@ class FloorAll(Floor):
         return upgrade("/s/*" if subjects else "/p")
 
 
-class Peer(Dialect):
+class PeerAdapter(Dialect):
     """Another server, by what peer_dialects.py says of it."""
 
     def __init__(self, peer: PeerDialect) -> None:

@@ -42,7 +42,7 @@ class _Nowhere(Link):
         """Never."""
 
 
-class Server:
+class CoreServer:
     """The core of a sidecar in which everyone may read all below /s, and nothing else."""
 
     def __init__(self) -> None:
@@ -113,24 +113,24 @@ def run(arguments: argparse.Namespace) -> int:
 def publications(patterns: int) -> tuple[list[float], list[float]]:
     """µs of a publication, by NAMES: without patterns and with them, measured in turn."""
     names = [f"/s/{number}" for number in range(SUBJECTS)]
-    bare, full = Server(), Server()
+    bare, full = CoreServer(), CoreServer()
     for server in (bare, full):
         server.subscribe(*names)
     # Half of them differ early, half late; none covers what is published.
     full.subscribe(*(f"/p/{number}/*" if number % 2 else f"/*/u{number}/**" for number in range(patterns)))
     subjects = names * (BATCH // SUBJECTS)
 
-    def known(server: Server, turn: int) -> None:
+    def known(server: CoreServer, turn: int) -> None:
         del turn
         server.publish(subjects)
 
-    def looked_for(server: Server, turn: int) -> None:
+    def looked_for(server: CoreServer, turn: int) -> None:
         del turn
         match = server.broker.interest.patterns.match
         for subject in subjects:
             match(subject)
 
-    def new(server: Server, turn: int) -> None:
+    def new(server: CoreServer, turn: int) -> None:
         server.publish([f"/s/{turn}/{number}" for number in range(BATCH)])
 
     found: tuple[list[float], list[float]] = ([], [])
@@ -150,7 +150,7 @@ def publications(patterns: int) -> tuple[list[float], list[float]]:
 
 def crowd(clients: int) -> tuple[float, float, float]:
     """ms of a new subject's first message, of another, and of a right that all lose, with so many clients."""
-    server = Server()
+    server = CoreServer()
     for _ in range(clients):
         server.subscribe("/s/**")
     new = _each(lambda turn: server.publish([f"/s/{turn}/{number}" for number in range(20)]), 20)

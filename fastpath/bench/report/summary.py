@@ -200,4 +200,4 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "F10": (Target("none missing", _faults, 0, count),),
     "F11": (Target("p99 of the others rises < 20 %", _key("p99_rise_percent"), 20, _decimal, "%"),),
 }
-"""The targets that docs/benchmarks.md sets beside each scenario."""
+"""The targets that docs/explain/benchmarks.md sets beside each scenario."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastpath.core.protocol.errors import FastpathError
 
-from ..load.dialects import Dialect, Fastpath, Peer
+from ..load.dialects import Dialect, Fastpath, PeerAdapter
 from ..load.peer_dialects import DIALECTS
 from ..machine.description import machine
 from ..machine.processes import open_files_most
@@ -99,7 +99,7 @@ def measure_other(scenario: Scenario, running: peers.Running, options: Options) 
     if dialect.publisher_per_subject:
         scenario = scenario.changed({"pairs": True})
     server = fastpath_server.Server(running.peer.name, "127.0.0.1", running.port, running.pids)
-    return measure_server(scenario, server, Peer(dialect), options)
+    return measure_server(scenario, server, PeerAdapter(dialect), options)
 
 
 def measure_server(scenario: Scenario, server: fastpath_server.Server, dialect: Dialect, options: Options) -> Run:

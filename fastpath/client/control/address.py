@@ -1,4 +1,4 @@
-"""Where a sidecar's control socket is: a path, or an address of another host behind mutual TLS (protocol.md 8.1)."""
+"""A control socket's address: a path, or an address of another host behind mutual TLS (protocol.md 8.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether to ask somebody again who has not answered in time: a circuit breaker with growing pauses."""
+"""A circuit breaker with growing pauses, for a sidecar that has not answered in time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Breaker:
         self._until = 0.0
 
     def refusal(self) -> str:
-        """Why nobody should ask now; empty: somebody may."""
+        """The reason why the sidecar should not be asked now; empty when it may be asked."""
         with self._lock:
             left = self._until - self._clock() if self._timeouts else 0
         return f"it did not answer in time; it is asked again within {max(0.1, left):.1f} s" if left > 0 else ""
 
     def admit(self) -> str:
-        """The same for who asks if he may; of those that come after the pause only one is told so."""
+        """The refusal for a caller about to ask, or an empty text; after a pause one is let through on trial."""
         with self._lock:
             now = self._clock()
             if self._timeouts and now >= self._until:
@@ -43,7 +43,7 @@ class Breaker:
         return self.refusal()
 
     def close(self) -> None:
-        """It has answered, or said at once that it cannot: nobody is kept waiting."""
+        """Close the breaker: the sidecar has answered, or said at once that it cannot."""
         with self._lock:
             self._timeouts = 0
 

@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 
 
 class Control:
-    """One connection, opened when first used and again when it was lost; safe to share between threads.
+    """A connection to a control socket, opened at its first use and again after a loss; threads may share it.
 
     ``path`` is that of the unix socket, or a ``tls://`` address of a sidecar on another host (address.py).
 
@@ -93,11 +93,11 @@ class Control:
         return self.call("subjects", arguments, deadline)
 
     def stats(self) -> Answer:
-        """The sidecar's figures by name, and ``by_worker`` each worker's (docs/figures.md)."""
+        """The sidecar's figures by name, and ``by_worker`` each worker's (docs/operate/figures.md)."""
         return self.call("stats")
 
     def tree(self, prefix: str = "", begins: str = "", start: str = "", after: str = "", limit: int = 100) -> Answer:
-        """What stands right below ``prefix`` (empty: the root) among the subjects that have been published to.
+        """The level right below ``prefix`` (empty: the root) among the subjects that have been published to.
 
         ``children`` as ``[segment, is_subject, below, seq]`` in order, from ``start`` on or behind ``after``, of those
         that begin with ``begins``; ``total`` of them, ``more`` whether there are others behind. At most 1000 a page.
@@ -172,7 +172,7 @@ class Control:
         return self.call("client", {"connection": connection, "after": after, "limit": limit})
 
     def subject(self, subject: str) -> Answer:
-        """Where a subject stands, and who subscribes; ControlRefused ``unknown`` when it is not in use."""
+        """A subject's position and its subscribers; ControlRefused ``unknown`` when it is not in use."""
         return self.call("subject", {"subject": subject})
 
     def history(self, subject: str, before: int = 0, limit: int = 20) -> Answer:
@@ -180,7 +180,7 @@ class Control:
         return self.call("history", {"subject": subject, "before": before, "limit": limit})
 
     def ping(self, connection: str) -> float:
-        """How long a client's answer to a WebSocket ping took, in ms; ControlRefused ``timeout`` after 4 s."""
+        """The time that a client took to answer a WebSocket ping, in ms; ControlRefused ``timeout`` after 4 s."""
         return float(self.call("ping", {"connection": connection})["ms"])
 
     def disconnect(self, connection: str = "", user: str = "", reason: str = "") -> Answer:
@@ -341,7 +341,7 @@ def _left(end: float) -> float:
 
 
 def _readable(connection: socket.socket) -> bool:
-    """Whether something, which can only be the end, has arrived though nothing was asked."""
+    """True when bytes or the end have arrived although nothing was asked: the connection is over."""
     waiter = select.poll()
     waiter.register(connection, select.POLLIN)
     return bool(waiter.poll(0))
@@ -352,5 +352,5 @@ def _without_none(**arguments: Any) -> Answer:
 
 
 def _given(**arguments: Any) -> Answer:
-    """Those that say something."""
+    """The arguments that are not empty, by name."""
     return {name: value for name, value in arguments.items() if value}

@@ -71,21 +71,24 @@ class Nodes:
         self._breakers = [Breaker(self._timeout) for _ in self.controls]
 
     def hello(self) -> Answer:
-        """As ``Control.hello``, of the node that is asked first."""
+        """The greeting of the node that is asked first, as ``Control.hello`` has it."""
         return self._ask(lambda control, deadline: control.hello(deadline), self._deadline())
 
     def check(self, subject: str, action: str, token: str | None = None) -> Answer:
-        """As ``Control.check``."""
+        """A node's decision about a right, as ``Control.check`` has it."""
         return self._ask(lambda control, deadline: control.check(subject, action, token, deadline), self._deadline())
 
     def subjects(self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100) -> Answer:
-        """As ``Control.subjects``."""
+        """A page of a node's subjects, as ``Control.subjects`` has it."""
         return self._ask(
             lambda control, deadline: control.subjects(pattern, prefix, after, limit, deadline), self._deadline()
         )
 
     def snapshot(self, subject: str, token: str | None = None) -> Answer:
-        """As ``Control.snapshot``; a node whose rights have not arrived yet is passed over while another has them."""
+        """A subject's snapshot, as ``Control.snapshot`` has it.
+
+        A node whose rights have not arrived yet is passed over while another has them.
+        """
         return self._ask(
             lambda control, deadline: control.snapshot(subject, token, deadline),
             self._deadline(),
@@ -115,7 +118,7 @@ class Nodes:
             self._publishing.release()
 
     def _publish(self, messages: Sequence[Sequence[Any]], deadline: float) -> Answer:
-        """One call at a time: numbers must arrive in their order."""
+        """Number and send the rows; the caller holds the lock, for numbers must arrive in order."""
         rows = self._numbered(messages)
         results: list[Any] = [None] * len(rows)
         left = list(range(len(rows)))
@@ -191,7 +194,7 @@ class Nodes:
         return answer
 
     def _hangs(self, control: Control) -> bool:
-        """Whether it is silent to everybody: to store a message it may wait for Redis, and answer all the rest."""
+        """True when a node answers no greeting either; one that only waits for Redis to store a message does."""
         with Control(control.path, GREETING_SECONDS, self._client) as greeting:
             try:
                 greeting.hello()
@@ -213,7 +216,7 @@ class Nodes:
 
 
 def _none_answers(failures: Iterable[SidecarUnavailable]) -> SidecarUnavailable:
-    """What is raised when none of the nodes asked answers: of several what each of them said."""
+    """The error for a call that no node answers; of several nodes it has each one's reason."""
     told = list(failures)
     if len(told) == 1:
         return told[0]

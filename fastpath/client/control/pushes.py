@@ -22,7 +22,7 @@ Push = tuple[str, dict[str, Any]]
 
 
 class Pushes:
-    """One connection: one thread reads, any may send. It is not opened again when it is lost.
+    """A connection that the sidecar pushes to: one thread reads, any may send; a lost one is not reopened.
 
     ``path`` is as for Control; ``timeout_seconds`` bounds the opening, an answer, and the sending of one request.
     """
@@ -93,7 +93,7 @@ class Pushes:
         return number
 
     def read(self, seconds: float) -> list[Push]:
-        """What has been said, waiting at most so long for the first of it.
+        """The pushes received so far; waits at most ``seconds`` for the first one.
 
         A request of ``send`` that was refused comes as ``("error", {"code": …, "reason": …})``; other answers to them
         are dropped. Raises SidecarUnavailable when the connection is over.

@@ -27,7 +27,7 @@ class Lost(Exception):
     """The connection is of no use any more; another may be."""
 
 
-class Port(ABC):
+class PublisherConnection(ABC):
     """Connects to one of several servers, again and to the next one after a loss; a subclass says what goes over it.
 
     ``url`` is ``"host:port"``, ``"tls://host:port"``, a comma list or a list of those. ``token`` is a text, or a
@@ -107,7 +107,7 @@ class Port(ABC):
         return True
 
     def _held(self) -> tuple[str, bool] | None:
-        """Why nothing can go on for the moment, and whether another server may do better; None: all is well."""
+        """The reason for a pause and whether another server may do better; None when frames can be sent."""
         return None
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Port(ABC):
         return context.wrap_socket(connection, server_hostname=host)
 
     def _step(self) -> None:
-        """One wait for the socket, one read and one write."""
+        """Wait for the socket once, then read and write once."""
         connection = self._socket
         assert connection is not None
         if not self._out and self._welcome:

@@ -16,7 +16,7 @@ from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
 
 from ..errors import RefusedMessage
 from ..message import AsOf
-from .connection import Port
+from .connection import PublisherConnection
 from .window import Batch, Results, Settled, Window
 
 _ENVELOPE_BYTES = 32
@@ -31,7 +31,7 @@ Row = Sequence[Any]
 """``[subject, content, fields, meta]``; fields and meta may be None or left out (protocol.md 6.2)."""
 
 
-class Publisher(Port):
+class Publisher(PublisherConnection):
     """Sends batches of messages, and again after a lost connection, until they are acknowledged.
 
     Each message has a number of this publisher, and keeps it when it is sent again, to whichever server: it is stored
@@ -159,7 +159,7 @@ class Publisher(Port):
 
 
 def _name(label: str | None, first: int | None) -> str:
-    """What the server is told; ValueError for a name that it would not take, or numbers that it would not."""
+    """The publisher's name for the server; ValueError for a name or a first number that the server would refuse."""
     if first is not None:
         if not label or not 1 <= first < 1 << 53:
             raise ValueError("first is a number from 1 on, and needs the name of a publisher")

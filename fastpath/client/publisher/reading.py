@@ -12,7 +12,7 @@ from fastpath.core.protocol.messages import Value
 from fastpath.core.protocol.packets import pack
 
 from ..errors import refusal
-from .connection import Port
+from .connection import PublisherConnection
 
 RANGES_MAX = 2000
 """Ranges in one question (protocol.md 6.14)."""
@@ -25,7 +25,7 @@ Place = tuple[int, int]
 
 
 class Head(NamedTuple):
-    """How far a subject has come, and the number of its oldest message that is cached (``seq`` + 1 when none is).
+    """A subject's newest position and the number of its oldest cached message (``seq`` + 1 when none is cached).
 
     ``then`` is where it stood at the time that was asked about; None: before everything that is cached, or not asked.
     """
@@ -69,7 +69,7 @@ class Missing(NamedTuple):
     why: str
 
 
-class Reader(Port):
+class Reader(PublisherConnection):
     """Asks how far subjects have come, and reads messages between positions, over a connection that is replaced.
 
     Arguments as those of ``fastpath.client.publisher.Publisher``; a subject may be read by who may subscribe to it. The
@@ -117,7 +117,7 @@ class Reader(Port):
         return found
 
     def read(self, ranges: Iterable[Range]) -> Iterator[list[Run | Missing]]:
-        """What is between the positions, in the order of the ranges; ``at`` is the place of its range among them.
+        """Read the messages of the ranges, in their order; ``at`` of a run is the place of its range among them.
 
         After a lost connection it goes on where it was. What is read is asked for as fast as it is taken.
         """
@@ -215,7 +215,7 @@ def _run(order: list[int], run: list[Any]) -> Run | Missing:
 
 
 def _went_on(left: dict[int, Range], run: Run | Missing) -> None:
-    """What is left of the range that the run is of."""
+    """Shorten the run's range in ``left`` to the part that is still to be read."""
     subject, after, upto = left[run.at]
     if isinstance(run, Run):
         last = len(run.times) - 1

@@ -11,10 +11,10 @@ from fastpath.core.protocol.errors import BadFrame
 from fastpath.core.protocol.packets import pack
 
 from ..errors import RefusedMessage
-from .connection import Port
+from .connection import PublisherConnection
 
 
-class Reporter(Port):
+class Reporter(PublisherConnection):
     """Reports to the one server at ``url``; the user of ``token`` needs the right to publish to ``/__sys__/jobs/JOB``.
 
     ``timeout_seconds`` bounds a connect and the wait for an answer; with ``retry_seconds`` 0 the first trouble raises.

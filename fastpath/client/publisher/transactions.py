@@ -18,7 +18,7 @@ from fastpath.core.protocol.errors import BadFrame
 from fastpath.core.protocol.packets import FRAME_BYTES_MAX, pack
 
 from ..errors import StagingFailed
-from .connection import Port
+from .connection import PublisherConnection
 
 GAP = "gap"
 INVALID = "invalid"
@@ -38,7 +38,7 @@ Token = str | Callable[[], str] | None
 
 
 class Attempt(NamedTuple):
-    """One attempt at one partition of a batch; ``attempt`` is a number below 2^53 that no other attempt ever has."""
+    """An attempt at a partition of a batch; ``attempt`` is a number below 2^53 that no other attempt ever has."""
 
     transaction: str
     batch: int
@@ -46,7 +46,7 @@ class Attempt(NamedTuple):
     attempt: int
 
 
-class Refused(NamedTuple):
+class RefusedRow(NamedTuple):
     """A row that was not staged: its place in the frame, counted over all runs, a code of protocol.md 4.4 and why."""
 
     place: int
@@ -65,7 +65,7 @@ class Frame:
     number: int = 0
 
 
-class Stager(Port):
+class Stager(PublisherConnection):
     """Stages frames of rows, at most ``window`` of them without an answer, and again after a lost connection.
 
     ``rows`` counts those that are staged, ``collect()`` gives those that are not.
@@ -86,7 +86,7 @@ class Stager(Port):
         self.rows = 0
         self._attempt = attempt
         self._window_asked = self._window = window
-        self._not_staged: list[tuple[Any, list[Refused]]] = []
+        self._not_staged: list[tuple[Any, list[RefusedRow]]] = []
         self._queued: deque[Frame] = deque()
         self._unanswered: deque[Frame] = deque()
         self._back: list[Frame] = []
@@ -101,7 +101,7 @@ class Stager(Port):
         """
         if len(runs) > FRAME_BYTES_MAX - ENVELOPE_BYTES_MAX:
             reason = f"{len(runs)} bytes do not fit a frame of {FRAME_BYTES_MAX} bytes"
-            self._not_staged.append((tag, [Refused(place, TOO_LARGE, reason) for place in range(rows)]))
+            self._not_staged.append((tag, [RefusedRow(place, TOO_LARGE, reason) for place in range(rows)]))
             return
         self._queued.append(Frame(rows, runs, tag, self._chunks))
         self._chunks += 1
@@ -112,7 +112,7 @@ class Stager(Port):
         self._pump(lambda: not self._queued and not self._unanswered and not self._back)
         return self.rows
 
-    def collect(self) -> list[tuple[Any, list[Refused]]]:
+    def collect(self) -> list[tuple[Any, list[RefusedRow]]]:
         """The rows that were refused since the last call: the ``tag`` of each frame that had some, and these."""
         refused, self._not_staged = self._not_staged, []
         return refused
@@ -132,7 +132,7 @@ class Stager(Port):
                 sent = self._first(number)
                 self.rows += rows
                 if refused:
-                    self._not_staged.append((sent.tag, [Refused(*row) for row in refused]))
+                    self._not_staged.append((sent.tag, [RefusedRow(*row) for row in refused]))
                 if self._why is None:
                     return True
             case ["failed", int(number), str(code), str(reason)]:
@@ -152,7 +152,7 @@ class Stager(Port):
         """Nothing of the frame is staged. What was sent behind it fails for that, and is sent again after it."""
         if code == INVALID and frame.rows == 1:
             # Where one row makes no frame it is the row that is wrong: what follows takes its place.
-            self._not_staged.append((frame.tag, [Refused(0, TOO_LARGE, reason)]))
+            self._not_staged.append((frame.tag, [RefusedRow(0, TOO_LARGE, reason)]))
             for later in (*self._unanswered, *self._queued):
                 later.chunk -= 1
             self._chunks -= 1
@@ -180,7 +180,7 @@ class Stager(Port):
         self._number = 0
 
     def _return(self) -> None:
-        """What has no answer, or was not staged, is sent again in its order."""
+        """Queue the frames that have no answer, or were not staged, to be sent again in their order."""
         self._queued = deque(sorted((*self._back, *self._unanswered, *self._queued), key=lambda frame: frame.chunk))
         self._unanswered.clear()
         self._back.clear()
@@ -192,7 +192,7 @@ class Stager(Port):
 
 
 class Committed(NamedTuple):
-    """What came of a commit: rows published, by this commit or, ``repeated``, one before it.
+    """The result of a commit: rows published, by this commit or, ``repeated``, one before it.
 
     ``refused`` has at most 100 of the ``refused_rows``: partition, place among the rows that were sent for it, subject,
     code, reason. ``outdated`` rows were below the version of their subject. ``winners`` are the attempts that count.
@@ -206,7 +206,7 @@ class Committed(NamedTuple):
     winners: list[tuple[int, int, int]]
 
 
-class Committer(Port):
+class Committer(PublisherConnection):
     """Commits batches of transactions, and drops what is staged and not wanted any more."""
 
     def __init__(
@@ -302,5 +302,5 @@ class _Told(msgspec.Struct):
     winners: list[tuple[int, int, int]]
 
     def committed(self) -> Committed:
-        """The same, for who asked."""
+        """The commit's result, as the caller gets it."""
         return Committed(self.rows, self.repeated, self.refused, self.refused_rows, self.outdated, self.winners)

@@ -1,4 +1,4 @@
-"""What a publisher has sent and what came of it, without I/O (protocol.md 6.2 to 6.4).
+"""The window of a publisher: batches queued, sent and acknowledged, without I/O (protocol.md 6.2 to 6.4).
 
 A batch is queued, then on the wire under a number of this connection, then acknowledged. When it is first sent its
 rows get publication numbers, and keep them: a server stores a number once. When the connection is lost, all that is not
@@ -59,7 +59,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Results:
-    """What came of all that was sent since the last ``flush()``."""
+    """The results of all rows since the last ``flush()``: how many were accepted, which were refused."""
 
     messages: int = 0
     accepted: int = 0
@@ -105,22 +105,22 @@ class Window:
 
     @property
     def all_sent(self) -> bool:
-        """Whether nothing waits for its turn."""
+        """True when no batch is queued or held back."""
         return not self._queued and not self._held
 
     @property
     def idle(self) -> bool:
-        """Whether everything is acknowledged."""
+        """True when every batch is acknowledged."""
         return self.all_sent and not self._sent
 
     @property
     def holds(self) -> bool:
-        """Whether rows are held back and nothing is on the wire: time to pause, then ``release()``."""
+        """True when rows are held back and nothing is on the wire: time to pause, then ``release()``."""
         return bool(self._held) and not self._sent
 
     @property
     def unavailable(self) -> bool:
-        """Whether rows are held back that another server may be able to store."""
+        """True when rows are held back that another server may be able to store."""
         return any(batch.first for batch in self._held)
 
     def take(self) -> bytes | None:
@@ -205,7 +205,7 @@ class Window:
             self._held.append(part)
 
     def release(self) -> None:
-        """What was held back goes to the front of the queue."""
+        """Put the batches that were held back at the front of the queue."""
         self._return(self._held)
         self._held.clear()
 

@@ -1,4 +1,4 @@
-"""Who waits for the answer to which command, and who listens to changes of status."""
+"""The answers that commands wait for, and the listeners to changes of status."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Answers:
         self._due: dict[int, asyncio.Future[AnyAnswer]] = {}
 
     def expect(self, number: int) -> asyncio.Future[AnyAnswer]:
-        """What will be the answer to a command."""
+        """A future for the answer to the command of this number."""
         future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
         self._due[number] = future
         future.add_done_callback(lambda _: self._due.pop(number, None))
         return future
 
     def settle(self, number: int, answer: AnyAnswer) -> None:
-        """The answer came."""
+        """Hand an answer that came to whoever waits for it."""
         future = self._due.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
 
     def fail(self, error: Exception) -> None:
-        """None of the answers will come."""
+        """Raise the error in everyone who still waits for an answer."""
         for future in list(self._due.values()):
             if not future.done():
                 future.set_exception(error)
@@ -63,7 +63,7 @@ class Statuses:
         return feed
 
     def tell(self, status: Status) -> None:
-        """Tell everybody."""
+        """Tell a change of status to the callback and to every feed."""
         if self._callback is not None and not self._ended:
             try:
                 self._callback(status)
@@ -74,7 +74,7 @@ class Statuses:
                 feed.push(status)
 
     def end(self) -> None:
-        """Nothing more is told."""
+        """End every feed; no later change of status is told."""
         self._ended = True
         for feed in self._feeds:
             feed.end()

@@ -29,7 +29,7 @@ from .subscription_set import check_name
 
 
 class Client:
-    """See ``fastpath.client.connect``, which makes it."""
+    """The asyncio client that ``fastpath.client.connect`` returns: subscriptions and publications of one connection."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """Whether a connection stands at this moment."""
+        """True while the client is connected to a server."""
         return self._driver.connected
 
     @property
@@ -185,7 +185,7 @@ class Client:
         reply_to: str | None = None,
         closure: str | None = None,
     ) -> asyncio.Future[Position]:
-        """As ``publish``, without waiting: the future has the position, or raises what ``publish`` does.
+        """Queue a publication without waiting; the future has its position, or raises what ``publish`` does.
 
         QueueFull is raised here, as are InvalidSubject, and UnicodeEncodeError for half a character.
         """
@@ -207,7 +207,7 @@ class Client:
         return future
 
     async def presence(self, subject: str = "") -> Presence:
-        """Who is subscribed to a subject; without one: who is online (protocol.md 3.9).
+        """The users subscribed to a subject, or without a subject the users online (protocol.md 3.9).
 
         Raises Denied, Invalid, NotReady; Unavailable without a connection in time, Disconnected when it is lost.
         """

@@ -25,7 +25,7 @@ from .events import Answered, Arrived, Interesting, Refused, Renew
 from .machine import TOKEN_CODES, Machine, MachineEvent
 from .outgoing import Publication, Settled
 from .streams import MessageStream
-from .websocket_transport import End, Line
+from .websocket_transport import End, WebSocketTransport
 
 Token = str | Callable[[], str | Awaitable[str]] | None
 Interest = Callable[[list[str], bool], None]
@@ -65,7 +65,7 @@ class Driver:
         self._source = source
         self._answers = Answers()
         self._waiting: dict[Publication, asyncio.Future[Position]] = {}
-        self._line = Line(machine.state.take_out, self._receive)
+        self._transport = WebSocketTransport(machine.state.take_out, self._receive)
         self._connected = asyncio.Event()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -111,13 +111,13 @@ class Driver:
             self._step.cancel()
 
     def resume(self) -> None:
-        """Connect again."""
+        """Connect again after ``pause()``; without effect while the client is not paused."""
         if self.machine.paused and self.machine.resume():
             self._resumed.set()
 
     @property
     def connected(self) -> bool:
-        """Whether a connection stands."""
+        """True while the client is connected to a server."""
         return self.machine.connected
 
     async def until_connected(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ class Driver:
 
     def wake(self) -> None:
         """Send what is to be sent, and look at the time when something is due."""
-        self._line.wake.set()
+        self._transport.wake.set()
         due = self.machine.due()
         if due is None or self.closing:
             return
@@ -190,7 +190,7 @@ class Driver:
         self.statuses.tell(Status(name="renewed"))
 
     def _expect(self, number: int) -> asyncio.Future[wire.AnyAnswer]:
-        self._line.wake.set()
+        self._transport.wake.set()
         return self._answers.expect(number)
 
     # The connection.
@@ -256,7 +256,7 @@ class Driver:
         seconds = self.options.timeout_seconds
         if self.machine.servers.more(self.machine.url):
             seconds = min(seconds, OPEN_SECONDS)
-        return await self._line.run(self.machine.url, self._form, seconds, self._tls, opened, self._watch)
+        return await self._transport.run(self.machine.url, self._form, seconds, self._tls, opened, self._watch)
 
     async def _refresh(self) -> None:
         """The list of servers at present; the one at hand serves where it cannot be had."""
@@ -331,7 +331,7 @@ class Driver:
                 case Status():
                     self._noticed(event)
         if self.machine.leaving:
-            self._line.leave(End(Close.DRAIN, "the server drains"))
+            self._transport.leave(End(Close.DRAIN, "the server drains"))
         self.wake()
 
     def _tell_interest(self, subjects: list[str], wanted: bool) -> None:

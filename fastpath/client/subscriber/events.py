@@ -1,4 +1,4 @@
-"""What the client's state makes of the frames that arrive."""
+"""The events that the client's state makes of arriving frames."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Interesting:
 
 @dataclass(slots=True, frozen=True)
 class Renew:
-    """It is time for a new token."""
+    """The moment to obtain a new token has come."""
 
 
 Event = Arrived | Answered | Refused | Named | Interesting | Renew | Status

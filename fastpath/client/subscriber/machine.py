@@ -295,7 +295,7 @@ _NAMES = {"ok": "published", "denied": "publish_denied", "too_large": "publish_t
 
 
 def _status_of(settled: Settled) -> Status:
-    """What the program is told of a publication that it gave a closure."""
+    """The status that tells the program the outcome of a publication to which it gave a closure."""
     return Status(
         name=_NAMES.get(settled.status, "publish_failed"),
         subject=settled.publication.subject,

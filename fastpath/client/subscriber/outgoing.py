@@ -21,7 +21,7 @@ HOLD_SECONDS = 0.5
 
 @dataclass(slots=True, eq=False)
 class Publication:
-    """One that the program wants published; ``told`` says that the program gave the closure and hears of it."""
+    """A publication of the program's; ``told`` when the program gave the closure and hears of the outcome."""
 
     subject: str
     content: Value
@@ -48,7 +48,7 @@ class Publication:
 
 @dataclass(slots=True, frozen=True)
 class Settled:
-    """What became of a publication: a status of protocol.md 4.4, or ``unknown``, with its position if it is ``ok``."""
+    """The outcome of a publication: a status of protocol.md 4.4, or ``unknown``, with its position if it is ``ok``."""
 
     publication: Publication
     status: str
@@ -105,7 +105,7 @@ class Outgoing:
         return None
 
     def take(self, now: float) -> Iterator[Publication]:
-        """Those to be sent now, in order, numbered; ``on_wire`` must be called for each."""
+        """The publications to be sent now, in order, numbered; ``on_wire`` must be called for each."""
         if self._held_until is not None and (now < self._held_until or self._wire):
             return
         self._held_until = None
@@ -117,7 +117,7 @@ class Outgoing:
             yield publication
 
     def on_wire(self, publication: Publication, command: int) -> None:
-        """It was sent with the command of this id."""
+        """Note that the publication was sent with the command of this id."""
         publication.id, publication.sent, publication.not_ready = command, True, False
         self._wire[command] = publication
 
@@ -142,7 +142,7 @@ class Outgoing:
         return None
 
     def waits_for(self, command: int) -> bool:
-        """Whether a command of this id is a publication's."""
+        """True when the command of this id is a publication whose answer is due."""
         return command in self._wire
 
     def lose(self, too_big: bool = False) -> list[Settled]:
@@ -209,8 +209,10 @@ class Outgoing:
 
 
 def _size(publication: Publication) -> int:
-    """Of content and fields, in bytes. Raises UnicodeEncodeError, which names the part, for half a character anywhere:
-    it could not be sent later."""
+    """The size of content and fields in bytes.
+
+    Raises UnicodeEncodeError, which names the part, for half a character anywhere: it could not be sent later.
+    """
     part = "subject"
     try:
         publication.subject.encode()

@@ -1,4 +1,4 @@
-"""After a reconnection: whether every subject came back without loss, and which are to be asked for again; pure."""
+"""The recovery after a reconnection: which subjects came back without loss, which to ask for again; pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..message import Status
 
 
 class Recovery:
-    """Of one connection: ``begin()`` with the subjects that have a position, then every status by ``told()``."""
+    """The recovery on a connection: ``begin()`` takes the subjects with a position, ``told()`` every later status."""
 
     def __init__(self) -> None:
         self._first = True
@@ -17,13 +17,13 @@ class Recovery:
         self._again: dict[str, float] = {}
 
     def begin(self, subjects: Iterable[str]) -> None:
-        """A connection opened and asks for these from where they were."""
+        """Note that a new connection asks for these subjects from their positions."""
         self.lose()
         self._due = set() if self._first else set(subjects)
         self._first = False
 
     def told(self, status: Status, now: float) -> list[Status]:
-        """A status came: what is to be told after it."""
+        """Take a status of a subject and return what the program is to be told after it."""
         subject = status.subject
         match status.name:
             case "recovered":
@@ -40,7 +40,7 @@ class Recovery:
         return []
 
     def left(self, subjects: Iterable[str]) -> list[Status]:
-        """These are waited for no more; whether that was the last."""
+        """Wait for these subjects no more; the status ``synchronised`` if the last one came back without loss."""
         before = bool(self._due)
         for subject in subjects:
             self._due.discard(subject)
@@ -48,11 +48,11 @@ class Recovery:
         return [Status(name="synchronised")] if before and not self._due and self._recovered else []
 
     def keep(self, subjects: Container[str]) -> list[Status]:
-        """Others than these are wanted no more."""
+        """Wait for no other subjects than these; returns what ``left`` does."""
         return self.left([subject for subject in (*self._due, *self._again) if subject not in subjects])
 
     def due(self) -> float | None:
-        """When ``again()`` has something."""
+        """The time at which ``again()`` has a subject; None when it will have none."""
         return min(self._again.values(), default=None)
 
     def again(self, now: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""When a client renews the token of its connection by itself; pure, times are seconds of one clock."""
+"""The schedule by which a client renews its connection's token; pure, times are seconds of one clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGAIN_SECONDS_MAX = 15
 
 
 class Renewal:
-    """``at`` is when a new token is to be had; infinite: not at all."""
+    """The time of the next renewal: ``at``, infinite when none is planned."""
 
     def __init__(self) -> None:
         self.at = inf
@@ -33,11 +33,11 @@ class Renewal:
             self.at = now
 
     def begun(self) -> None:
-        """It is being had."""
+        """Note that a new token is being obtained: no further renewal is due."""
         self.at = inf
 
     def failed(self, now: float) -> None:
-        """It could not be had."""
+        """Plan another try after a token could not be obtained, with a pause that doubles."""
         self.at = now + self._again
         self._again = min(AGAIN_SECONDS_MAX, 2 * self._again)
 

@@ -17,7 +17,7 @@ from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 from ..message import Status
 from .events import Answered, Event, Interesting, Named
 from .subscription_set import covered
-from .subscriptions import Following
+from .subscriptions import Subscriptions
 
 CLIENT = "py/1"
 
@@ -30,7 +30,7 @@ class ClientState:
         self._publisher = publisher
         self.form: codec.Form = form
         self.out: list[bytes] = []
-        self.following = Following(self.command)
+        self.following = Subscriptions(self.command)
         self.user = ""
         self.server = ""
         self.ping_ms = 0
@@ -59,7 +59,7 @@ class ClientState:
         return self._keep_interests(())
 
     def take_out(self) -> list[bytes]:
-        """What is to be sent now."""
+        """Take the frames that are to be sent now."""
         frames, self.out = self.out, []
         return frames
 
@@ -104,7 +104,7 @@ class ClientState:
         return self.command(lambda number: wire.Presence(id=number, subject=subject))
 
     def offer(self, patterns: Sequence[str]) -> list[Event]:
-        """What this client can publish, from now on and over all connections; ``advertise`` tells the server."""
+        """Set what this client can publish, over all connections; ``advertise`` tells the server."""
         self._offered = list(patterns)
         return self._keep_interests(self._offered)
 
@@ -159,7 +159,7 @@ class ClientState:
         return [Answered(frame.id, frame)]  # type: ignore[arg-type]
 
     def _interests(self, subjects: Iterable[str], wanted: bool) -> list[Event]:
-        """These are wanted, or are not any more: what is new of that."""
+        """Note that subjects are wanted, or no more; returns an event for those that changed."""
         interest, told = self._interest, dict.fromkeys(subjects)
         if not wanted:
             return self._uninteresting([subject for subject in told if subject in interest])
@@ -168,7 +168,7 @@ class ClientState:
         return [Interesting(begun, wanted=True)] if begun else []
 
     def _keep_interests(self, of: Sequence[str]) -> list[Event]:
-        """What is not ``of`` the patterns is wanted no more."""
+        """Drop the interest in subjects that none of the patterns ``of`` covers."""
         return self._uninteresting([subject for subject in self._interest if not covered(subject, of)])
 
     def _uninteresting(self, subjects: list[str]) -> list[Event]:

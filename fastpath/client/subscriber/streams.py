@@ -97,7 +97,7 @@ class MessageStream(Feed[Message]):
         self.end()
 
     def unwanted(self, names: set[str]) -> Callable[[Message], bool]:
-        """Which messages of a stream that had these names are of them alone; to be called after ``leave``."""
+        """A test for messages that came by the left ``names`` alone; to be called after ``leave``."""
         left = self.subjects - names
         return lambda message: covered(message.subject, names) and not covered(message.subject, left)
 

@@ -1,4 +1,4 @@
-"""What a client is subscribed to, over all its connections: subjects and patterns, and who hears of which; pure."""
+"""The subjects and patterns a client is subscribed to, over all its connections, and who hears of which; pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ NOTHING = Position(0, 0)
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One subject. While it is ``lagging`` gaps are no fault (protocol.md 5.3); while it ``waits`` the server has not
-    begun it.
+    """A subscription to a subject.
+
+    While it is ``lagging`` gaps are no fault (protocol.md 5.3); while it ``waits`` the server has not begun it.
 
     ``owner`` subscribed to the subject itself, and hears of it when it has ``begun``; without one, patterns found it.
     ``held``: the server has it as a subscription of its own, though no owner wants it.
@@ -68,17 +69,17 @@ class Subscription:
 
     @property
     def plain(self) -> bool:
-        """Whether it is asked for by its own name, not by a pattern's."""
+        """True when the subject is asked for by its own name, not by a pattern's."""
         return self.owner is not None or self.held
 
     @property
     def after(self) -> Position | None:
-        """Where to go on from; None: from the beginning, as it was asked for."""
+        """The position to go on from; None: from the beginning, as it was asked for."""
         return self.since if self.live else self.last
 
     @property
     def last(self) -> Position | None:
-        """What everybody who follows it has read."""
+        """The position up to which everybody who follows the subject has read it."""
         return self.position if self.own is None or self.position is None else min(self.own, self.position)
 
     def begin(self, result: Result, own: bool, asked: bool) -> None:
@@ -111,8 +112,8 @@ class Subscription:
             self.stored_over()
 
     def _goes_on(self, result: Result) -> bool:
-        """Whether somebody follows on from what was read, who is told of what is missing: the answer may stand behind
-        messages that a right took away with its end (protocol.md 4.7)."""
+        """True when a reader goes on from what was read, and so is told of a gap: the answer may stand behind messages
+        that a right took away with its end (protocol.md 4.7)."""
         if result.recovery or not self.live:
             return result.recovery == "recovered"
         return not result.messages or not (self.interval or self.lagging)
@@ -138,7 +139,7 @@ class Subscription:
         self.own = own if self.own and own != others else None
 
     def interrupt(self) -> None:
-        """What is still to come of stored messages will not."""
+        """Give up the stored messages that were still to come."""
         if self.own == NOTHING:
             self.own, self.owed = None, self.position is not None
             self.begun = not self.owed
@@ -182,7 +183,7 @@ class Pattern:
 
 
 class Shape(NamedTuple):
-    """Where a pattern has its wildcards: all of one shape that cover a subject are the one with its segments there."""
+    """The places of a pattern's wildcards; of each shape at most one pattern covers a given subject."""
 
     length: int
     """of the subject, or what it has more than where the end is ``open``"""
@@ -200,7 +201,7 @@ class Shape(NamedTuple):
         return cls(len(segments), ends_open, literals), tuple(segments[at] for at in literals)
 
     def read(self, segments: list[str]) -> tuple[str, ...] | None:
-        """What a pattern of this shape over the subject has where it has no wildcards; None: it cannot cover it."""
+        """The literal segments of the pattern of this shape that covers the subject; None when none can."""
         if len(segments) <= self.length if self.open else len(segments) != self.length:
             return None
         if segments[0] == SYSTEM and self.literals[:1] != (0,):
@@ -209,7 +210,7 @@ class Shape(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One subscribe command."""
+    """The content of a subscribe command."""
 
     wanted: Sequence[Subscription | Pattern]
     history: int
@@ -218,8 +219,11 @@ class Request(NamedTuple):
     since: dict[str, Position]
 
 
-class Wanted:
-    """All that is wanted. A name has one owner; a subject is heard by its own and by those of the patterns over it."""
+class SubscriptionSet:
+    """A client's subscriptions by name.
+
+    A name has one owner; a subject's messages go to its owner and to the owners of the patterns that cover it.
+    """
 
     def __init__(self) -> None:
         self.subjects: dict[str, Subscription] = {}
@@ -229,16 +233,16 @@ class Wanted:
         self._changes = 0
 
     def get(self, name: str) -> Subscription | Pattern | None:
-        """What stands under a name."""
+        """The subscription or pattern of this name, if any."""
         return self.patterns.get(name) or self.subjects.get(name)
 
     def owner(self, name: str) -> Any:
-        """Who subscribed to this subject or pattern; None: nobody did."""
+        """The owner of the subject or pattern of this name; None when nobody subscribed to it."""
         wanted = self.get(name)
         return None if wanted is None else wanted.owner
 
     def owners(self) -> set[Any]:
-        """Everybody who wants something."""
+        """The owners of all subjects and patterns."""
         every: list[Subscription | Pattern] = [*self.subjects.values(), *self.patterns.values()]
         return {wanted.owner for wanted in every if wanted.owner is not None}
 
@@ -290,11 +294,11 @@ class Wanted:
         return sorted(found, key=lambda pattern: pattern.order) if len(found) > 1 else found
 
     def has(self, wanted: Subscription | Pattern) -> bool:
-        """Whether it is still what stands under its name."""
+        """True while the set has this very subscription or pattern under its name."""
         return self.get(wanted.subject) is wanted
 
     def forget(self, wanted: Subscription | Pattern) -> list[Subscription]:
-        """Its owner wants it no more; the subjects of which nobody hears now."""
+        """Remove a subscription or pattern from its owner; returns the subjects of which nobody hears now."""
         self._changes += 1
         if isinstance(wanted, Pattern):
             del self.patterns[wanted.subject]
@@ -326,7 +330,7 @@ class Wanted:
                 del self.subjects[wanted.subject]
 
     def hearers(self, wanted: Subscription, by_owner: bool, by_others: bool) -> tuple[Any, ...]:
-        """Who gets a message of the subject, which the owner or the others or all have not read."""
+        """The owners who get a message of the subject: its own if ``by_owner``, those of patterns if ``by_others``."""
         if not by_others:
             return (wanted.owner,) if by_owner and wanted.owner is not None else ()
         if not by_owner:
@@ -343,8 +347,10 @@ class Wanted:
         wanted.hearers_at = -1
 
     def resumptions(self, patterns: Iterable[Pattern]) -> Iterator[tuple[Request, list[Subscription]]]:
-        """How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are
-        too many."""
+        """The subscribe commands for patterns.
+
+        With each come the subjects that are too many for it, to be asked for before it by name.
+        """
         found: dict[str, list[Subscription]] = {pattern.subject: [] for pattern in patterns}
         for wanted in self.subjects.values() if found else ():
             if wanted.position and not wanted.plain and (over := self.over(wanted.subject)):
@@ -362,7 +368,7 @@ class Wanted:
 
 
 def requests(subscriptions: Iterable[Subscription]) -> Iterator[Request]:
-    """How to ask for subjects: those with the same options share a command."""
+    """The subscribe commands for subjects; subjects with the same options share a command."""
     groups: dict[tuple[int, int, str], list[Subscription]] = {}
     for wanted in subscriptions:
         # Who knows a position gets what follows it, not the history before it once more.
@@ -384,5 +390,5 @@ def check_name(text: str) -> None:
 
 
 def covered(subject: str, names: Iterable[str]) -> bool:
-    """Whether the subject is one of these names, or a pattern among them covers it."""
+    """True when the subject is one of these names, or a pattern among them covers it."""
     return any(name == subject or (is_wildcard(name) and covers(name, subject)) for name in names)

@@ -16,7 +16,7 @@ from fastpath.core.protocol.subject import is_wildcard
 from ..errors import refusal
 from ..message import Position, Status, message_of
 from .events import Answered, Arrived, Event, Refused
-from .subscription_set import NOTHING, SUBJECTS_PER_COMMAND, Pattern, Request, Subscription, Wanted, requests
+from .subscription_set import NOTHING, SUBJECTS_PER_COMMAND, Pattern, Request, Subscription, SubscriptionSet, requests
 
 RETRY_MS = 1000
 """Pause before a subject is asked for again whose answer ``not_ready`` named none."""
@@ -27,11 +27,11 @@ RETRY_SECONDS_MAX = 30
 _STORED = ("snapshot", "historical", "recovered")
 
 
-class Following:
+class Subscriptions:
     """``send`` gives a command its number, and sends it if there is a connection."""
 
     def __init__(self, send: Callable[[Callable[[int], wire.AnyCommand]], int]) -> None:
-        self.wanted = Wanted()
+        self.wanted = SubscriptionSet()
         self._send = send
         self._open = False
         self._sids: dict[int, Subscription] = {}
@@ -141,13 +141,13 @@ class Following:
 
     @staticmethod
     def _beyond(wanted: Subscription, seq: int) -> bool:
-        """Whether messages are missing before this one, and may not."""
+        """True when messages are missing before this one that should be there."""
         last, whole = wanted.last, not wanted.interval and not wanted.lagging
         return whole and last is not None and seq > last.seq + 1 and wanted.epoch >= last.epoch
 
     @staticmethod
     def _stored_came(wanted: Subscription, kind: str, seq: int) -> tuple[bool, bool]:
-        """Whether the owner and the others get it."""
+        """Count a stored message; whether the owner and whether the others get it."""
         by = True, not wanted.private
         if kind != "snapshot" and seq:
             by = wanted.read(seq, anew=kind == "historical")
@@ -174,7 +174,7 @@ class Following:
             self._ask([wanted])
 
     def _unname(self, wanted: Subscription) -> None:
-        """Its id is no longer its own. After a reconnection the same number may be another subject's already."""
+        """Free the subscription's id. After a reconnection the number may already be another subject's."""
         if self._sids.get(wanted.sid) is wanted:
             del self._sids[wanted.sid]
 
@@ -215,7 +215,7 @@ class Following:
         return [Status(name="granted", subject=wanted.subject), *told] if granted else told
 
     def _pattern_result(self, number: int, result: wire.Result, pattern: Pattern) -> list[Event]:
-        """What it finds follows, by itself (protocol.md 3.8)."""
+        """Take the answer for a pattern; the subjects that the pattern finds follow by themselves (protocol.md 3.8)."""
         if number and number != pattern.asked:
             return []
         if result.error in ("denied", "not_ready"):
@@ -228,8 +228,10 @@ class Following:
         return [Status(name="subscribed", subject=pattern.subject, pattern=pattern.subject)]
 
     def _waits(self, wanted: Subscription | Pattern, result: wire.Result) -> list[Event]:
-        """It begins by itself when a right comes; what is not ready yet is asked for again as well, unless a pattern
-        found it."""
+        """Let a subscription wait for a right, with which it begins by itself.
+
+        One that is not ready is asked for again as well, unless a pattern found it.
+        """
         retry = 0.0
         if result.error == "not_ready" and (isinstance(wanted, Pattern) or wanted.plain):
             retry = min(RETRY_SECONDS_MAX, (result.retry_ms or RETRY_MS) / 1000 * 2.0**wanted.tries)
@@ -243,7 +245,7 @@ class Following:
         return [Status(name=result.error, subject=subject, pattern=pattern, reason=result.reason, retry_seconds=retry)]
 
     def _refused(self, wanted: Subscription | Pattern, code: str, reason: str) -> list[Event]:
-        """It is forgotten."""
+        """Forget a subscription that the server refused, and tell its owner."""
         owner = wanted.owner
         self._forget(wanted)
         if owner is None:
@@ -299,7 +301,7 @@ class Following:
     # Inside.
 
     def _ask_patterns(self, patterns: Iterable[Pattern]) -> None:
-        """Each with where its subjects were read to; those that are too many for one command are asked for by name."""
+        """Ask for patterns from where their subjects were read to; subjects too many for one are asked for by name."""
         for request, more in self.wanted.resumptions(patterns) if self._open else ():
             self._ask(more)
             self._subscribe(request)

@@ -1,4 +1,4 @@
-"""One WebSocket of the asynchronous client, from the handshake to its end."""
+"""The WebSocket connection of the asynchronous client, from the handshake to its end."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CLOSE_SECONDS = 1
 
 
 class End(NamedTuple):
-    """How a connection ended: the code of its close frame, or ABNORMAL."""
+    """The end of a connection: the code of its close frame, or ABNORMAL."""
 
     code: int
     reason: str
 
 
-class Line:
+class WebSocketTransport:
     """Carries frames both ways; ``receive`` takes each that arrives, ``take_out`` yields what is to be sent."""
 
     def __init__(self, take_out: Callable[[], list[bytes]], receive: Callable[[bytes], Awaitable[None]]) -> None:
@@ -120,7 +120,7 @@ class Line:
 
 
 def _end(*tasks: asyncio.Future[Any]) -> End:
-    """What the tasks that ended say of the connection; an error of the program itself is raised."""
+    """The end of the connection as the finished tasks tell it; an error of the program itself is raised."""
     for task in tasks:
         error = task.exception()
         if isinstance(error, ConnectionClosed):

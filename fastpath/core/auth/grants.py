@@ -13,7 +13,7 @@ from .rules import PUBLISH, SUBSCRIBE
 from .tokens import Claims
 
 if TYPE_CHECKING:
-    from .hook_decisions import Asked
+    from .hook_decisions import HookState
 
 NOT_READY = "the rights have not arrived from Django yet; retry"
 ASKED = "Django's hook is asked; it starts by itself"
@@ -43,7 +43,7 @@ class Principal:
         self.answers: dict[tuple[str, str], str] | None = None
         self.publishable: set[str] | None = None
         self.known_at = 0  # of the rights that ``publishable`` was found out under
-        self.asked: Asked | None = None
+        self.asked: HookState | None = None
 
     @property
     def expires(self) -> int | None:
@@ -108,11 +108,11 @@ class Grants:
         """Changes whenever an answer of ``check`` may have changed."""
         return 0
 
-    def likeness(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal) -> Hashable:
         """Principals of one likeness get the same answers at one time."""
         return principal
 
-    def representative(self, principal: Principal) -> Principal:
+    def rights_proxy(self, principal: Principal) -> Principal:
         """Somebody who may what all of the principal's likeness may, whatever becomes of this one."""
         return principal
 

@@ -1,8 +1,8 @@
 """What a hook in Django is asked about each connection, and what it has answered (protocol.md 8.7): no I/O.
 
 A right that only the hook knows is ASKED for now. It is noted as wanted, goes out with the connection's next question,
-and whoever waits for it (``Party``) is told when the answer is there, or is known not to come. A connection has one
-question open at a time, and is asked about several subjects at once.
+and whoever waits for it (``HookSubject``) is told when the answer is there, or is known not to come. A connection has
+one question open at a time, and is asked about several subjects at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from .grants import ASKED, AWAY, Principal
-from .hook_questions import CONNECT, LATE, SUBJECTS_MAX, TOKEN, Key, Party, Question, Reply, about_party
+from .hook_questions import CONNECT, LATE, SUBJECTS_MAX, TOKEN, HookSubject, Key, Question, Reply, about_party
 from .rules import PUBLISH, SUBSCRIBE
 
 ROOM = 10_000
@@ -35,7 +35,7 @@ RETRY_MS = 500
 """After how long the hook is asked again about what it has not answered."""
 
 
-class Asked:
+class HookState:
     """What is known of one connection by the hook's answers, and what is wanted."""
 
     __slots__ = (
@@ -54,9 +54,9 @@ class Asked:
         "wanted",
     )
 
-    def __init__(self, asking: Asking, party: Party) -> None:
+    def __init__(self, asking: HookDecisions, party: HookSubject) -> None:
         self.asking = asking
-        self.party: Party | None = party
+        self.party: HookSubject | None = party
         self.known: dict[Key, tuple[str, int]] = {}  # the reason, empty for yes, and until when it counts
         self.fresh: set[Key] = set()
         """Answers that count though they are for this once: what waited for them goes on just now."""
@@ -151,35 +151,38 @@ class Asked:
         self.asking.forget(self)
 
 
-class Asking:
+class HookDecisions:
     """All that one process asks: who has something to ask, which questions are open, and which answers end when."""
 
     def __init__(self, events: Iterable[str], seconds: int) -> None:
         self.events = frozenset(events)
-        self.wake: Callable[[], None] = lambda: None
-        """Called when there is something to do: ``step`` does it."""
-        self.fault: Callable[[Exception], None] = lambda error: None
-        """Told of a fault in what is said of one party, which has ended that one."""
+        self._wake: Callable[[], None] = lambda: None
+        self._fault: Callable[[Exception], None] = lambda error: None
         self._patience_ms = seconds * 1000 + GRACE_MS
         self._count = 0
-        self._ready: dict[Asked, None] = {}
-        self._open: dict[int, tuple[Asked, str, list[str], int]] = {}  # with its deadline: they come in that order
-        self._ends: list[tuple[int, int, Asked]] = []  # a heap: when the first answer of that connection ends
+        self._ready: dict[HookState, None] = {}
+        self._open: dict[int, tuple[HookState, str, list[str], int]] = {}  # with its deadline: they come in that order
+        self._ends: list[tuple[int, int, HookState]] = []  # a heap: when the first answer of that connection ends
         self._dead = 0  # of these
-        self._again: deque[tuple[Asked, deque[Key]]] = deque()
+        self._again: deque[tuple[HookState, deque[Key]]] = deque()
+
+    def run_by(self, wake: Callable[[], None], fault: Callable[[Exception], None]) -> None:
+        """Have ``wake`` called when there is something to do, which ``step`` does, and ``fault`` told of each fault in
+        what is said of one party, which has ended that one."""
+        self._wake, self._fault = wake, fault
 
     @property
     def open(self) -> int:
         """Questions without an answer."""
         return len(self._open)
 
-    def enqueue(self, asked: Asked) -> None:
+    def enqueue(self, asked: HookState) -> None:
         """It has something to ask."""
         if not asked.number and asked not in self._ready:
             self._ready[asked] = None
-            self.wake()
+            self._wake()
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: HookState) -> None:
         """It has not any more."""
         self._ready.pop(asked, None)
         self.withdraw(asked)
@@ -187,18 +190,18 @@ class Asking:
             asked.due = 0
             self._bury()
 
-    def withdraw(self, asked: Asked) -> None:
+    def withdraw(self, asked: HookState) -> None:
         """The question that it has open, if any, is of no use any more."""
         if asked.number:
             del self._open[asked.number]
             asked.number, asked.sent, asked.stale = 0, frozenset(), False
 
-    def recheck(self, asked: Asked) -> None:
+    def recheck(self, asked: HookState) -> None:
         """Ask again at once about all that the connection uses, and whether it may go on at all."""
         if asked.party is not None:
             asked.stale = asked.number != 0  # it may have been decided before what has changed
             self._again.append((asked, deque(asked.known)))
-            self.wake()
+            self._wake()
 
     def step(self, now: int) -> tuple[list[Question], bool]:
         """The next questions, up to a slice of work; whether there is more to do."""
@@ -215,7 +218,7 @@ class Asking:
                 left -= 1
                 if asked.party is not None:
                     asked.party.fail()
-                self.fault(error)
+                self._fault(error)
                 continue
             if question is not None:
                 left -= 1 + len(question.about.get("subjects", ()))
@@ -240,7 +243,7 @@ class Asking:
             asked.due = 0
             first = min((until for _, until in asked.known.values() if now < until < FOR_EVER), default=0)
             self._note_end(asked, first)
-            self.wake()
+            self._wake()
 
     def answer(self, number: int, reply: Reply, now: int) -> bool:
         """Note what the hook says, and tell whoever waits; False when nobody does any more. What is raised by a
@@ -268,7 +271,7 @@ class Asking:
             self.enqueue(asked)
         return True
 
-    def _question(self, asked: Asked, now: int) -> Question | None:
+    def _question(self, asked: HookState, now: int) -> Question | None:
         """What it wants most: to be let in, to go on, then all else, of one event at a time."""
         if asked.party is None:
             return None
@@ -290,7 +293,7 @@ class Asking:
             about["subjects"] = subjects
         return Question(self._count, str(about.get("user") or about.get("address") or ""), about)
 
-    def _note(self, asked: Asked, event: str, subjects: list[str], reply: Reply, now: int, stale: bool) -> None:
+    def _note(self, asked: HookState, event: str, subjects: list[str], reply: Reply, now: int, stale: bool) -> None:
         ends = 0
         for index, subject in enumerate(subjects):
             key = event, subject
@@ -317,7 +320,7 @@ class Asking:
             asked.note(key, reason, until if until > now else ONCE)
         self._note_end(asked, ends)
 
-    def _note_end(self, asked: Asked, moment: int) -> None:
+    def _note_end(self, asked: HookState, moment: int) -> None:
         """Come back then, when the first of its answers ends; 0: not for these."""
         if not moment or (asked.due and asked.due <= moment) or asked.party is None:
             return

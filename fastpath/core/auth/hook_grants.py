@@ -11,7 +11,7 @@ from .rules import PUBLISH, SUBSCRIBE
 from .tokens import TOKEN_CHARS_MAX
 
 if TYPE_CHECKING:
-    from .hook_decisions import Asking
+    from .hook_decisions import HookDecisions
 
 G = TypeVar("G", bound=Grants)
 
@@ -45,7 +45,7 @@ class CustomGrants(Grants):
 class Hooked(Grants):
     """What asking a hook adds to the grants of a mode: it is asked after they have said yes."""
 
-    asking: Asking
+    asking: HookDecisions
 
     def principal(self, token: str, now: int) -> Principal:
         """One that nobody shares, because the hook answers for a connection; raises Refused."""
@@ -93,11 +93,11 @@ class Hooked(Grants):
             return Why(False, ASKED)
         return why._replace(allowed=not known[0], reason=known[0] or f"{why.reason}; the hook has allowed it")
 
-    def likeness(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal) -> Hashable:
         """The hook may answer otherwise for each connection."""
         return principal
 
-    def representative(self, principal: Principal) -> Principal:
+    def rights_proxy(self, principal: Principal) -> Principal:
         """Nobody speaks for another."""
         return principal
 
@@ -106,7 +106,7 @@ class Hooked(Grants):
         return set() if PUBLISH in self.asking.events else super().publishable(principal)
 
 
-def hooked(kind: type[G], asking: Asking | None) -> type[G]:
+def hooked(kind: type[G], asking: HookDecisions | None) -> type[G]:
     """The grants of a mode, with a hook that may deny more if there is one to be asked."""
     if asking is None:
         return kind

@@ -53,7 +53,7 @@ class Question(Struct, frozen=True):
     about: dict[str, Any]
 
 
-class Party(Protocol):
+class HookSubject(Protocol):
     """A connection about which the hook is asked."""
 
     @property

@@ -97,7 +97,7 @@ class JwtGrants(Grants):
             self._sets[given] = rules
         return rules
 
-    def likeness(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal) -> Hashable:
         """Those with the same permissions."""
         if principal.claims is None:
             return None

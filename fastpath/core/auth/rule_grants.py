@@ -17,7 +17,7 @@ SESSIONS_KEPT = 10_000
 """Revoked sessions and tokens beyond which those are looked for that need not be remembered any more."""
 
 
-class User(Struct, frozen=True):
+class RuleUser(Struct, frozen=True):
     """A user as Django sends it (protocol.md 8.3): from ``generation`` on it replaces what older tokens say.
 
     Tokens older than ``since`` are no tokens of this user any more: the password was changed then.
@@ -52,7 +52,7 @@ class RuleGrants(Grants):
         self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._anonymous = Principal(None, False, ("anonymous", "everyone"))
         self._rules = RuleSet()
-        self._users: dict[str, User] = {}
+        self._users: dict[str, RuleUser] = {}
         self._sessions: dict[str, int] = {}
         self._sessions_kept = SESSIONS_KEPT
         self._holders: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -142,11 +142,11 @@ class RuleGrants(Grants):
         verb = "allows" if rule.allow else "denies"
         return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
 
-    def likeness(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal) -> Hashable:
         """Those who are superusers, and those for whom the same rules count."""
         return True if principal.superuser else (self._counting(principal), principal.user if self._rules.names else "")
 
-    def representative(self, principal: Principal) -> Principal:
+    def rights_proxy(self, principal: Principal) -> Principal:
         """A rule that comes to be about one of them alone is none about this one."""
         name = principal.user if self._rules.names else ""  # of many users there is none
         return Principal(None, principal.superuser, self._counting(principal), name)
@@ -177,7 +177,7 @@ class RuleGrants(Grants):
         return bounded(principal)
 
     def replace(
-        self, rules: RuleSet, users: dict[str, User], sessions: dict[str, int], generation: int, now: int
+        self, rules: RuleSet, users: dict[str, RuleUser], sessions: dict[str, int], generation: int, now: int
     ) -> None:
         """Swap in a full set that was built aside."""
         self._rules, self._users, self._sessions = rules, users, sessions
@@ -190,7 +190,7 @@ class RuleGrants(Grants):
         self,
         rules: list[Rule],
         removed: list[int],
-        users: list[User],
+        users: list[RuleUser],
         sessions: list[Session],
         generation: int,
         now: int,
@@ -211,7 +211,7 @@ class RuleGrants(Grants):
         self._version += 1
         return holders, {user.uid for user in users}, {session.sid for session in sessions}
 
-    def contents(self) -> tuple[list[Rule], list[User], list[Session]]:
+    def contents(self) -> tuple[list[Rule], list[RuleUser], list[Session]]:
         """All rules, users and revoked sessions in force."""
         sessions = [Session(sid, 0, until) for sid, until in self._sessions.items()]
         return list(self._rules.rules.values()), list(self._users.values()), sessions

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..auth.grants import PENDING, Grants, Principal
 from ..auth.rules import PUBLISH
-from ..delivery.interest import Interest, Topic
+from ..delivery.interest import SubscriptionIndex, Topic
 from ..delivery.slow_consumers import give_up, needed_from
 from ..protocol.as_of import NO_VERSION, version_of
-from ..protocol.columns import Run
+from ..protocol.columns import ColumnBatch
 from ..protocol.errors import InvalidSubject
 from ..protocol.limits import SNAPSHOT_FIELDS_MAX, Limits
 from ..protocol.messages import Message
@@ -36,13 +36,17 @@ class Admission:
     """Checks publications against rights and bounds; changes nothing but what it remembers of rights, and closes
     clients that lag where publications would have to be refused because of them."""
 
-    def __init__(self, interest: Interest, grants: Grants, limits: Limits, counters: Counters) -> None:
+    def __init__(self, interest: SubscriptionIndex, grants: Grants, limits: Limits, counters: Counters) -> None:
         self.interest = interest
         self.grants = grants
         self.limits = limits
         self.counters = counters
         self.full = False
-        """The memory is used up: nothing new begins, what is there goes on (docs/limits.md)."""
+        """The memory is used up: nothing new begins, what is there goes on (docs/operate/limits.md)."""
+
+    def fill(self, full: bool) -> None:
+        """Say whether the memory is used up, from now on."""
+        self.full = full
 
     def refused(self, principal: Principal | None, messages: Sequence[Message], now: int) -> dict[int, Refusal]:
         """The publications that are refused, by their index (protocol.md 4.4); and weighs all others.
@@ -76,7 +80,7 @@ class Admission:
                     known.add(subject)
         return refused
 
-    def refused_runs(self, runs: Sequence[Run]) -> dict[int, Refusal]:
+    def refused_runs(self, runs: Sequence[ColumnBatch]) -> dict[int, Refusal]:
         """The runs that are refused, by their index; rights, sizes and values were looked at before."""
         refused: dict[int, Refusal] = {}
         versions: dict[str, int] = {}

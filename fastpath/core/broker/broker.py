@@ -26,7 +26,7 @@ from ..delivery import slow_consumers
 from ..delivery.client import Client
 from ..delivery.conflation_clock import Grid
 from ..delivery.groups import Group
-from ..delivery.interest import Feed, Interest, Topic
+from ..delivery.interest import SubjectFeed, SubscriptionIndex, Topic
 from ..delivery.wire_encoding import Encoding, framed
 from ..delivery.writing import Writing
 from ..protocol.as_of import version_of
@@ -36,8 +36,8 @@ from ..protocol.messages import AnyAnswer, Base, Message
 from ..telemetry.counters import Counters
 from . import epochs
 from .admission import Admission, Done, Outcome, with_refusals
-from .observers import Observer, Trail, Trails
-from .ports import Engine, Writer
+from .observers import ConnectionListener, PublicationListener, Trails
+from .ports import Engine, Numbering, Replicas, Stopwatch, Writer
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 
@@ -59,10 +59,14 @@ class Broker:
         secret: bytes,
         guaranteed: bool = True,
         snapshots: bool = True,
-        own: Engine | None = None,
+        own: Numbering | None = None,
+        writer: Writer | None = None,
     ) -> None:
+        own = own or engine.numbering
+        if own is None:
+            raise ValueError("an engine that does not number here needs somebody who numbers what is the server's own")
         self.engine = engine
-        self.own = own or engine
+        self.own = own
         """Numbers what is the server's own, below ``/__sys__/``: no log keeps that."""
         self.grants = grants
         self.limits = limits
@@ -70,32 +74,22 @@ class Broker:
         self.base = started
         self.guaranteed = guaranteed
         self.snapshots = snapshots
-        self.moment = started
-        """As of the last tick of the grid."""
-        self.interest = Interest(secret)
+        self.interest = SubscriptionIndex(secret)
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.counters = Counters()
         self.admission = Admission(self.interest, grants, limits, self.counters)
-        self.writer: Writer = Writer()
-        self.upstream: Callable[[Sequence[Message], Done | None], None] | None = None
-        """Where publications are numbered, when not here. It calls every ``done`` once, in the order it was given
-        them, and sets the position of the messages that were stored before that."""
+        self.writer = writer or Writer()
         self.log: Callable[[Sequence[Message]], None] | None = None
         """Told of all that is delivered, before it is: those who follow this broker."""
-        self.acknowledge: Callable[[Done, list[Outcome]], None] | None = None
-        """Calls ``done`` when the outcomes are safe; None: they are at once."""
-        self.appeared: Callable[[Topic], None] | None = None
+        self.appeared: list[Callable[[Topic], None]] = []
         """Told of a subject that is published to for the first time, before anything of it is delivered."""
         self.restarted: Callable[[Topic], None] | None = None
         """Told of a subject that was restarted."""
-        self.unheard: Callable[[], bool] | None = None
-        """Of one that delivers what comes from a log, whether something of that waits unread: a client that has read
-        further waits for it (Subscriptions)."""
-        self.observers: list[Observer] = []
+        self.observers: list[ConnectionListener] = []
         """Told of what clients do."""
-        self.trail: Trail | None = None
+        self.trail: PublicationListener | None = None
         """Told of publications; see ``follow``."""
-        self._trails: list[Trail] = []
+        self._trails: list[PublicationListener] = []
         self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
         """When so many messages have come in, ``sample`` is told of those that came last."""
@@ -108,6 +102,7 @@ class Broker:
         self.batches = self.writing.batches
         self._base_frames: dict[Form, bytes] = {}
         self.grid = Grid(self, started)
+        engine.attach(self)
 
     # Publications
 
@@ -116,8 +111,8 @@ class Broker:
     ) -> None:
         """Accept what may be accepted, number it, deliver it; ``done`` gets one outcome a message, in order.
 
-        ``principal`` None is Django, whose right is not asked. With an ``upstream`` the accepted messages are numbered
-        elsewhere and come back through ``deliver``; ``done`` is called then, else before this returns.
+        ``principal`` None is Django, whose right is not asked. Where the engine numbers elsewhere, the accepted
+        messages come back through ``deliver``; ``done`` is called then, else before this returns or once it is safe.
         """
         refused = self.admission.refused(principal, messages, now)
         if refused:
@@ -125,24 +120,22 @@ class Broker:
             messages = [message for index, message in enumerate(messages) if index not in refused]
             if done is not None:
                 done = with_refusals(done, refused)
-        if self.upstream is not None:
-            self.upstream(messages, done)
-            return
         if self.accepting is not None:
             self.accepting()
-        outcomes = self.engine.append(messages, now)
+        self.engine.submit(messages, now, done)
+
+    def numbered(self, messages: Sequence[Message], outcomes: list[Outcome] | None, done: Done | None) -> None:
+        """Deliver what was appended with these outcomes (``Numbering.append``), then tell ``done``.
+
+        Of those that could not be stored the engine keeps count.
+        """
         if outcomes is None:
             self.deliver(messages)
             outcomes = [message.seq for message in messages]
         else:
-            self.counters.failed(outcomes)
             self.deliver([message for message, one in zip(messages, outcomes, strict=True) if type(one) is int])
-        if done is None:
-            return
-        if self.acknowledge is None:
+        if done is not None:
             done(outcomes)
-        else:
-            self.acknowledge(done, outcomes)
 
     def publish_own(self, message: Message, now: int) -> None:
         """Publish what is the server's own, below ``/__sys__/``."""
@@ -195,11 +188,11 @@ class Broker:
         topic = self.interest.topic(subject, epoch)
         if not topic.known:
             self.interest.know(topic)
-            if self.appeared is not None:
-                self.appeared(topic)
+            for told in self.appeared:
+                told(topic)
         return topic
 
-    def offer(self, feed: Feed, message: Message) -> None:
+    def offer(self, feed: SubjectFeed, message: Message) -> None:
         """Encode the message once per encoding in use and put it before every group of the feed."""
         groups = feed.groups
         if len(groups) == 1:
@@ -231,18 +224,43 @@ class Broker:
         """The subject's snapshot, unless it has expired."""
         snapshot, age_max = topic.snapshot, self.limits.snapshot_ms
         if snapshot is not None and age_max:
-            newest = snapshot.newest
-            newest.time = min(newest.time, self.moment + CLOCK_STEP_MS)  # the clock may have been set back since
-            if newest.time < self.moment - age_max:
+            newest, moment = snapshot.newest, self.grid.moment
+            newest.time = min(newest.time, moment + CLOCK_STEP_MS)  # the clock may have been set back since
+            if newest.time < moment - age_max:
                 snapshot = topic.snapshot = None
         return snapshot
 
     def ahead(self, subject: str, epoch: int, seq: int) -> bool:
         """Whether who has read up to this position has seen more than has come here yet."""
         topic = self.interest.topics.get(subject)
-        return self.unheard is not None and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
+        return self.engine.numbering is None and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
 
-    def follow(self, trail: Trail, on: bool) -> None:
+    def replicate(self, replicas: Replicas | None) -> None:
+        """Tell ``replicas`` of all that changes from now on; None: nobody."""
+        if replicas is None:
+            self.log = self.restarted = self.before_answers = None
+        else:
+            self.log, self.restarted, self.before_answers = replicas.note, replicas.restarted, replicas.flush
+
+    def deliver_here(self, message: Message) -> None:
+        """Deliver a message that no replica is told of: each hears of it in another way."""
+        log, self.log = self.log, None
+        try:
+            self.deliver((message,))
+        finally:
+            self.log = log
+
+    def sample_from(self, messages_in: int, sample: Callable[[Sequence[Message]], None]) -> None:
+        """Tell ``sample`` of those that came last when so many messages have come in (``counters.messages_in``)."""
+        self.sample_at, self.sample = messages_in, sample
+
+    def time_deliveries(self, stopwatch: Stopwatch) -> None:
+        """Tell ``stopwatch`` of what is accepted here, and of what listeners collect."""
+        if self.engine.numbering is not None:
+            self.accepting = stopwatch.accept
+        self.batches.time(stopwatch.begin, stopwatch.release)
+
+    def follow(self, trail: PublicationListener, on: bool) -> None:
         """Tell ``trail`` of publications from now on, or no more."""
         if trail in self._trails:
             self._trails.remove(trail)
@@ -364,7 +382,7 @@ class Broker:
 
     # Membership
 
-    def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
+    def move(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
         """Change the client's feeds; nothing pending is missed, doubled or misdirected by it."""
         if not add and not remove:
             return
@@ -377,7 +395,7 @@ class Broker:
         for feed in remove:
             self.grid.forget(feed)
 
-    def release(self, feed: Feed) -> None:
+    def release(self, feed: SubjectFeed) -> None:
         """Forget the feed if nobody is left."""
         self.interest.release(feed)
         self.grid.forget(feed)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Protocol, cast
+from typing import cast
 
 from ..cache.snapshot import Snapshot
 from ..delivery import slow_consumers
 from ..delivery.interest import Topic
-from ..protocol.columns import Run, count, expand, part
+from ..protocol.columns import ColumnBatch, count, expand, part
 from ..protocol.messages import Message
 from ..protocol.packets import Refusal
 from . import epochs
 from .admission import Done, Outcome
 from .broker import BASE_MS_MAX, Broker
-from .ports import Engine
 
 RunOutcome = int | Refusal
 """How many rows of a run are stored, now or before; or a code of protocol.md 4.4 and why none of them is."""
@@ -33,53 +32,38 @@ SHORT_ROWS = 3
 """Runs of fewer rows, on average, are delivered row by row: that costs less."""
 
 
-class BulkEngine(Engine, Protocol):
-    """An engine that numbers and keeps runs here."""
-
-    def stored(self, publisher: str) -> int:
-        """The publisher's last number: up to there its publications need not be stored again."""
-
-    def append_runs(self, runs: Sequence[Run], publisher: str, last: int, now: int) -> list[int] | Refusal:
-        """Number the rows of the runs, new publications of which the last one is the publisher's ``last``: all in one
-        step, or none. The position of each run's first row, 0 for a run of standard quality; or why not."""
-
-
 def release_runs(
-    broker: Broker, runs: Sequence[Run], publisher: str, first: int, now: int, done: RunsDone | None = None
+    broker: Broker, runs: Sequence[ColumnBatch], publisher: str, first: int, now: int, done: RunsDone | None = None
 ) -> None:
     """Publish the rows of the runs, which are publications ``first`` and following of ``publisher``.
 
     ``done`` gets one outcome a run, when ``Broker.publish`` would call it. A publication up to the publisher's last
-    number counts as stored; with an ``upstream``, which knows more than that number, each row is asked about. What
-    cannot be stored at this moment is refused together: all that is new.
+    number counts as stored; an engine that numbers elsewhere knows more than that number, and is asked about each row.
+    What cannot be stored at this moment is refused together: all that is new.
     """
     outcomes: list[RunOutcome] = [len(run.contents) for run in runs]
     numbers = list(accumulate(cast(list[int], outcomes), initial=first))
-    if broker.upstream is not None:
-        _release_rows(broker, runs, publisher, numbers, outcomes, done)
+    numbering = broker.engine.numbering
+    if numbering is None:
+        _release_rows(broker, runs, publisher, numbers, outcomes, now, done)
         return
-    engine = cast(BulkEngine, broker.engine)
-    taken = _taken(broker, runs, numbers, engine.stored(publisher), outcomes)
+    taken = _taken(broker, runs, numbers, numbering.stored(publisher), outcomes)
     if taken:
         if broker.accepting is not None:
             broker.accepting()
         fresh = list(taken.values())
-        starts = engine.append_runs(fresh, publisher, numbers[next(reversed(taken)) + 1] - 1, now)
+        starts = numbering.append_runs(fresh, publisher, numbers[next(reversed(taken)) + 1] - 1, now)
         if isinstance(starts, list):
             deliver_runs(broker, fresh, starts, now)
         else:
             for index in taken:
                 outcomes[index] = starts
             broker.counters.failed([starts] * count(fresh))
-    if done is None:
-        return
-    if broker.acknowledge is None:
-        done(outcomes)
-    else:
-        broker.acknowledge(cast(Done, done), cast(list[Outcome], outcomes))
+    if done is not None:
+        broker.engine.acknowledging(cast(Done, done))(cast(list[Outcome], outcomes))
 
 
-def deliver_runs(broker: Broker, runs: Sequence[Run], starts: Sequence[int], now: int) -> None:
+def deliver_runs(broker: Broker, runs: Sequence[ColumnBatch], starts: Sequence[int], now: int) -> None:
     """Merge, cache and offer numbered runs, in order; ``starts`` are the positions of their first rows."""
     epoch = broker.engine.epoch
     rows = count(runs)
@@ -108,7 +92,7 @@ def deliver_runs(broker: Broker, runs: Sequence[Run], starts: Sequence[int], now
         _deliver(broker, topic, run, seq, now)
 
 
-def _deliver(broker: Broker, topic: Topic, run: Run, seq: int, now: int) -> None:
+def _deliver(broker: Broker, topic: Topic, run: ColumnBatch, seq: int, now: int) -> None:
     """Make the rows that are needed, and hand them to who needs them."""
     history = broker.history
     rows = len(run.contents)
@@ -140,10 +124,10 @@ def _deliver(broker: Broker, topic: Topic, run: Run, seq: int, now: int) -> None
 
 
 def _taken(
-    broker: Broker, runs: Sequence[Run], numbers: Sequence[int], stored: int, outcomes: list[RunOutcome]
-) -> dict[int, Run]:
+    broker: Broker, runs: Sequence[ColumnBatch], numbers: Sequence[int], stored: int, outcomes: list[RunOutcome]
+) -> dict[int, ColumnBatch]:
     """What is new of the runs and not refused, by their index; refusals go into ``outcomes``."""
-    fresh: dict[int, Run] = {}
+    fresh: dict[int, ColumnBatch] = {}
     for index, run in enumerate(runs):
         if numbers[index] <= stored < numbers[index + 1] - 1:
             fresh[index] = part(run, stored + 1 - numbers[index])
@@ -159,10 +143,11 @@ def _taken(
 
 def _release_rows(
     broker: Broker,
-    runs: Sequence[Run],
+    runs: Sequence[ColumnBatch],
     publisher: str,
     numbers: Sequence[int],
     outcomes: list[RunOutcome],
+    now: int,
     done: RunsDone | None,
 ) -> None:
     """They are numbered elsewhere, row by row."""
@@ -179,8 +164,7 @@ def _release_rows(
         if done is not None:
             done(outcomes)
 
-    assert broker.upstream is not None
-    broker.upstream(messages, told)
+    broker.engine.submit(messages, now, told)
 
 
 def _combined(outcomes: list[Outcome]) -> RunOutcome:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .admission import Done
 
 
-class Observer:
+class ConnectionListener:
     """Base of those that are told; does nothing. None of its methods may raise, wait, or call back into the core."""
 
     def connected(self, client: Client) -> None:
@@ -62,7 +62,7 @@ class Observer:
         """These are level again."""
 
 
-class Witness(Protocol):
+class CommandListener(Protocol):
     """Told what clients say; it costs for each command, so that sessions have one only while somebody asks for it."""
 
     def said(self, client: Client, command: AnyCommand) -> None:
@@ -83,7 +83,7 @@ class Source(Protocol):
         """Who it acts for."""
 
 
-class Trail:
+class PublicationListener:
     """Base of what follows publications; does nothing. It costs for each message, so that a broker has
     one only while somebody asks for it. None of its methods may raise, wait, or call back into the core."""
 
@@ -102,10 +102,10 @@ class Trail:
         """These have been numbered, and are cached and offered next."""
 
 
-class Trails(Trail):
+class Trails(PublicationListener):
     """Several that follow, each told of everything."""
 
-    def __init__(self, trails: Sequence[Trail]) -> None:
+    def __init__(self, trails: Sequence[PublicationListener]) -> None:
         self._trails = tuple(trails)
 
     def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:

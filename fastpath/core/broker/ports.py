@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from ..cache.deduplication import Deduplicator
 from ..delivery.client import Client
 from ..delivery.groups import Group
+from ..delivery.interest import Topic
+from ..protocol.columns import ColumnBatch
 from ..protocol.messages import Message
-from .admission import Outcome
+from ..protocol.packets import Refusal
+from .admission import Done, Outcome
+
+if TYPE_CHECKING:
+    from .broker import Broker
 
 
-class Engine(Protocol):
-    """Who numbers and keeps messages."""
+class Numbering(Protocol):
+    """Who gives messages their positions at once, in one atomic step."""
 
     epoch: int
+    deduplicator: Deduplicator
+    """Which publications have been stored."""
 
     def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         """Give the messages their time and position and keep them, in one atomic step.
@@ -22,6 +31,85 @@ class Engine(Protocol):
         None says that all are new. Else there is an outcome for each: those with a plain number are to be delivered, of
         the others nothing has changed.
         """
+
+    def stored(self, publisher: str) -> int:
+        """The publisher's last number: up to there its publications need not be stored again."""
+
+    def append_runs(self, runs: Sequence[ColumnBatch], publisher: str, last: int, now: int) -> list[int] | Refusal:
+        """Number the rows of the runs, new publications of which the last one is the publisher's ``last``: all in one
+        step, or none. The position of each run's first row, 0 for a run of standard quality; or why not."""
+
+    def resume(self, subject: str, seq: int) -> None:
+        """Number the subject's next message after ``seq``."""
+
+    def begin_after(self, epoch: int) -> None:
+        """Number from now on in an epoch that is later than this one."""
+
+
+class Engine(Protocol):
+    """Who numbers and keeps messages (fastpath/engine/base.py)."""
+
+    name: ClassVar[str]
+    """What the control socket calls it."""
+    shared: ClassVar[bool]
+    """Whether other nodes deliver the same messages."""
+    folder: str
+    """Where on a disk it keeps messages; empty: on none."""
+    epoch: int
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be stored at this moment; empty: it can."""
+
+    @property
+    def numbering(self) -> Numbering | None:
+        """Who numbers messages in this process, at once; None: that is done elsewhere, and messages come later."""
+
+    def attach(self, broker: Broker) -> None:
+        """Deliver through the broker from now on."""
+
+    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Have accepted publications numbered and stored, and delivered in that order; ``done`` gets one outcome a
+        message, now or later, in the order of the submissions."""
+
+    def unheard(self) -> bool:
+        """Whether something that was numbered elsewhere waits unread."""
+
+    def when_safe(self, told: Callable[[], None]) -> None:
+        """Call ``told`` when all that was stored before is as safe as this engine makes it, or ``trouble`` says why
+        not."""
+
+    def tick(self, now: int) -> None:
+        """Called each second, with the time in ms since 1970."""
+
+    def acknowledging(self, done: Done) -> Done:
+        """``done``, to be called when publications have been numbered: it waits until these are safe."""
+
+
+class Replicas(Protocol):
+    """Those who follow this broker and hold what it holds."""
+
+    def note(self, messages: Sequence[Message]) -> None:
+        """These messages are delivered next."""
+
+    def restarted(self, topic: Topic) -> None:
+        """The subject stands elsewhere than what was delivered of it leads to."""
+
+    def flush(self) -> None:
+        """Answers leave next: what they tell of has to be on its way."""
+
+
+class Stopwatch(Protocol):
+    """Who measures how long messages take."""
+
+    def accept(self) -> None:
+        """Publications are about to be numbered here."""
+
+    def begin(self) -> int:
+        """A listener begins to collect: a mark for ``release``."""
+
+    def release(self, began: int, deliveries: int) -> None:
+        """So many deliveries leave that were collected since that mark."""
 
 
 class Writer:

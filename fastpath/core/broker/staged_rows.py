@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from ..auth.grants import Principal
-from ..protocol.columns import Run, count, refused_rows, without
+from ..protocol.columns import ColumnBatch, count, refused_rows, without
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import FIELDS_MAX
 from ..protocol.messages import Message
@@ -26,14 +26,14 @@ _Rows = msgspec.Meta(max_length=STAGE_ROWS_MAX)
 
 if TYPE_CHECKING:
 
-    class _TextRun(Run): ...
+    class _TextRun(ColumnBatch): ...
 
-    class _AnyRun(Run): ...
+    class _AnyRun(ColumnBatch): ...
 
 else:
     _Meta = Annotated[dict[str, Any], msgspec.Meta(max_length=8)] | None
 
-    class _TextRun(Run, array_like=True, gc=False):
+    class _TextRun(ColumnBatch, array_like=True, gc=False):
         """A run as it usually comes, all values texts; bounded before it is read."""
 
         contents: Annotated[list[str], _Rows]
@@ -42,7 +42,7 @@ else:
         )
         meta: _Meta = None
 
-    class _AnyRun(Run, array_like=True, gc=False):
+    class _AnyRun(ColumnBatch, array_like=True, gc=False):
         """One with other values, which are to be looked at."""
 
         contents: Annotated[list[Any], _Rows]
@@ -56,8 +56,8 @@ class _Subject(msgspec.Struct, array_like=True):
     subject: str
 
 
-_decode_texts: Callable[[bytes], list[Run]] = msgspec.msgpack.Decoder(Annotated[list[_TextRun], _Rows]).decode
-_decode_any: Callable[[bytes], list[Run]] = msgspec.msgpack.Decoder(Annotated[list[_AnyRun], _Rows]).decode
+_decode_texts: Callable[[bytes], list[ColumnBatch]] = msgspec.msgpack.Decoder(Annotated[list[_TextRun], _Rows]).decode
+_decode_any: Callable[[bytes], list[ColumnBatch]] = msgspec.msgpack.Decoder(Annotated[list[_AnyRun], _Rows]).decode
 _decode_bytes = msgspec.msgpack.Decoder(bytes).decode
 _decode_subjects = msgspec.msgpack.Decoder(list[_Subject]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,7 +77,7 @@ class NotReady(Exception):
     """Whether the rows may be published is not known yet; the text says why."""
 
 
-def read_runs(rows: int, raw: bytes, bytes_max: int) -> tuple[bytes, list[Run]]:
+def read_runs(rows: int, raw: bytes, bytes_max: int) -> tuple[bytes, list[ColumnBatch]]:
     """The runs of a frame and the MessagePack array that they stand in; raises InvalidMessage.
 
     ``raw`` is that array, or MessagePack's ``bin`` of it compressed; ``bytes_max`` bounds it where it has one row.
@@ -102,7 +102,7 @@ def read_runs(rows: int, raw: bytes, bytes_max: int) -> tuple[bytes, list[Run]]:
     return data, runs
 
 
-def _check_values(run: Run) -> None:
+def _check_values(run: ColumnBatch) -> None:
     if not _CONTENTS.issuperset(map(type, run.contents)):
         raise InvalidMessage("invalid", f"{run.subject[:80]}: content is text or binary")
     for column in (run.fields or {}).values():
@@ -126,10 +126,10 @@ def _inflated(data: bytes, limit: int) -> bytes:
     return inflated
 
 
-def take(runs: list[Run], data: bytes, admission: Admission, principal: Principal, now: int) -> Taken:
+def take(runs: list[ColumnBatch], data: bytes, admission: Admission, principal: Principal, now: int) -> Taken:
     """Which rows may be published as things stand; raises NotReady when that is not known of all."""
     refused: list[tuple[int, str, str]] = []
-    taken: list[Run] = []
+    taken: list[ColumnBatch] = []
     first = 0
     refusals = _refused_runs(runs, admission, principal, now)
     bytes_max = admission.limits.message_bytes_max
@@ -147,7 +147,7 @@ def take(runs: list[Run], data: bytes, admission: Admission, principal: Principa
     return Taken(first - len(refused), refused, _encode(taken))
 
 
-def _refused_runs(runs: list[Run], admission: Admission, principal: Principal, now: int) -> dict[int, Refusal]:
+def _refused_runs(runs: list[ColumnBatch], admission: Admission, principal: Principal, now: int) -> dict[int, Refusal]:
     """Those of which no row may be published, by their index: one message stands for each."""
     refused: dict[int, Refusal] = {}
     samples: list[Message] = []
@@ -167,7 +167,7 @@ def _refused_runs(runs: list[Run], admission: Admission, principal: Principal, n
     return refused
 
 
-def runs_of(data: bytes) -> list[Run]:
+def runs_of(data: bytes) -> list[ColumnBatch]:
     """The runs of what ``take`` gave; raises msgspec.DecodeError."""
     try:
         return _decode_texts(data)

@@ -88,7 +88,7 @@ class Copy:
         return at < len(ring) and ring[at] is last
 
 
-class Takeover:
+class StateReceiver:
     """Puts a copy in the place of what the broker holds.
 
     Where the broker stands at a position of the copy's own past, what follows is delivered to whoever is subscribed, as

@@ -39,7 +39,7 @@ EXPIRED_MAX = 1000
 """Publishers that are looked at in one call of ``expire``."""
 
 
-class _Run:
+class _Numbers:
     """Publications stored one after the other in one epoch, numbered from ``first`` on without a gap."""
 
     __slots__ = ("began", "epoch", "first", "seqs", "time")
@@ -64,10 +64,10 @@ class _Publisher:
         self.time = time
         self.forgotten = last  # up to here nothing is known
         self.cost = 0
-        self.runs: deque[_Run] = deque()
+        self.runs: deque[_Numbers] = deque()
 
 
-class Ledger:
+class Deduplicator:
     """The publications of all publishers, each named by its key."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Ledger:
             known.cost += 1
             self.cost += 1
         else:
-            runs.append(_Run(publication, epoch, seq, now))
+            runs.append(_Numbers(publication, epoch, seq, now))
             known.cost += RUN_COST
             self.cost += RUN_COST
             self._keep_bounds(publisher, known, now)

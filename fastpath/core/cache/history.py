@@ -69,6 +69,10 @@ class History:
         self._entered = 0
         self._now = 0
 
+    def tell(self, told: Callable[[Message, str], None] | None) -> None:
+        """Have ``told`` hear of each message that the cache lets go of, and why; None: nobody."""
+        self.told = told
+
     def append(self, topic: Cached, message: Message) -> None:
         """Cache a numbered message of the subject, the one after its newest."""
         ring = topic.ring

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..protocol.columns import Run, last_values
+from ..protocol.columns import ColumnBatch, last_values
 from ..protocol.limits import SNAPSHOT_FIELDS_MAX
 from ..protocol.messages import Fields, Message
 
@@ -28,7 +28,7 @@ class Snapshot:
             else:
                 self.fields.update(fields)
 
-    def merge_run(self, run: Run, last: Message) -> None:
+    def merge_run(self, run: ColumnBatch, last: Message) -> None:
         """Take over all rows of a run, of which ``last`` is the newest; the caller skips runs that are not retained."""
         self.newest = last
         fields = dict(last_values(run)) if run.fields else None

@@ -25,7 +25,7 @@ from .wire_encoding import framed
 if TYPE_CHECKING:
     from ..broker.broker import Broker
     from .client import Client
-    from .interest import Feed, Topic
+    from .interest import SubjectFeed, Topic
 
 SLICE_BYTES = 32 << 10
 """A slice ends with the message that passes this."""
@@ -44,7 +44,7 @@ class Cursor:
 
     __slots__ = ("epoch", "feed", "kind", "seq", "slow", "upto")
 
-    feed: Feed
+    feed: SubjectFeed
 
     def __init__(self, epoch: int, seq: int, upto: int, kind: str, slow: str) -> None:
         self.epoch = epoch
@@ -99,19 +99,25 @@ class Recoveries:
     """All clients with cursors, and whose turn it is."""
 
     def __init__(self, broker: Broker) -> None:
-        self.woken: Callable[[], None] = lambda: None
-        """Called when somebody has become ready for a slice."""
-        self.level: Callable[[Client], None] = lambda client: None
-        """Told of a client that has no cursor any more."""
+        self._woken: Callable[[], None] = lambda: None
+        self._level: Callable[[Client], None] = lambda client: None
         self._broker = broker
         self._ready: dict[Client, None] = {}
+
+    def run_by(self, woken: Callable[[], None]) -> None:
+        """Have ``woken`` called whenever somebody has become ready for a slice."""
+        self._woken = woken
+
+    def follow(self, level: Callable[[Client], None]) -> None:
+        """Have ``level`` told of each client that has no cursor any more."""
+        self._level = level
 
     @property
     def busy(self) -> bool:
         """Whether somebody waits for a slice: call ``step`` for who is ``next``."""
         return bool(self._ready)
 
-    def begin(self, client: Client, topic: Topic, feed: Feed, cursor: Cursor) -> None:
+    def begin(self, client: Client, topic: Topic, feed: SubjectFeed, cursor: Cursor) -> None:
         """The client's subscription comes from behind, on its way to the feed."""
         cursor.feed = feed
         feed.recovering += 1
@@ -124,7 +130,7 @@ class Recoveries:
         """The client has taken all that was sent to it."""
         if client.recovering and client not in self._ready:
             self._ready[client] = None
-            self.woken()
+            self._woken()
 
     def next(self) -> Client:
         """Whose turn it is; it goes behind all others when its slice is made."""
@@ -142,7 +148,7 @@ class Recoveries:
         frames: list[bytes] = []
         results: list[Result] = []
         stored: list[bytes] = []
-        join: list[Feed] = []
+        join: list[SubjectFeed] = []
         for topic in list(islice(recovering, SLICE_MESSAGES)):
             if room <= 0:
                 break
@@ -173,11 +179,11 @@ class Recoveries:
         broker.flush_answers()  # or it would not show whether the client takes them
         if not recovering:
             client.recovering = None
-            self.level(client)
+            self._level(client)
         elif client.queue is None:
             self._ready[client] = None
 
-    def _join(self, client: Client, topic: Topic, cursor: Cursor, join: list[Feed]) -> None:
+    def _join(self, client: Client, topic: Topic, cursor: Cursor, join: list[SubjectFeed]) -> None:
         """It is level: it follows like all others from here on, a conflated one when its interval ends."""
         feed, live = cursor.feed, topic.live
         feed.recovering -= 1

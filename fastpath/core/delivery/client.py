@@ -12,15 +12,15 @@ from ..websocket.frames import split_frames
 from .wire_encoding import PLAIN, Wire, split_messages
 
 if TYPE_CHECKING:
-    from ..matching.subscribed_patterns import Wilds
+    from ..matching.subscribed_patterns import PatternSubscriptions
     from ..protocol.messages import Subscribe
     from .backlogs import Cursor
     from .groups import Group
-    from .interest import Feed, Topic
+    from .interest import SubjectFeed, Topic
     from .slow_consumers import Lag
 
 
-class Hold:
+class PauseReason:
     """Why nothing is read from a connection for now, nor what has been read is handled."""
 
     TURN = 1
@@ -201,9 +201,9 @@ class Client:
         self.queue: Queue | None = None
         self.recovering: dict[Topic, Cursor] | None = None
         self.out: list[bytes] | None = None
-        self.subscriptions: dict[Topic, Feed] = {}
+        self.subscriptions: dict[Topic, SubjectFeed] = {}
         self.waiting: dict[str, Waiting] | None = None
-        self.wilds: Wilds | None = None
+        self.wilds: PatternSubscriptions | None = None
         self.lag: Lag | None = None
         self.base = 0
         self.number = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..protocol.columns import Run, last_values
+from ..protocol.columns import ColumnBatch, last_values
 from ..protocol.limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SNAPSHOT_FIELDS_MAX
 from ..protocol.messages import Fields, Message, Value
 
@@ -28,7 +28,7 @@ def phase_of(now: int, interval_ms: int) -> int:
     return now // CONFLATION_GRID_MS % (interval_ms // CONFLATION_GRID_MS)
 
 
-class Live:
+class ConflationState:
     """What came of one subject while someone conflates it.
 
     ``lagging`` are the clients that are conflated because they lag, each with the number it stands at
@@ -59,7 +59,7 @@ class Live:
                 self._fields[name] = (number, value)
         return len(self._fields) > SNAPSHOT_FIELDS_MAX
 
-    def note_run(self, run: Run, last: Message) -> bool:
+    def note_run(self, run: ColumnBatch, last: Message) -> bool:
         """Number all rows of a run, of which ``last`` is the newest, as ``note`` would one by one."""
         self.number += len(run.contents)
         self._last = last

@@ -8,7 +8,7 @@ from ..protocol.limits import CONFLATION_GRID_MS
 
 if TYPE_CHECKING:
     from ..broker.broker import Broker
-    from .interest import Feed, Topic
+    from .interest import SubjectFeed, Topic
 
 
 class Grid:
@@ -16,13 +16,15 @@ class Grid:
 
     def __init__(self, broker: Broker, started: int) -> None:
         self._broker = broker
-        self._slots: dict[int, dict[int, dict[Feed, None]]] = {}  # interval → phase → feeds
+        self._slots: dict[int, dict[int, dict[SubjectFeed, None]]] = {}  # interval → phase → feeds
+        self.moment = started
+        """The time of the last tick, in ms since 1970."""
         self._at = started // CONFLATION_GRID_MS
 
     def __len__(self) -> int:
         return sum(len(feeds) for phases in self._slots.values() for feeds in phases.values())
 
-    def feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+    def feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
         """The conflated feed, known to the clock."""
         feed = self._broker.interest.conflated_feed(topic, interval, phase)
         self._slots.setdefault(interval, {}).setdefault(phase, {})[feed] = None
@@ -33,7 +35,7 @@ class Grid:
 
         After a stall each interval that ended in it fires once: what came is one group of changes all the same.
         """
-        self._broker.moment = now
+        self.moment = now
         at = now // CONFLATION_GRID_MS
         if at <= self._at:
             self._at = min(self._at, at + 1)  # the clock was set back: go on from there
@@ -49,7 +51,7 @@ class Grid:
                     self.fire(feed)
         self._at = at
 
-    def fire(self, feed: Feed) -> None:
+    def fire(self, feed: SubjectFeed) -> None:
         """An interval of the feed ended: one message, if anything came."""
         broker, live = self._broker, feed.topic.live
         if live is None:
@@ -68,7 +70,7 @@ class Grid:
                 broker.send(client, broker.frame(own, feed.topic, client.wire.encoding))
             broker.move(client, [feed], [])
 
-    def forget(self, feed: Feed) -> None:
+    def forget(self, feed: SubjectFeed) -> None:
         """A conflated feed without members leaves the clock."""
         if feed.interval and not (feed.groups or feed.joining or feed.recovering):
             phases = self._slots.get(feed.interval, {})

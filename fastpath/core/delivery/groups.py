@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import Client
-    from .interest import Cohort, Feed, Topic
+    from .interest import Cohort, SubjectFeed, Topic
     from .wire_encoding import Wire
     from .write_batches import Held
 
@@ -63,9 +63,9 @@ class Group:
         "wire",
     )
 
-    def __init__(self, wire: Wire, signature: int, feeds: set[Feed], cohort: Cohort | None = None) -> None:
+    def __init__(self, wire: Wire, signature: int, feeds: set[SubjectFeed], cohort: Cohort | None = None) -> None:
         self.cohort = cohort
-        self.topics: dict[Topic, Feed] | None = None
+        self.topics: dict[Topic, SubjectFeed] | None = None
         self.owners: dict[Topic, str] = {}
         self.wire = wire
         self.encoding = wire.encoding

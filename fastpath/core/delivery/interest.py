@@ -18,7 +18,7 @@ from ..matching.subject_tree import Tree
 from ..matching.subscribed_patterns import Patterns
 from ..protocol.as_of import NO_VERSION
 from ..protocol.subject import is_system
-from .conflation import Live
+from .conflation import ConflationState
 from .groups import Group
 from .wire_encoding import Wire
 
@@ -59,9 +59,9 @@ class Topic:
         self.ring: Ring | None = None
         self.floor = 0
         self.known = False  # that it was published to, and not only subscribed to
-        self.feed: Feed | None = None
-        self.live: Live | None = None
-        self.conflated: dict[tuple[int, int], Feed] | None = None
+        self.feed: SubjectFeed | None = None
+        self.live: ConflationState | None = None
+        self.conflated: dict[tuple[int, int], SubjectFeed] | None = None
         self.system = is_system(subject)
         self.version = NO_VERSION  # of the newest message that has one (protocol.md 4.4)
 
@@ -71,7 +71,7 @@ class Topic:
         return self.feed is None and self.live is None and self.snapshot is None and not self.ring and self.seq == 0
 
 
-class Feed:
+class SubjectFeed:
     """One way to receive a topic; ``interval`` 0 is live."""
 
     __slots__ = ("groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
@@ -91,7 +91,7 @@ class Feed:
         self.joining: dict[Client, int] = {}
 
 
-class Cohort(Feed):
+class Cohort(SubjectFeed):
     """Clients that follow the same patterns in the usual way, and may read the same: a mark among a group's feeds.
 
     A subject that comes to be is asked about once for all of them, with the ``principal`` of one.
@@ -106,7 +106,7 @@ class Cohort(Feed):
         self.principal = principal
 
 
-class Interest:
+class SubscriptionIndex:
     """All topics, feeds and groups. It changes membership; who leaves a group has got what it is owed before."""
 
     def __init__(self, secret: bytes) -> None:
@@ -128,7 +128,7 @@ class Interest:
             topic = self.topics[subject] = Topic(subject, self._topics_made, epoch)
         return topic
 
-    def untake(self, group: Group, feeds: Iterable[Feed]) -> bool:
+    def untake(self, group: Group, feeds: Iterable[SubjectFeed]) -> bool:
         """All members of the group follow these no more; False, and nothing is done, when another group is as it would
         be then."""
         signature = group.signature
@@ -163,7 +163,7 @@ class Interest:
         """It has a use again, though it may have been forgotten a moment ago for it had none."""
         self.topics[topic.subject] = topic
 
-    def take(self, group: Group, feed: Feed) -> None:
+    def take(self, group: Group, feed: SubjectFeed) -> None:
         """All members of the group follow one feed more; no other group may be there with the same feeds."""
         del self.groups[group.wire, group.signature]
         group.signature ^= feed.key
@@ -173,7 +173,7 @@ class Interest:
         if group.topics is not None:
             group.topics[feed.topic] = feed
 
-    def live_feed(self, topic: Topic) -> Feed:
+    def live_feed(self, topic: Topic) -> SubjectFeed:
         """The topic's feed without conflation."""
         if topic.feed is None:
             topic.feed = self._feed(topic, 0, 0)
@@ -187,19 +187,19 @@ class Interest:
             self.patterns.add_cohort(cohort)
         return cohort
 
-    def conflated_feed(self, topic: Topic, interval: int, phase: int) -> Feed:
+    def conflated_feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
         """The topic's feed of that interval (ms) and phase (grid slots)."""
         if topic.conflated is None:
             topic.conflated = {}
         if topic.live is None:
-            topic.live = Live()
+            topic.live = ConflationState()
         feed = topic.conflated.get((interval, phase))
         if feed is None:
             feed = topic.conflated[interval, phase] = self._feed(topic, interval, phase)
             feed.sent = topic.live.number
         return feed
 
-    def destination(self, client: Client, add: list[Feed], remove: list[Feed]) -> tuple[Wire, int]:
+    def destination(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> tuple[Wire, int]:
         """The key of the group that the client would belong to after the change."""
         signature = client.group.signature if client.group else 0
         for feed in add:
@@ -208,7 +208,7 @@ class Interest:
             signature ^= feed.key
         return client.wire, signature
 
-    def move(self, client: Client, add: list[Feed], remove: list[Feed]) -> None:
+    def move(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
         """Put the client into the group of its feeds plus ``add`` minus ``remove`` (each a real change)."""
         key = self.destination(client, add, remove)
         old = client.group
@@ -239,7 +239,7 @@ class Interest:
             if not len(group):
                 self._dissolve(group)
 
-    def release(self, feed: Feed) -> None:
+    def release(self, feed: SubjectFeed) -> None:
         """Forget the feed if nobody is left, and its topic if that was its only use."""
         if feed.groups or feed.joining or feed.recovering:
             return
@@ -263,15 +263,15 @@ class Interest:
         if topic.idle:
             self.forget(topic)
 
-    def _feed(self, topic: Topic, interval: int, phase: int) -> Feed:
-        return Feed(topic, interval, phase, self._key())
+    def _feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
+        return SubjectFeed(topic, interval, phase, self._key())
 
     def _key(self) -> int:
         self._feeds_made += 1
         digest = blake2b(self._feeds_made.to_bytes(8, "big"), key=self._secret, digest_size=16).digest()
         return int.from_bytes(digest, "big")
 
-    def _reshape(self, group: Group, key: tuple[Wire, int], add: list[Feed], remove: list[Feed]) -> None:
+    def _reshape(self, group: Group, key: tuple[Wire, int], add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
         """A group of one changes its feeds in place: subscribing one by one stays linear."""
         del self.groups[group.wire, group.signature]
         for feed in add:
@@ -296,5 +296,5 @@ class Interest:
             del feed.groups[group]
 
 
-def _cohort(feeds: Iterable[Feed]) -> Cohort | None:
+def _cohort(feeds: Iterable[SubjectFeed]) -> Cohort | None:
     return next((feed for feed in feeds if type(feed) is Cohort), None)

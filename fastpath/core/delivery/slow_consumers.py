@@ -22,14 +22,14 @@ from ..matching.subscribed_patterns import pattern_of
 from ..protocol.codec import encode
 from ..protocol.errors import Close
 from ..protocol.messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
-from .conflation import Live
+from .conflation import ConflationState
 from .wire_encoding import split_messages
 
 if TYPE_CHECKING:
     from ..broker.broker import Broker
     from ..protocol.limits import Limits
     from .client import Client
-    from .interest import Feed, Topic
+    from .interest import SubjectFeed, Topic
 
 CLOSE = "close"
 CONFLATE = "conflate"
@@ -104,11 +104,11 @@ def begin(broker: Broker, client: Client) -> None:
         return
     lag = client.lag
     assert lag is not None
-    joined: list[Feed] = []
+    joined: list[SubjectFeed] = []
     for topic in lag.able:
         feed = client.subscriptions[topic]
         if topic.live is None:
-            topic.live = Live()
+            topic.live = ConflationState()
         number = feed.joining.pop(client, -1)
         if number >= 0:
             topic.live.lagging[client] = number
@@ -145,7 +145,7 @@ def catch_up(broker: Broker, client: Client) -> bool:
     results: list[Result] = []
     stored: list[bytes] = []
     frames: list[bytes] = []
-    join: list[Feed] = []
+    join: list[SubjectFeed] = []
     level: list[Topic] = []
     for topic in list(islice(lag.behind, CATCH_UP_SUBJECTS_MAX)):
         if room <= 0:
@@ -224,7 +224,7 @@ def tell(broker: Broker, topic: Topic, event: AnyAnswer) -> None:
         broker.send(client, *frame, event)
 
 
-def relieve(broker: Broker, topic: Topic, live: Live) -> None:
+def relieve(broker: Broker, topic: Topic, live: ConflationState) -> None:
     """More fields are gathered than may be, by a batch or by what other workers accepted: forget what nobody needs.
 
     If that is not enough, those who lag go as in ``give_up``; then the intervals end early, which loses nothing.
@@ -239,13 +239,13 @@ def relieve(broker: Broker, topic: Topic, live: Live) -> None:
         live.forget(needed_from(topic, live))
 
 
-def needed_from(topic: Topic, live: Live, lagging: Iterable[int] = ()) -> int:
+def needed_from(topic: Topic, live: ConflationState, lagging: Iterable[int] = ()) -> int:
     """The oldest number from which some feed, or somebody who lags, still needs the changes."""
     feeds = (topic.conflated or {}).values()
     return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)
 
 
-def give_up(live: Live) -> None:
+def give_up(live: ConflationState) -> None:
     """So many fields wait for those who lag that a publication would have to be refused: they go, and resume later."""
     for client in live.lagging:
         reason = "over the bound of fields gathered while this client lagged"
@@ -253,7 +253,7 @@ def give_up(live: Live) -> None:
     live.lagging.clear()
 
 
-def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[Feed, int]:
+def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[SubjectFeed, int]:
     """The feed that the client follows next, and the number it stands at."""
     old, live = client.subscriptions[topic], topic.live
     assert live is not None
@@ -262,7 +262,7 @@ def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[Feed, int
     return feed, live.lagging[client]
 
 
-def anew(broker: Broker, client: Client, topic: Topic, feed: Feed, results: list[Result]) -> list[bytes]:
+def anew(broker: Broker, client: Client, topic: Topic, feed: SubjectFeed, results: list[Result]) -> list[bytes]:
     """Start the subscription anew, because the client does not get all of it: the frames that come first, its newest
     cached message where it has no snapshot."""
     snapshot = broker.snapshot(topic)

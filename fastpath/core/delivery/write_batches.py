@@ -35,6 +35,10 @@ class Batches:
         self.released: Callable[[int, int], None] | None = None
         """Told of what is written next how the beginning was marked, and how many deliveries that are."""
 
+    def time(self, begun: Callable[[], int], released: Callable[[int, int], None]) -> None:
+        """Have these told of what is collected from now on."""
+        self.begun, self.released = begun, released
+
     def collect(self, groups: list[Group], now: int) -> list[Group]:
         """Let the groups with a batching time hold what came in this tick; those of ``groups`` that are written now."""
         ready = []

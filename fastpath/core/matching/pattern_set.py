@@ -12,7 +12,7 @@ _HERE = ""
 """The key that says that a pattern ends at a node: no segment is empty."""
 
 
-class Cover:
+class PatternSet:
     """Patterns without a user's name, as a tree of their segments. As in subscriptions (protocol.md 3.8), a wildcard in
     the first place does not stand for the server's own subjects."""
 
@@ -25,7 +25,7 @@ class Cover:
             node[_HERE] = True
 
     @classmethod
-    def parse(cls, text: str) -> Cover:
+    def parse(cls, text: str) -> PatternSet:
         """Patterns separated by commas; raises ValueError."""
         patterns = [pattern.strip() for pattern in text.split(",") if pattern.strip()]
         for pattern in patterns:

@@ -17,7 +17,7 @@ FEW = 8
 """Up to so many patterns of a client are compared one by one."""
 
 
-class Wild:
+class PatternSubscription:
     """One client's subscription to a pattern.
 
     ``again`` are subjects that run from before it was subscribed to in another way; ``resumes`` says that the client
@@ -47,7 +47,7 @@ class Wild:
         )
 
 
-class Wilds(dict[str, Wild]):
+class PatternSubscriptions(dict[str, PatternSubscription]):
     """One client's patterns; a subject that several cover follows the first.
 
     ``owners`` has, of the subjects that run, which pattern each follows; those subscribed to by name are not in it.
@@ -60,7 +60,7 @@ class Wilds(dict[str, Wild]):
         self.owners: dict[Topic, str] = {}
         self._places: Patterns | None = None
 
-    def add(self, wild: Wild) -> None:
+    def add(self, wild: PatternSubscription) -> None:
         """Subscribe to the pattern; in another way it keeps its place among the others."""
         self[wild.text] = wild
         self._places = None
@@ -70,7 +70,7 @@ class Wilds(dict[str, Wild]):
         del self[text]
         self._places = None
 
-    def covering(self, subject: str) -> Wild | None:
+    def covering(self, subject: str) -> PatternSubscription | None:
         """The pattern that the subject follows."""
         if len(self) <= FEW:
             given = subject[1:].split("/")
@@ -83,7 +83,7 @@ class Wilds(dict[str, Wild]):
         return list(self.values())[min(place.rank for place in places)] if places else None
 
 
-class Place:
+class PatternNode:
     """A pattern: the clients that are subscribed to it each for itself, and the cohorts of all others.
 
     Where it is one client's, ``rank`` is its place among that client's patterns.
@@ -92,8 +92,8 @@ class Place:
     __slots__ = ("children", "cohorts", "members", "rank")
 
     def __init__(self) -> None:
-        self.children: dict[str, Place] | None = None
-        self.members: dict[Client, Wild] | None = None
+        self.children: dict[str, PatternNode] | None = None
+        self.members: dict[Client, PatternSubscription] | None = None
         self.cohorts: dict[Cohort, None] | None = None
         self.rank = -1
 
@@ -102,9 +102,9 @@ class Patterns:
     """Patterns by their segments; those that nobody has any more are forgotten."""
 
     def __init__(self) -> None:
-        self._root = Place()
+        self._root = PatternNode()
 
-    def add(self, client: Client, wild: Wild) -> None:
+    def add(self, client: Client, wild: PatternSubscription) -> None:
         """The client subscribes to the pattern, or to it in another way."""
         place = self.place(wild.text)
         if place.members is None:
@@ -134,15 +134,15 @@ class Patterns:
                 places[-1].cohorts.pop(cohort, None)
                 self._prune(places, text)
 
-    def match(self, subject: str) -> list[Place]:
+    def match(self, subject: str) -> list[PatternNode]:
         """The patterns that cover the subject."""
-        found: list[Place] = []
+        found: list[PatternNode] = []
         segments = subject[1:].split("/")
-        places: list[Place] = [self._root]
+        places: list[PatternNode] = [self._root]
         last = len(segments) - 1
         for at, segment in enumerate(segments):
             wild = at > 0 or segment != SYSTEM
-            below: list[Place] = []
+            below: list[PatternNode] = []
             for place in places:
                 children = place.children
                 if not children:
@@ -159,16 +159,16 @@ class Patterns:
                 found += [place for place in below if place.members or place.cohorts or place.rank >= 0]
         return found
 
-    def place(self, text: str) -> Place:
+    def place(self, text: str) -> PatternNode:
         """The pattern's, made if need be."""
         place = self._root
         for segment in text[1:].split("/"):
             if place.children is None:
                 place.children = {}
-            place = place.children.setdefault(segment, Place())
+            place = place.children.setdefault(segment, PatternNode())
         return place
 
-    def _path(self, text: str) -> list[Place] | None:
+    def _path(self, text: str) -> list[PatternNode] | None:
         places = [self._root]
         for segment in text[1:].split("/"):
             below = (places[-1].children or {}).get(segment)
@@ -177,11 +177,11 @@ class Patterns:
             places.append(below)
         return places
 
-    def _prune(self, places: list[Place], text: str) -> None:
+    def _prune(self, places: list[PatternNode], text: str) -> None:
         segments = text[1:].split("/")
         while segments and not (places[-1].members or places[-1].cohorts or places[-1].children):
             places.pop()
-            cast(dict[str, Place], places[-1].children).pop(segments.pop())
+            cast(dict[str, PatternNode], places[-1].children).pop(segments.pop())
 
 
 def covers(pattern: str, subject: str) -> bool:

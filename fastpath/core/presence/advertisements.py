@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Protocol
 
 from ..auth.grants import PENDING, Grants, Principal
-from ..matching.pattern_set import Cover
+from ..matching.pattern_set import PatternSet
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Offer
 from ..protocol.subject import check_pattern, is_system
@@ -63,7 +63,7 @@ class _Advert:
 
     def __init__(self, patterns: frozenset[str]) -> None:
         self.patterns = patterns
-        self.cover = Cover(patterns)
+        self.cover = PatternSet(patterns)
         self.told: set[str] = set()
         self.pending: OrderedDict[str, None] = OrderedDict()  # taken from the front
         self.search: Sequence[str] = ()
@@ -77,8 +77,7 @@ class Advertisers:
 
     def __init__(self, grants: Grants) -> None:
         self.wanted: set[str] = set()
-        self.changed: Callable[[str, int], None] = lambda pattern, count: None
-        """Told how many advertise a pattern here."""
+        self._changed: Callable[[str, int], None] = lambda pattern, count: None
         self._grants = grants
         self._counts: dict[str, int] = {}
         self._adverts: dict[Advertiser, _Advert] = {}
@@ -86,6 +85,10 @@ class Advertisers:
         self._changes: OrderedDict[str, None] = OrderedDict()  # taken from the front
         self._told = 0
         self._version = grants.version
+
+    def follow(self, changed: Callable[[str, int], None]) -> None:
+        """Have ``changed`` told how many advertise a pattern here, whenever that changes."""
+        self._changed = changed
 
     def __len__(self) -> int:
         return len(self._adverts)
@@ -242,4 +245,4 @@ class Advertisers:
             self._counts[pattern] = count
         else:
             del self._counts[pattern]
-        self.changed(pattern, count)
+        self._changed(pattern, count)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..broker.observers import Observer
-from ..matching.pattern_set import Cover
-from .replication import Speaker
+from ..broker.observers import ConnectionListener
+from ..matching.pattern_set import PatternSet
+from .replication import PresenceSender
 from .roster import present_key
 
 if TYPE_CHECKING:
@@ -20,18 +20,20 @@ if TYPE_CHECKING:
     from ..protocol.messages import Result, Subscribe
 
 
-class Attendance(Observer):
+class Attendance(ConnectionListener):
     """Keeps the ``speaker`` at what the clients do; ``woken`` is called when there is something for ``step`` or to say.
 
     It observes the broker only while presence is on, or somebody advertises something anywhere.
     """
 
-    def __init__(self, broker: Broker, speaker: Speaker, presence: Cover, woken: Callable[[], None]) -> None:
+    def __init__(
+        self, broker: Broker, speaker: PresenceSender, presence: PatternSet, woken: Callable[[], None]
+    ) -> None:
         self.presence = presence
         self._broker = broker
         self._speaker = speaker
         self._woken = woken
-        self._advertised = Cover()
+        self._advertised = PatternSet()
         self._names: dict[Client, str] = {}  # under which each is counted
         self._told: set[str] = set()  # what this process says is wanted
         self._doubtful: OrderedDict[str, None] = OrderedDict()  # subjects of which that is to be looked at
@@ -46,7 +48,7 @@ class Attendance(Observer):
 
     def follow(self, patterns: Iterable[str]) -> None:
         """These are all the patterns that are advertised anywhere."""
-        self._advertised = Cover(patterns)
+        self._advertised = PatternSet(patterns)
         observers = self._broker.observers
         wanted = bool(self._advertised or self.presence)
         if wanted != (self in observers):

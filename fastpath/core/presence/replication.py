@@ -24,7 +24,7 @@ ASK_MS = 1000
 """Between two questions to the same member."""
 
 
-class Speaker:
+class PresenceSender:
     """Says what one process has."""
 
     def __init__(self, member: str, life: str) -> None:
@@ -120,7 +120,7 @@ class _Peer:
         self.pieces = 0
 
 
-class Hearer:
+class PresenceReceiver:
     """Hears what members say, and puts it into the roster; ``ask`` asks one of them for all that it has."""
 
     def __init__(self, roster: Roster, silence_ms: int, ask: Callable[[str], None]) -> None:

@@ -27,7 +27,7 @@ _LOOK = 1 << 60
 _TEXT_OR_BYTES_OR_NONE = _TEXT_OR_BYTES | {type(None)}
 
 
-class Run(Struct, array_like=True, gc=False):
+class ColumnBatch(Struct, array_like=True, gc=False):
     """Consecutive rows of one subject; ``meta`` as of a publication (protocol.md 6.2), without ``id``.
 
     A field's column has a value for each row, None where the row has no such field.
@@ -57,26 +57,26 @@ class Run(Struct, array_like=True, gc=False):
         return version_of(self.meta.get("as_of")) if self.meta else NO_VERSION
 
 
-def count(runs: Iterable[Run]) -> int:
+def count(runs: Iterable[ColumnBatch]) -> int:
     """How many rows they have."""
     return sum([len(run.contents) for run in runs])
 
 
-def part(run: Run, start: int, stop: int | None = None) -> Run:
+def part(run: ColumnBatch, start: int, stop: int | None = None) -> ColumnBatch:
     """The rows from ``start`` on, before ``stop``."""
     rows = slice(start, stop)
     fields = {name: column[rows] for name, column in run.fields.items()} if run.fields else None
-    return Run(run.subject, run.contents[rows], fields, run.meta)
+    return ColumnBatch(run.subject, run.contents[rows], fields, run.meta)
 
 
-def without(run: Run, refused: Mapping[int, object]) -> Run:
+def without(run: ColumnBatch, refused: Mapping[int, object]) -> ColumnBatch:
     """The run less the rows of these indices."""
     taken = [index not in refused for index in range(len(run))]
     fields = {name: list(compress(column, taken)) for name, column in run.fields.items()} if run.fields else None
-    return Run(run.subject, list(compress(run.contents, taken)), fields, run.meta)
+    return ColumnBatch(run.subject, list(compress(run.contents, taken)), fields, run.meta)
 
 
-def refused_rows(run: Run, message_bytes_max: int) -> dict[int, tuple[str, str]]:
+def refused_rows(run: ColumnBatch, message_bytes_max: int) -> dict[int, tuple[str, str]]:
     """The rows, by their index, that no message may be like: a code of protocol.md 4.4, and why."""
     fields = run.fields or {}
     if any(not 0 < len(name) <= FIELD_NAME_BYTES_MAX for name in fields):
@@ -103,7 +103,7 @@ def refused_rows(run: Run, message_bytes_max: int) -> dict[int, tuple[str, str]]
     return refused
 
 
-def last_values(run: Run) -> Iterator[tuple[str, Value]]:
+def last_values(run: ColumnBatch) -> Iterator[tuple[str, Value]]:
     """Each field's newest value; not of fields that no row has."""
     for name, column in (run.fields or {}).items():
         value = next((value for value in reversed(column) if value is not None), None)
@@ -112,7 +112,7 @@ def last_values(run: Run) -> Iterator[tuple[str, Value]]:
 
 
 def expand(
-    run: Run,
+    run: ColumnBatch,
     start: int = 0,
     *,
     epoch: int = 0,
@@ -159,7 +159,7 @@ def expand(
 
 
 def _row(
-    run: Run, index: int, epoch: int, seq: int, time: int, publisher: str | None = None, number: int = 0
+    run: ColumnBatch, index: int, epoch: int, seq: int, time: int, publisher: str | None = None, number: int = 0
 ) -> Message:
     """One row as a message, weighed."""
     fields: Fields | None = None
@@ -193,7 +193,7 @@ def _fields(names: tuple[str, ...], columns: list[Any]) -> list[Fields | None]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _sizes(run: Run, contents: list[Any], columns: list[Any]) -> Iterable[int] | None:
+def _sizes(run: ColumnBatch, contents: list[Any], columns: list[Any]) -> Iterable[int] | None:
     """What ``Message.weigh`` would find, where every row has all fields, and these and the content are ASCII; else
     None."""
     names = "".join(run.fields) if run.fields else ""

@@ -9,7 +9,7 @@ import msgspec
 
 from .as_of import check_as_of
 from .codec import MSGPACK, check_fields, check_value
-from .columns import Run
+from .columns import ColumnBatch
 from .errors import BadFrame, InvalidMessage
 from .limits import CLOSURE_BYTES_MAX
 from .messages import GUARANTEED, STANDARD, Message
@@ -72,7 +72,6 @@ class Log(msgspec.Struct, array_like=True, tag="log"):
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Any]).decode
 _unpack_published = msgspec.msgpack.Decoder(Batch | Stage).decode
-_unpack_log = msgspec.msgpack.Decoder(Log).decode
 
 
 def unpack(data: memoryview) -> list[Any]:
@@ -94,15 +93,7 @@ def unpack_published(data: memoryview) -> list[Any] | Batch:
     return ["stage", packet.number, packet.place, packet.rows, bytes(packet.runs)]
 
 
-def unpack_log(data: memoryview) -> list[Any] | Log:
-    """A packet of a link: the log as messages, all others as their parts."""
-    try:
-        return _unpack_log(data)
-    except msgspec.ValidationError:
-        return _unpack(data)
-
-
-def pack(packet: list[Any]) -> bytes:
+def pack(packet: list[Any] | msgspec.Struct) -> bytes:
     """A packet with its length in front."""
     body = _pack(packet)
     return len(body).to_bytes(4, "big") + body
@@ -223,14 +214,14 @@ def read_publication(row: Any) -> Message:
     return _with_meta(row[0], content, fields, row[3])
 
 
-def read_run(row: Any) -> Run:
+def read_run(row: Any) -> ColumnBatch:
     """A run of rows ``[subject, contents, fields, meta]``, decoded as one already or not; raises InvalidMessage where
     it is malformed as a whole. Its rows are still to be looked at (runs.refused_rows)."""
-    if type(row) is Run:
+    if type(row) is ColumnBatch:
         run = row
     else:
         try:
-            run = msgspec.convert(row, Run)
+            run = msgspec.convert(row, ColumnBatch)
         except msgspec.ValidationError as error:
             raise InvalidMessage("invalid", f"a run is [subject, contents, fields, meta]: {error}") from None
     rows = len(run.contents)

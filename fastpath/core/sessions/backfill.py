@@ -30,7 +30,7 @@ class Room:
         self.cached -= size
 
 
-class Stored:
+class Backfill:
     """Frames that come first, how many stored messages that are in all, and what to tell of the recovery (protocol.md
     4.2). With a ``cursor`` they go on behind it (core/delivery/backlogs.py)."""
 
@@ -56,7 +56,7 @@ def owed(broker: Broker, topic: Topic, request: Subscribe) -> tuple[int, str] | 
     return (topic.seq - count, "historical") if count else None
 
 
-def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, room: Room) -> Stored:
+def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, room: Room) -> Backfill:
     """The stored messages for one subscription, of which the room is taken: of what is cached there is a slice for all
     subjects of a command, and the rest follows as the client takes it, one subject after the other."""
     counters = broker.counters
@@ -69,13 +69,13 @@ def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, ro
         frames = take(broker, client, topic, cursor, 0 if client.recovering else room.cached) or []
         room.take(sum(map(len, frames)))
         rest = cursor if cursor.seq < topic.seq else None
-        return Stored(frames, "recovered" if resumes else "", topic.seq - seq, rest)
+        return Backfill(frames, "recovered" if resumes else "", topic.seq - seq, rest)
     counters.cache_misses += resumes or request.history > 0
     recovery = "resynchronised" if resumes else ""
     snapshot = broker.snapshot(topic)
     if snapshot is None:
-        return Stored(recovery=recovery)
+        return Backfill(recovery=recovery)
     message = snapshot.as_message(topic.subject, topic.epoch, topic.seq)
     frame = broker.frame(message, topic, client.wire.encoding, "snapshot")
     room.take(len(frame))
-    return Stored([frame], recovery)
+    return Backfill([frame], recovery)

@@ -1,33 +1,37 @@
-"""What one client may ask of the server over time: rates, and how long it may do nothing (docs/limits.md)."""
+"""What one client may ask of the server over time: rates, and how long it may do nothing (docs/operate/limits.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..delivery.client import Client, Hold
+from ..delivery.client import Client, PauseReason
 from ..telemetry.counters import Counters
-from .rate_limits import Rates
+from .rate_limits import RateLimits
 
 Talker = object
 """A client, or a publisher's connection: both have the same rates."""
 
 
-class Guard:
+class ClientLimits:
     """The limits by time of all connections; exists only while one of them is set, so that nothing else pays."""
 
-    def __init__(self, rates: Rates[Talker], idle_ms: int, counters: Counters) -> None:
+    def __init__(self, rates: RateLimits[Talker], idle_ms: int, counters: Counters) -> None:
         self.rates = rates
-        self.busy: Callable[[Client], bool] = lambda client: False
-        """Whether a client without subscriptions waits for something else, such as interest in what it publishes."""
+        self._busy: Callable[[Client], bool] = lambda client: False
         self._idle_ms = idle_ms
         self._counters = counters
         self._quiet: dict[Client, int] = {}
+
+    def spare(self, busy: Callable[[Client], bool]) -> None:
+        """Take no client for idle that is ``busy``: without subscriptions it waits for something else, such as interest
+        in what it publishes."""
+        self._busy = busy
 
     def said(self, client: Client, publications: int, now: int) -> None:
         """The client said something: nothing more is read from it when it was too much at a time."""
         self._quiet.pop(client, None)
         if self.spend(client, 1, publications, now):
-            client.link.hold(Hold.RATE, True)
+            client.link.hold(PauseReason.RATE, True)
 
     def spend(self, who: Talker, commands: int, publications: int, now: int) -> bool:
         """Count what was said; whether ``who`` has to pause. It goes on when ``rates.due`` says so."""
@@ -40,7 +44,7 @@ class Guard:
         """Asked of every client now and then: whether it has done nothing, and wanted nothing, for too long."""
         if not self._idle_ms:
             return False
-        if client.count or self.busy(client):
+        if client.count or self._busy(client):
             self._quiet.pop(client, None)
             return False
         return now - self._quiet.setdefault(client, now) >= self._idle_ms

@@ -1,4 +1,7 @@
-"""How many connections each user and address has over all workers, and which is one too many (docs/limits.md)."""
+"""How many connections each user and address has over all workers, and which is one too many.
+
+docs/operate/limits.md explains it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ Seat = tuple[int, int]
 """The worker and the connection's number in it."""
 
 
-class Seats:
+class ConnectionQuotas:
     """The connections that were given a place; 0 is no bound. Who is not signed in has no user and no bound by user."""
 
     def __init__(self, per_user_max: int, per_address_max: int) -> None:

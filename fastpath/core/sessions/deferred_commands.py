@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..auth.grants import ASKED, Principal
-from ..auth.hook_decisions import Asked, Asking
+from ..auth.hook_decisions import HookDecisions, HookState
 from ..auth.hook_questions import CONNECT, TOKEN, Key, Reply
 from ..auth.rules import PUBLISH, SUBSCRIBE
-from ..delivery.client import Client, Hold
+from ..delivery.client import Client, PauseReason
 from ..protocol.codec import command_id
 from ..protocol.errors import Close, InvalidMessage, InvalidSubject, Refused
 from ..protocol.messages import AnyCommand, Connect, Notice, Presence, Publish, Token
@@ -25,7 +25,7 @@ _TOLD = ("user", "expires", "uid", "groups", "superuser", "generation", "session
 """What the hook is told of a token's claims: not the key, which may be the secret of all tokens."""
 
 
-class Parked:
+class DeferredCommands:
     """One client, as the party of its questions; ``facts`` is what the hook is told of it besides who it is."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Parked:
         "let_in",
     )
 
-    def __init__(self, sessions: Sessions, asking: Asking, client: Client, token: str, facts: Facts) -> None:
+    def __init__(self, sessions: Sessions, asking: HookDecisions, client: Client, token: str, facts: Facts) -> None:
         self._sessions = sessions
         self._client = client
         self._facts = facts
@@ -54,7 +54,7 @@ class Parked:
         self._bearer: tuple[Principal, str] | None = None  # of a token that is being asked about
         self.let_in = CONNECT not in asking.events
         """Whether it may be here."""
-        self.asked = client.principal.asked = Asked(asking, self)
+        self.asked = client.principal.asked = HookState(asking, self)
 
     @property
     def waits(self) -> bool:
@@ -96,7 +96,7 @@ class Parked:
         if not event:
             return False
         self._waits = data, event
-        self._client.link.hold(Hold.ASKED, True)
+        self._client.link.hold(PauseReason.ASKED, True)
         return True
 
     def _wanted(self, command: AnyCommand, now: int) -> str:
@@ -148,7 +148,7 @@ class Parked:
             self._sessions.resume(client, data, now)
             self._passing = ""
         if self._waits is None:
-            client.link.hold(Hold.ASKED, False)
+            client.link.hold(PauseReason.ASKED, False)
 
     # Answers
 

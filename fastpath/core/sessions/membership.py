@@ -31,7 +31,7 @@ def enroll(broker: Broker, client: Client) -> None:
     interest, patterns = broker.interest, broker.interest.patterns
     texts, own = tuple(wilds), frozenset(topic for topic in client.subscriptions if topic not in wilds.owners)
     grants, principal = broker.grants, client.principal
-    cohort = interest.cohort((texts, grants.likeness(principal), own), grants.representative(principal))
+    cohort = interest.cohort((texts, grants.rights_key(principal), own), grants.rights_proxy(principal))
     broker.move(client, [cohort], [])
     group = client.group
     assert group is not None

@@ -15,17 +15,17 @@ import msgspec
 
 from ..auth.grants import ASKED, NOT_READY
 from ..auth.rules import SUBSCRIBE
-from ..matching.subscribed_patterns import Wild, Wilds, covers, pattern_of
+from ..matching.subscribed_patterns import PatternSubscription, PatternSubscriptions, covers, pattern_of
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Result, Subscribe, Subscribed
 from ..protocol.subject import check_pattern, is_wildcard
 from . import cohorts
-from .backfill import Stored
+from .backfill import Backfill
 from .membership import enroll, loosen
 
 if TYPE_CHECKING:
     from ..delivery.client import Client
-    from ..delivery.interest import Cohort, Feed, Topic
+    from ..delivery.interest import Cohort, SubjectFeed, Topic
     from .subscriptions import Subscriptions
 
 SLICE_WORK = 2000
@@ -40,7 +40,7 @@ RESULT_BYTES = 160
 """What a result of ``subscribed`` takes in the outgoing queue, about."""
 
 
-class _Answer:
+class _PatternAnswer:
     """What one client is told of subjects that were found: the results, what is stored of them, the feeds to join."""
 
     __slots__ = ("join", "results", "size", "stored")
@@ -48,10 +48,10 @@ class _Answer:
     def __init__(self) -> None:
         self.results: list[Result] = []
         self.stored: list[bytes] = []
-        self.join: list[Feed] = []
+        self.join: list[SubjectFeed] = []
         self.size = 0
 
-    def add(self, result: Result, stored: list[bytes], feed: Feed | None) -> None:
+    def add(self, result: Result, stored: list[bytes], feed: SubjectFeed | None) -> None:
         """One subject more."""
         self.results.append(result)
         self.stored += stored
@@ -60,7 +60,7 @@ class _Answer:
             self.join.append(feed)
 
 
-class Wildcards:
+class PatternSubscriber:
     """All subscriptions to patterns."""
 
     def __init__(self, subscriptions: Subscriptions) -> None:
@@ -68,7 +68,7 @@ class Wildcards:
         self._broker = subscriptions.broker
         self._searching: dict[Client, None] = {}
         self._crowded: dict[Client, None] = {}
-        self._broker.appeared = self.appeared
+        self._broker.appeared.append(self.appeared)
 
     @property
     def busy(self) -> bool:
@@ -96,10 +96,10 @@ class Wildcards:
             if not is_wildcard(subject) and covers(pattern, subject)
         }
         request = msgspec.structs.replace(command, id=0, subjects=[], since=since)
-        wild = Wild(pattern, request, pattern in command.since)
+        wild = PatternSubscription(pattern, request, pattern in command.since)
         loosen(self._broker, client)
         if client.wilds is None:
-            client.wilds = Wilds()
+            client.wilds = PatternSubscriptions()
         if old is not None:
             wild.again = {topic for topic, text in client.wilds.owners.items() if text == pattern}
             for waiting in (client.waiting or {}).values():
@@ -172,7 +172,7 @@ class Wildcards:
     ) -> None:
         """Subscriptions have ended: those that a pattern of the client covers go on by it, from where they stand; what
         does not stand anywhere begins anew."""
-        answer = _Answer()
+        answer = _PatternAnswer()
         for ended in topics:
             subject = ended.subject
             wild = client.wilds.covering(subject) if client.wilds else None
@@ -181,7 +181,7 @@ class Wildcards:
                 continue
             stands = standing.get(topic)
             if topic in standing and stands is None:
-                sent = Stored(recovery="recovered")
+                sent = Backfill(recovery="recovered")
                 result, stored, feed = self.subscriptions.start(client, subject, wild.request, now, sent)
                 self._owned(client, wild, topic, result, stored, feed, answer)
             else:
@@ -223,7 +223,7 @@ class Wildcards:
 
     # Looking for subjects that are there
 
-    def _search(self, client: Client, wild: Wild) -> None:
+    def _search(self, client: Client, wild: PatternSubscription) -> None:
         """Begin with what the client has read, which it is to be told of in any case."""
         known = (topic and topic.subject for topic in self._broker.interest.tree.find(wild.text))
         wild.search = chain(list(wild.request.since), known)
@@ -232,7 +232,7 @@ class Wildcards:
     def _find(self, client: Client, now: int, work_max: int) -> int:
         """Start what the client's patterns cover and it may read; how much work that was."""
         broker = self._broker
-        answer = _Answer()
+        answer = _PatternAnswer()
         broker.level(client)
         work = 0
         for wild in list((client.wilds or {}).values()):
@@ -253,7 +253,7 @@ class Wildcards:
         self._tell(client, answer)
         return work
 
-    def _tell(self, client: Client, answer: _Answer) -> None:
+    def _tell(self, client: Client, answer: _PatternAnswer) -> None:
         broker = self._broker
         if answer.results:
             if answer.stored:
@@ -262,7 +262,7 @@ class Wildcards:
             broker.counters.messages_out += len(answer.stored)
         broker.move(client, answer.join, [])
 
-    def _found(self, client: Client, wild: Wild, subject: str, now: int, answer: _Answer) -> None:
+    def _found(self, client: Client, wild: PatternSubscription, subject: str, now: int, answer: _PatternAnswer) -> None:
         """A subject that the pattern covers: start it, unless it runs or waits or may not be read."""
         broker = self._broker
         topic = broker.interest.topics.get(subject)
@@ -290,12 +290,12 @@ class Wildcards:
     def _refused(
         self,
         client: Client,
-        wild: Wild,
+        wild: PatternSubscription,
         subject: str,
         since: tuple[int, int] | None,
         reason: str,
         now: int,
-        answer: _Answer,
+        answer: _PatternAnswer,
     ) -> None:
         """The client is not told of the subject; where it is not known yet whether it may, it waits for the answer."""
         if reason is ASKED and not self._is_full(client, wild, answer):
@@ -305,7 +305,7 @@ class Wildcards:
             waiting = client.waiting[subject]
             waiting.pattern, waiting.told = wild.text, False
 
-    def _is_full(self, client: Client, wild: Wild, answer: _Answer) -> bool:
+    def _is_full(self, client: Client, wild: PatternSubscription, answer: _PatternAnswer) -> bool:
         """Whether it may not have one subject more, of which it is told once."""
         reason = self.subscriptions.refusal(client)
         if reason and not wild.limited:
@@ -313,7 +313,15 @@ class Wildcards:
             answer.add(Result(subject=wild.text, error="limit", reason=reason), [], None)
         return bool(reason)
 
-    def _start(self, client: Client, wild: Wild, subject: str, request: Subscribe, now: int, answer: _Answer) -> None:
+    def _start(
+        self,
+        client: Client,
+        wild: PatternSubscription,
+        subject: str,
+        request: Subscribe,
+        now: int,
+        answer: _PatternAnswer,
+    ) -> None:
         topics = self._broker.interest.topics
         if topics.get(subject) not in client.subscriptions and self._is_full(client, wild, answer):
             return
@@ -327,12 +335,12 @@ class Wildcards:
     def _owned(
         self,
         client: Client,
-        wild: Wild,
+        wild: PatternSubscription,
         topic: Topic | None,
         result: Result,
-        stored: Stored,
-        feed: Feed | None,
-        answer: _Answer,
+        stored: Backfill,
+        feed: SubjectFeed | None,
+        answer: _PatternAnswer,
     ) -> None:
         """The subject follows the pattern, if it runs."""
         result.pattern = wild.text
@@ -349,24 +357,24 @@ class Wildcards:
         for cohort in {cohort: None for place in places for cohort in place.cohorts or ()}:
             self._join_cohort(cohort, topic)
         reasons: dict[Hashable, str] = {}
-        grants, now = self._broker.grants, self._broker.moment
+        grants, now = self._broker.grants, self._broker.grid.moment
         for place in places:
             for client, wild in list((place.members or {}).items()):
                 if topic in client.subscriptions or topic.subject in (client.waiting or ()):
                     continue
-                likeness = grants.likeness(client.principal)
-                reason = reasons.get(likeness)
+                rights_key = grants.rights_key(client.principal)
+                reason = reasons.get(rights_key)
                 if reason is None:
-                    reason = reasons[likeness] = grants.check(client.principal, SUBSCRIBE, topic.subject, now)
+                    reason = reasons[rights_key] = grants.check(client.principal, SUBSCRIBE, topic.subject, now)
                 if not reason or reason is ASKED:
-                    answer = _Answer()
+                    answer = _PatternAnswer()
                     self._found(client, wild, topic.subject, now, answer)
                     self._tell(client, answer)
 
     def _join_cohort(self, cohort: Cohort, topic: Topic) -> None:
         """All of the cohort join together, or none of it may read the subject."""
         broker = self._broker
-        reason = broker.grants.check(cohort.principal, SUBSCRIBE, topic.subject, broker.moment)
+        reason = broker.grants.check(cohort.principal, SUBSCRIBE, topic.subject, broker.grid.moment)
         if reason and reason is not ASKED:
             return
         for group in list(cohort.groups):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..broker.admission import Done, Outcome
-from ..delivery.client import Client, Hold
+from ..delivery.client import Client, PauseReason
 from ..protocol.codec import Form, check_fields, check_value
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX
@@ -49,7 +49,7 @@ def publish(sessions: Sessions, client: Client, command: Publish, now: int) -> N
     sessions.broker.publish(client.principal, (message,), now, done)
     if sessions.held is not None and not client.closed:
         sessions.held[client] = None
-        client.link.hold(Hold.CONGESTED, True)
+        client.link.hold(PauseReason.CONGESTED, True)
 
 
 def read_publication(command: Publish, form: Form) -> Message:

@@ -1,4 +1,7 @@
-"""How much a connection may say at a time: token buckets with a second's burst, and who pauses (docs/limits.md)."""
+"""How much a connection may say at a time: token buckets with a second's burst, and who pauses.
+
+docs/operate/limits.md explains it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class Bucket:
         self.moment = moment
 
 
-class Rate(Generic[Who]):
+class RateLimit(Generic[Who]):
     """At most ``per_second`` pieces each, over any longer time; a second's worth may come at once.
 
     What is spent beyond that is taken all the same, as it has been read already: it is paid for by the pause after it.
@@ -59,12 +62,14 @@ class Rate(Generic[Who]):
         return len(self._buckets)
 
 
-class Rates(Generic[Who]):
+class RateLimits(Generic[Who]):
     """The rates of commands and of publications, and who pauses because of one; 0 per second is no bound."""
 
     def __init__(self, commands_per_second: int, publications_per_second: int) -> None:
-        self.commands: Rate[Who] | None = Rate(commands_per_second) if commands_per_second else None
-        self.publications: Rate[Who] | None = Rate(publications_per_second) if publications_per_second else None
+        self.commands: RateLimit[Who] | None = RateLimit(commands_per_second) if commands_per_second else None
+        self.publications: RateLimit[Who] | None = (
+            RateLimit(publications_per_second) if publications_per_second else None
+        )
         self.pausing: dict[Who, int] = {}
         """Until when (ms)."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..auth.grants import PENDING
-from ..auth.rule_grants import RuleGrants, Session, User
+from ..auth.rule_grants import RuleGrants, RuleUser, Session
 from ..auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from ..delivery.slow_consumers import policy
 from ..delivery.wire_encoding import split_messages
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..delivery.client import Client
     from ..delivery.groups import Group
     from ..delivery.interest import Topic
-    from .pattern_subscriptions import Wildcards
+    from .pattern_subscriptions import PatternSubscriber
 
 T = TypeVar("T")
 
@@ -37,10 +37,10 @@ MEMO_MAX = 100_000
 """Answers that are kept while clients are looked at."""
 
 
-class Rights:
+class Revocation:
     """Takes the rules from Django and makes every connection follow them."""
 
-    def __init__(self, wildcards: Wildcards, clients: dict[Client, None]) -> None:
+    def __init__(self, wildcards: PatternSubscriber, clients: dict[Client, None]) -> None:
         self._wildcards = wildcards
         self._subscriptions = subscriptions = wildcards.subscriptions
         self._clients = clients
@@ -52,7 +52,7 @@ class Rights:
         self._followed: dict[Group, int] = {}
         self._memo_version = -1
         self._memo_size = self._checks = 0
-        self._building: tuple[RuleSet, dict[str, User], dict[str, int]] | None = None
+        self._building: tuple[RuleSet, dict[str, RuleUser], dict[str, int]] | None = None
 
     @property
     def busy(self) -> bool:
@@ -70,7 +70,7 @@ class Rights:
         whole, people, revoked = self._building
         for rule in _rules(rules):
             whole.put(rule)
-        for user in _convert(users, list[User]):
+        for user in _convert(users, list[RuleUser]):
             people[user.uid] = user
         revoked.update((session.sid, session.until) for session in _convert(sessions, list[Session]))
 
@@ -99,7 +99,7 @@ class Rights:
         holders, uids, sids = grants.apply(
             _rules(rules),
             _convert(removed, list[int]),
-            _convert(users, list[User]),
+            _convert(users, list[RuleUser]),
             _convert(sessions, list[Session]),
             generation,
             now,
@@ -170,11 +170,11 @@ class Rights:
     def _follow(self, client: Client, group: Group, now: int) -> bool:
         """Whether the client's rights are still those of all others in its group, which are followed once for all."""
         cohort, grants = group.cohort, self._broker.grants
-        if cohort is None or grants.likeness(client.principal) != cohort.name[1]:
+        if cohort is None or grants.rights_key(client.principal) != cohort.name[1]:
             return False
         if self._followed.get(group) != grants.version:
             self._checks += len(group.topics or ())
-            cohort.principal = grants.representative(client.principal)
+            cohort.principal = grants.rights_proxy(client.principal)
             followed, looked = cohorts.follow(self._broker, group, self._denied(client, now), now)
             self._checks += looked
             if not followed:
@@ -185,11 +185,11 @@ class Rights:
     def _denied(self, client: Client, now: int) -> dict[str, list[str]]:
         """The running subscriptions that may not go on, by the reason. Clients of one likeness are asked for once."""
         grants, principal = self._broker.grants, client.principal
-        likeness = grants.likeness(principal)
+        rights_key = grants.rights_key(principal)
         if self._memo_version != grants.version:
             self._memo_version = grants.version
             self._memo.clear()
-        known = {} if likeness is principal else self._memo.setdefault(likeness, {})
+        known = {} if rights_key is principal else self._memo.setdefault(rights_key, {})
         denied: dict[str, list[str]] = {}
         before = len(known)
         for topic in client.subscriptions:
@@ -199,7 +199,7 @@ class Rights:
             if reason:
                 denied.setdefault(reason, []).append(topic.subject)
         self._checks += len(known) - before
-        self._memo_size += 0 if likeness is principal else len(known) - before
+        self._memo_size += 0 if rights_key is principal else len(known) - before
         if self._memo_size > MEMO_MAX:
             self._memo.clear()
             self._memo_size = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..auth.allowed_addresses import Networks
 from ..auth.grants import Principal
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
-from ..broker.observers import Witness
+from ..broker.observers import CommandListener
 from ..delivery.client import Client, Link
 from ..delivery.wire_encoding import Wire
 from ..protocol.codec import command_id, decode_command
@@ -34,11 +34,11 @@ from ..protocol.messages import (
     Unsubscribe,
 )
 from ..websocket.frames import PING, encode_frame
-from .client_limits import Guard
+from .client_limits import ClientLimits
 from .membership import drop
-from .pattern_subscriptions import Wildcards
+from .pattern_subscriptions import PatternSubscriber
 from .publications import name_publisher, publish
-from .revocation import Rights
+from .revocation import Revocation
 from .subscribe_commands import subscribe, unsubscribe
 from .subscriptions import Subscriptions
 
@@ -51,13 +51,27 @@ PROGRAM_CHARS_MAX = 100
 PROGRAMS_MAX = 256
 """So many names of programs are kept once for all clients; one more is kept by each client of that name."""
 
+Handler = Callable[[Client, Any, int], None]
+"""What answers a command: called with client, command and time (ms); raises InvalidMessage."""
+
 _PING_FRAME = encode_frame(PING, b"")
 
 
 class Sessions:
-    """All clients of the client ports."""
+    """All clients of the client ports.
 
-    def __init__(self, broker: Broker, ping_seconds: int) -> None:
+    ``guard`` keeps the limits on what one client says over time; None while there are none. ``moved`` tells whether a
+    client that was not heard gives another sign of life: something of it waits to be read, or it has taken any of what
+    waits for it since ``moved`` was asked last.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        ping_seconds: int,
+        guard: ClientLimits | None = None,
+        moved: Callable[[Client], bool] = lambda client: False,
+    ) -> None:
         self.broker = broker
         self.ping_seconds = ping_seconds
         self.clients: dict[Client, None] = {}
@@ -66,6 +80,7 @@ class Sessions:
         # A client is looked at every ping_seconds, when its slot comes; slots spread the work over the seconds.
         self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
         self._judged = [float("-inf")] * ping_seconds  # by slot: the server's time when it was asked who lives
+        self._moved = moved
         self._beat = 0
         self._opened = 0
         self._moment = 0
@@ -76,19 +91,38 @@ class Sessions:
         self.held: dict[Client, None] | None = None
         """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
         self.subscriptions = Subscriptions(broker)
-        self.wildcards = Wildcards(self.subscriptions)
-        self.rights = Rights(self.wildcards, self.clients)
+        self.wildcards = PatternSubscriber(self.subscriptions)
+        self.rights = Revocation(self.wildcards, self.clients)
         self.recoveries = self.subscriptions.recoveries
-        self.recoveries.level = self.wildcards.again
-        self.guard: Guard | None = None
-        """The limits on what one client says over time; None while there are none."""
-        self.handlers: dict[type, Callable[[Client, Any, int], None]] = {}
-        """More commands, by their type: called with client, command and time; they raise InvalidMessage."""
-        self.moved: Callable[[Client], bool] | None = None
-        """Whether a client that was not heard gives another sign of life: something of it waits to be read, or it has
-        taken any of what waits for it since this was asked last."""
-        self.witness: Witness | None = None
+        self.recoveries.follow(self.wildcards.again)
+        self.guard = guard
+        self._handlers: dict[type, Handler] = {}
+        self.witness: CommandListener | None = None
         """Told what clients say, while somebody wants to know."""
+
+    def answer(self, handlers: Mapping[type, Handler]) -> None:
+        """Answer more commands than those of subscribers and publishers, by their types."""
+        self._handlers.update(handlers)
+
+    def show(self, witness: CommandListener | None) -> None:
+        """Let a witness see what clients say from now on; None: nobody wants to know any more."""
+        self.witness = witness
+
+    def publish_only_from(self, networks: Networks | None) -> None:
+        """Take publications of clients from these addresses only, from now on; None: from all."""
+        self.publish_from = networks
+
+    def hold_publishing(self, holds: bool) -> Iterable[Client]:
+        """Hold each client as soon as it has published, or hold none any more; the clients that were held before."""
+        held, self.held = self.held, {} if holds else None
+        return held or ()
+
+    def announce(self, notice: Notice, *, lasts: bool) -> None:
+        """Tell all clients, and while the notice lasts everybody who comes."""
+        self.notice = notice if lasts else None
+        for client in self.clients:
+            if client.greeted:
+                self.broker.send(client, notice)
 
     def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
         """A WebSocket opened; raises Refused when the token that came with it is not good."""
@@ -171,7 +205,7 @@ class Sessions:
             if not heard:
                 self.broker.send(client, _PING_FRAME)
                 continue
-            if not client.alive and not _waits(client) and not (self.moved is not None and self.moved(client)):
+            if not client.alive and not _waits(client) and not self._moved(client):
                 client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
                 continue
             if self.guard is not None and self.guard.idle(client, now):
@@ -212,8 +246,8 @@ class Sessions:
                 self._connect(client, command, now)
             case Token():
                 self._renew(client, command, now)
-            case _ if type(command) in self.handlers:
-                self.handlers[type(command)](client, command, now)
+            case _ if type(command) in self._handlers:
+                self._handlers[type(command)](client, command, now)
             case _:
                 raise InvalidMessage("invalid", "this server does not answer that command")
 

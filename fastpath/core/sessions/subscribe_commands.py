@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ..delivery import slow_consumers
 from ..delivery.client import Client
-from ..delivery.interest import Feed, Topic
+from ..delivery.interest import SubjectFeed, Topic
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import SINCE_CHECKS_MAX, SUBJECTS_PER_COMMAND_MAX
 from ..protocol.messages import Result, Subscribe, Subscribed, Unsubscribe, Unsubscribed
 from ..protocol.subject import is_wildcard
-from .pattern_subscriptions import Wildcards
+from .pattern_subscriptions import PatternSubscriber
 
 
-def subscribe(wildcards: Wildcards, client: Client, command: Subscribe, now: int) -> None:
+def subscribe(wildcards: PatternSubscriber, client: Client, command: Subscribe, now: int) -> None:
     """Begin what may begin, and answer; raises InvalidMessage."""
     if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
         raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
@@ -28,7 +28,7 @@ def subscribe(wildcards: Wildcards, client: Client, command: Subscribe, now: int
     broker.level(client)
     results: list[Result] = []
     stored: list[bytes] = []
-    join: list[Feed] = []
+    join: list[SubjectFeed] = []
     room = subscriptions.room(client)
     for subject in dict.fromkeys(command.subjects):
         if is_wildcard(subject):
@@ -52,7 +52,7 @@ def subscribe(wildcards: Wildcards, client: Client, command: Subscribe, now: int
     wildcards.step(now, client)
 
 
-def unsubscribe(wildcards: Wildcards, client: Client, command: Unsubscribe, now: int) -> None:
+def unsubscribe(wildcards: PatternSubscriber, client: Client, command: Unsubscribe, now: int) -> None:
     """End them, and answer; raises InvalidMessage."""
     if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
         raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")

@@ -12,11 +12,11 @@ from ..delivery import backlogs, slow_consumers
 from ..delivery.backlogs import Cursor, Recoveries
 from ..delivery.client import BEHIND, NO_ROOM, Client, Waiting
 from ..delivery.conflation import floor_interval, phase_of
-from ..delivery.interest import Feed, Topic
+from ..delivery.interest import SubjectFeed, Topic
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Result, Subscribe
 from ..protocol.subject import check_subject
-from .backfill import Room, Stored, collect, owed
+from .backfill import Backfill, Room, collect, owed
 from .membership import loosen
 
 BEHIND_MS = 1000
@@ -42,17 +42,17 @@ class Subscriptions:
 
     def begin(
         self, client: Client, subject: str, command: Subscribe, now: int, room: Room
-    ) -> tuple[Result, Stored, Feed | None]:
+    ) -> tuple[Result, Backfill, SubjectFeed | None]:
         """Start the subscription if nothing is in the way, else let it wait or refuse it; as ``start``."""
         try:
             check_subject(subject)
         except InvalidSubject as error:
-            return Result(subject=subject, error="invalid", reason=error.reason), Stored(), None
+            return Result(subject=subject, error="invalid", reason=error.reason), Backfill(), None
         topic = self.broker.interest.topics.get(subject)
         known = topic is not None and topic in client.subscriptions
         waiting = client.waiting
         if not known and not (waiting and subject in waiting) and (reason := self.refusal(client)):
-            return Result(subject=subject, error="limit", reason=reason), Stored(), None
+            return Result(subject=subject, error="limit", reason=reason), Backfill(), None
         reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
         if not reason and self.must_wait(subject, command, room):
             reason = NO_ROOM
@@ -65,7 +65,7 @@ class Subscriptions:
                 self.leave(client, topic)
                 for observer in self.broker.observers:
                     observer.unsubscribed(client, (topic,), reason)
-            return self.wait(client, subject, command, reason, now), Stored(), None
+            return self.wait(client, subject, command, reason, now), Backfill(), None
         if waiting and waiting.pop(subject, None):
             self.broker.counters.waiting -= 1
         return self.start(client, subject, command, now, room)
@@ -115,7 +115,7 @@ class Subscriptions:
         since = waiting.request.since.get(subject)
         if since is None or not self.broker.ahead(subject, *since):
             return False
-        if now >= waiting.until and self.broker.unheard is not None and self.broker.unheard():
+        if now >= waiting.until and self.broker.engine.unheard():
             waiting.until = min(now + UNHEARD_MS, waiting.latest)
         return now < waiting.until
 
@@ -125,8 +125,8 @@ class Subscriptions:
             self.broker.counters.waiting -= 1
 
     def start(
-        self, client: Client, subject: str, request: Subscribe, now: int, stored: Room | Stored
-    ) -> tuple[Result, Stored, Feed | None]:
+        self, client: Client, subject: str, request: Subscribe, now: int, stored: Room | Backfill
+    ) -> tuple[Result, Backfill, SubjectFeed | None]:
         """Begin a subscription whose right is known: the result, what is sent first, and the feed to join.
 
         ``stored`` is what comes first, where that is known, else the room for it.
@@ -136,7 +136,7 @@ class Subscriptions:
         if subject not in topics and len(topics) >= broker.limits.subjects_max:
             broker.counters.limit("subjects")
             reason = f"the server already holds {broker.limits.subjects_max} subjects"
-            return Result(subject=subject, error="limit", reason=reason), Stored(), None
+            return Result(subject=subject, error="limit", reason=reason), Backfill(), None
         topic = broker.interest.topic(subject, broker.engine.epoch)
         if isinstance(stored, Room):
             stored = collect(broker, client, topic, request, stored)
@@ -160,7 +160,7 @@ class Subscriptions:
             observer.subscribed(client, topic, request, result, again)
         return result, stored, feed
 
-    def _join(self, client: Client, topic: Topic, interval: int, now: int, cursor: Cursor | None) -> Feed | None:
+    def _join(self, client: Client, topic: Topic, interval: int, now: int, cursor: Cursor | None) -> SubjectFeed | None:
         """Note the subscription; the feed that the client is to join now, None if it joins later: when an interval
         ends, or when what is cached has been sent."""
         broker = self.broker

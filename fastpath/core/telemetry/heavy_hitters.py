@@ -1,4 +1,7 @@
-"""Which subjects messages come for: all messages are looked at while they are few, else some (docs/figures.md)."""
+"""Which subjects messages come for: all messages are looked at while they are few, else some.
+
+docs/operate/figures.md explains it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Counts = dict[str, list[int]]
 """Messages and bytes by subject."""
 
 
-class Heat:
+class HeavyHitters:
     """Looks at one of ``every`` messages on average, each standing for as many; ``turn`` is called once a second.
 
     Distances vary, or subjects that take turns would be looked at in step with them. ``next`` is the number of the

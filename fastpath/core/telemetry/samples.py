@@ -1,4 +1,4 @@
-"""What is sampled each second for the statistics, over all workers of a node (docs/statistics.md)."""
+"""What is sampled each second for the statistics, over all workers of a node (docs/operate/figures.md)."""
 
 from __future__ import annotations
 

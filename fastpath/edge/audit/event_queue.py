@@ -1,4 +1,6 @@
-"""The way of events from the data path to files and listeners: a bounded queue, encoded in slices (docs/audit.md).
+"""The way of events from the data path to files and listeners: a bounded queue, encoded in slices.
+
+docs/operate/audit.md explains it.
 
 On the data path an event is put into the queue, no more. Slices of it are encoded on the loop between other work, not
 in a thread, which would hold the interpreter's lock for as long; a thread only writes.
@@ -13,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from ...core.protocol.messages import Result
-from ..runtime.hub import Hub, now
-from .events import Access, Dropped, Event, node_name, stamp
+from ..runtime.runtime import Runtime, now
+from .events import AccessEvent, DroppedEvent, Event, node_name, stamp
 from .files import AuditFiles
 from .listeners import AuditListeners
 
@@ -41,7 +43,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 class AuditQueue:
     """Events of one process; ``changed`` is called when other kinds are ``wanted``."""
 
-    def __init__(self, hub: Hub, worker: int, workers: int, changed: Callable[[], None]) -> None:
+    def __init__(self, hub: Runtime, worker: int, workers: int, changed: Callable[[], None]) -> None:
         self._loop = hub.loop
         self._worker = worker
         self._queue: deque[tuple[Event, Result | None, int]] = deque()
@@ -57,12 +59,12 @@ class AuditQueue:
             self._files = AuditFiles(
                 settings.audit_folder, worker, workers, settings.audit_bytes, settings.audit_files, self._dropped_line
             )
-        self._listeners = AuditListeners(hub, changed)
+        self.listeners = AuditListeners(hub, changed)
 
     @property
     def wanted(self) -> frozenset[str]:
         """The kinds of events that are written or listened to."""
-        return self._written | self._listeners.wanted
+        return self._written | self.listeners.wanted
 
     @property
     def dropped(self) -> int:
@@ -101,7 +103,7 @@ class AuditQueue:
         while self._queue and len(events) < SLICE_EVENTS and size < SLICE_BYTES:
             event, result, weight = self._queue.popleft()
             event.time = stamp(int(event.time))
-            if result is not None and isinstance(event, Access):
+            if result is not None and isinstance(event, AccessEvent):
                 event.pattern = result.pattern
             size += weight
             events.append(event)
@@ -109,7 +111,7 @@ class AuditQueue:
         try:
             self._write(events)
             unheard, self._unheard = self._unheard, 0
-            self._listeners.offer(events, unheard)
+            self.listeners.offer(events, unheard)
         except Exception:
             log.exception("a fault of the audit: up to %d events are lost", len(events))
         self._due = bool(self._queue)
@@ -140,7 +142,7 @@ class AuditQueue:
     def _dropped_line(self, counts: Mapping[str, int]) -> bytes:
         """What a file says of what it does not hold; called by the thread that writes."""
         moment = stamp(now())
-        line = Dropped(
+        line = DroppedEvent(
             time=moment, kind="audit", event="dropped", node=node_name(), worker=self._worker, dropped=dict(counts)
         )
         return _encode_lines([line])

@@ -1,4 +1,7 @@
-"""What the audit knows: one struct for each kind of event, whose attributes are the keys of a line (docs/audit.md)."""
+"""What the audit knows: one struct for each kind of event, whose attributes are the keys of a line.
+
+docs/operate/audit.md explains it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     worker: int
 
 
-class Access(Event, kw_only=True, gc=False):
+class AccessEvent(Event, kw_only=True, gc=False):
     """Who came, went, was let in or refused."""
 
     connection: str
@@ -66,7 +69,7 @@ class Access(Event, kw_only=True, gc=False):
     subscriptions: int = 0
 
 
-class Publication(Event, kw_only=True, gc=False):
+class PublicationEvent(Event, kw_only=True, gc=False):
     """A message that was numbered, or delivered without a number; ``bytes`` are those of content and fields."""
 
     connection: str
@@ -81,7 +84,7 @@ class Publication(Event, kw_only=True, gc=False):
     fields: dict[str, Any] | None = None
 
 
-class Cached(Event, kw_only=True, gc=False):
+class CachedEvent(Event, kw_only=True, gc=False):
     """What happened in the cache; who read it, if it was read."""
 
     subject: str
@@ -96,13 +99,13 @@ class Cached(Event, kw_only=True, gc=False):
     address: str = ""
 
 
-class Figures(Event, kw_only=True, gc=False):
+class FiguresEvent(Event, kw_only=True, gc=False):
     """The figures of a worker."""
 
     figures: dict[str, float]
 
 
-class Dropped(Event, kw_only=True, gc=False):
+class DroppedEvent(Event, kw_only=True, gc=False):
     """Events that were not written, by kind: more than could be, or the disk took none."""
 
     dropped: dict[str, int]

@@ -1,4 +1,7 @@
-"""The audit's files: lines are written by a thread, to files that end at a size and at midnight (docs/audit.md)."""
+"""The audit's files: lines are written by a thread, to files that end at a size and at midnight.
+
+docs/operate/audit.md explains it.
+"""
 
 from __future__ import annotations
 

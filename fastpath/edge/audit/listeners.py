@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.protocol.errors import InvalidMessage
-from ..runtime.hub import ControlPeer, Hub
+from ..node import messages
+from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime
 from .events import KINDS, Event
 
 WAITING_BYTES_MAX = 8 << 20
@@ -41,18 +43,22 @@ class AuditListeners:
     """All that listen to this process, and on another worker than the first: that one. ``changed`` is called when other
     kinds are ``wanted``."""
 
-    def __init__(self, hub: Hub, changed: Callable[[], None]) -> None:
+    def __init__(self, hub: Runtime, changed: Callable[[], None]) -> None:
         self._hub = hub
         self._changed = changed
         self._listening: dict[ControlPeer, Listening] = {}
         self._first: frozenset[str] = frozenset()  # what the first worker wants to be told
         self._sent = self._taken = 0  # events on their way there
         self._lost = 0
-        hub.verbs["listen"] = self._listen
-        hub.packets["listen"] = self._wanted_by_first
-        hub.packets["events"] = self._from_worker
-        hub.packets["events_taken"] = self._taken_by_first
-        hub.linked.append(self._linked)
+        self.offers = Offers(
+            verbs={"listen": self._listen},
+            messages={
+                messages.Listen: self._wanted_by_first,
+                messages.Events: self._from_worker,
+                messages.EventsTaken: self._taken_by_first,
+            },
+            linked=self._linked,
+        )
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -68,9 +74,10 @@ class AuditListeners:
                 listening.push(chosen)
         self._lost += lost
         chosen = [event for event in events if event.kind in self._first]
-        if not chosen or self._hub.to_first is None:
+        workers = self._hub.workers
+        if not chosen or not workers.follows:
             return
-        if self._sent - self._taken > WINDOW or not self._hub.to_first(["events", self._lost, chosen]):
+        if self._sent - self._taken > WINDOW or not workers.to_first(messages.Events(self._lost, chosen)):
             self._lost += len(chosen)
         else:
             self._sent += len(chosen)
@@ -91,30 +98,29 @@ class AuditListeners:
         self._renew()
 
     def _renew(self) -> None:
-        self._hub.to_others(["listen", sorted(self.wanted)], None)
+        self._hub.workers.to_others(messages.Listen(sorted(self.wanted)))
         self._changed()
 
     def _linked(self, worker: int) -> None:
         """The first worker tells a new one what to send; the others begin to count anew."""
         if worker:
-            self._hub.to_others(["listen", sorted(self.wanted)], worker)
+            self._hub.workers.to_others(messages.Listen(sorted(self.wanted)), worker)
         else:
             self._sent = self._taken = 0
 
-    def _wanted_by_first(self, worker: int, rest: list[Any]) -> None:
+    def _wanted_by_first(self, worker: int, wanted: messages.Listen) -> None:
         del worker
-        self._first = frozenset(rest[0])
+        self._first = frozenset(wanted.kinds)
         self._changed()
 
-    def _from_worker(self, worker: int, rest: list[Any]) -> None:
-        lost, events = rest
+    def _from_worker(self, worker: int, told: messages.Events) -> None:
         for listening in self._listening.values():
-            listening.dropped += lost
-            chosen = [event for event in events if event[KIND] in listening.kinds]
+            listening.dropped += told.lost
+            chosen = [event for event in told.events if event[KIND] in listening.kinds]
             if chosen:
                 listening.push(chosen)
-        self._hub.to_others(["events_taken", len(events)], worker)
+        self._hub.workers.to_others(messages.EventsTaken(len(told.events)), worker)
 
-    def _taken_by_first(self, worker: int, rest: list[Any]) -> None:
+    def _taken_by_first(self, worker: int, taken: messages.EventsTaken) -> None:
         del worker
-        self._taken += int(rest[0])
+        self._taken += taken.count

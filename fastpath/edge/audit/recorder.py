@@ -1,29 +1,41 @@
-"""The audit: what clients, publishers and the cache do, as events for files and listeners (docs/audit.md)."""
+"""The audit: what clients, publishers and the cache do, as events for files and listeners (docs/operate/audit.md)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...core.broker.admission import Done, Outcome
-from ...core.broker.observers import Observer, Source, Trail
+from ...core.broker.observers import ConnectionListener, PublicationListener, Source
 from ...core.delivery.client import Client
 from ...core.delivery.interest import Topic
 from ...core.protocol.messages import Message, Result, Subscribe
 from ...core.websocket.handshake import Request
 from ..runtime.connection_names import source_id
-from ..runtime.hub import Hub, now
+from ..runtime.runtime import Runtime, now
 from .event_queue import AuditQueue
-from .events import DJANGO, Access, Cached, Figures, Publication, content_of, node_name, short, stamp, user_of
+from .events import (
+    DJANGO,
+    AccessEvent,
+    CachedEvent,
+    FiguresEvent,
+    PublicationEvent,
+    content_of,
+    node_name,
+    short,
+    stamp,
+    user_of,
+)
 
 FIGURES_SECONDS = 60.0
 
 
-class Audit(Observer, Trail):
+class Audit(ConnectionListener, PublicationListener):
     """The audit of one process. It takes part in nothing that nobody asks for: see ``_attach``."""
 
-    def __init__(self, hub: Hub, worker: int, workers: int, figures: Callable[[], dict[str, float]]) -> None:
+    def __init__(self, hub: Runtime, worker: int, workers: int, figures: Callable[[], dict[str, float]]) -> None:
         self._hub = hub
         self._worker = worker
         self._figures = figures
@@ -33,7 +45,12 @@ class Audit(Observer, Trail):
         self._timer: asyncio.TimerHandle | None = None
         self._queue = AuditQueue(hub, worker, workers, self._attach)
         self._note = self._queue.note
-        hub.audit = self
+        self.offers = replace(
+            self._queue.listeners.offers,
+            figures=lambda: {"audit_dropped": self.dropped},
+            connections=self,
+            stop=self.stop,
+        )
         self._attach()
         self._on_minute()
 
@@ -64,7 +81,7 @@ class Audit(Observer, Trail):
             broker.observers.append(self)
         broker.follow(self, not kinds.isdisjoint(("access", "message", "cache")))
         # What others hold of the cache is a copy.
-        broker.history.told = self.evicted if "cache" in kinds and self._worker == 0 else None
+        broker.history.tell(self.evicted if "cache" in kinds and self._worker == 0 else None)
 
     # Clients
 
@@ -80,7 +97,7 @@ class Audit(Observer, Trail):
         if "access" in self._kinds:
             agent = short(request.headers.get("user-agent", "")) if request is not None else ""
             self._note(
-                Access(
+                AccessEvent(
                     time=now(),
                     kind="access",
                     event="rejected",
@@ -201,7 +218,7 @@ class Audit(Observer, Trail):
 
     def _access(self, event: str, source: Source | None, result: Result | None = None, **more: Any) -> None:
         self._note(
-            Access(
+            AccessEvent(
                 time=now(),
                 kind="access",
                 event=event,
@@ -235,7 +252,7 @@ class Audit(Observer, Trail):
             if published:
                 content, fields = content_of(message) if self._content else (None, None)
                 self._note(
-                    Publication(
+                    PublicationEvent(
                         time=time,
                         kind="message",
                         event="published",
@@ -257,7 +274,7 @@ class Audit(Observer, Trail):
 
     def _cached(self, event: str, message: Message, cause: str = "") -> None:
         self._note(
-            Cached(
+            CachedEvent(
                 time=now(),
                 kind="cache",
                 event=event,
@@ -278,7 +295,7 @@ class Audit(Observer, Trail):
             return
         found = result.recovery == "recovered" if missed else bool(topic.ring)
         self._note(
-            Cached(
+            CachedEvent(
                 time=now(),
                 kind="cache",
                 event="read" if found else "missed",
@@ -304,7 +321,7 @@ class Audit(Observer, Trail):
         if "statistics" in self._kinds:
             figures = {name: value for name, value in self._figures().items() if name != "worker"}
             self._note(
-                Figures(
+                FiguresEvent(
                     time=now(),
                     kind="statistics",
                     event="figures",

@@ -10,7 +10,7 @@ from ...core.protocol.errors import Close
 from ..runtime.turns import TURN_SECONDS
 
 if TYPE_CHECKING:
-    from ..runtime.hub import Hub
+    from ..runtime.runtime import Runtime
 
 log = logging.getLogger("fastpath.clients")
 
@@ -18,13 +18,13 @@ log = logging.getLogger("fastpath.clients")
 class Recovering:
     """Runs core/delivery/backlogs.py, in turns with all others who want much at once."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._recoveries = hub.sessions.recoveries
-        self._recoveries.woken = self._wake
         self._due = False
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Somebody has become ready for a slice."""
         if not self._due:
             self._due = True
             self._hub.turns.later(self._step)
@@ -40,5 +40,5 @@ class Recovering:
                 log.exception("fault while sending client %s what it missed", client.address)
                 client.link.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
         if self._recoveries.busy:
-            self._wake()
+            self.wake()
         self._hub.end()

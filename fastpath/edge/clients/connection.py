@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from ...core.delivery import slow_consumers
-from ...core.delivery.client import Client, Hold, Queue
+from ...core.delivery.client import Client, PauseReason, Queue
 from ...core.protocol.errors import Close
 from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
 from ...core.websocket.close_frames import close_payload, parse_close
@@ -13,7 +13,7 @@ from ...core.websocket.frames import CLOSE, SKIM, FrameReader, encode_frame
 from ...core.websocket.handshake import BadRequest, error_response, parse_request
 from ...listen_address import Listener
 from ..runtime.connection_log import client_closed, request_refused
-from ..runtime.hub import Hub, now
+from ..runtime.runtime import Runtime, now
 from .handshake import upgrade
 from .incoming import Incoming
 
@@ -36,7 +36,7 @@ class ClientConnection(Incoming):
 
     direct = False
 
-    def __init__(self, hub: Hub, fd: int, address: str, listener: Listener) -> None:
+    def __init__(self, hub: Runtime, fd: int, address: str, listener: Listener) -> None:
         self.hub = hub
         self.listener = listener
         self.fd = fd
@@ -49,7 +49,7 @@ class ClientConnection(Incoming):
         self.echoing = False
         self.head = b""
         self.held = 0
-        hub.connections += 1
+        hub.connection_opened()
         hub.expect(self, hub.settings.handshake_seconds)
 
     # What the subclass gives
@@ -119,15 +119,15 @@ class ClientConnection(Incoming):
                 return
             upgrade(self, request)
         except BadRequest as error:
-            if self.hub.audit is not None:
-                self.hub.audit.rejected(self.address, error.reason, status=error.status)
+            for told in self.hub.connection_listeners:
+                told.rejected(self.address, error.reason, status=error.status)
             self._refuse(error.response(), error.status, error.reason)
 
     def _refuse(self, response: bytes, status: int, reason: str) -> None:
         request_refused(self.address, status, reason)
         self.hub.broker.counters.connections_refused += 1
         self.closing = True
-        self.hub.connections -= 1  # those who only read their refusal take no place
+        self.hub.connection_closed()  # those who only read their refusal take no place
         self.send_now(response)
         self.finish()
         self.hub.expect(self, REFUSED_SECONDS)
@@ -135,8 +135,8 @@ class ClientConnection(Incoming):
     def over_limit(self) -> None:
         """The port is full: say so and let go."""
         self.hub.broker.counters.limit("connections")
-        if self.hub.audit is not None:
-            self.hub.audit.rejected(self.address, "too many connections", status=503)
+        for told in self.hub.connection_listeners:
+            told.rejected(self.address, "too many connections", status=503)
         response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
         self._refuse(response, 503, "too many connections")
 
@@ -176,7 +176,7 @@ class ClientConnection(Incoming):
                 client.group.refile(client)
             self.await_writable(True)
             if self.echoing:
-                self.hold(Hold.ECHOING, True)
+                self.hold(PauseReason.ECHOING, True)
         self._check_bound(client.queue)
 
     def _check_bound(self, queue: Queue) -> None:
@@ -241,7 +241,7 @@ class ClientConnection(Incoming):
             self._sent_all()
             return
         if self.echoing:
-            self.hold(Hold.ECHOING, False)
+            self.hold(PauseReason.ECHOING, False)
         if client.group is not None:
             client.group.refile(client)
         if client.recovering:
@@ -268,7 +268,7 @@ class ClientConnection(Incoming):
             self.reader.deflate = SKIM
         if self.held:
             self.hub.paused.pop(self, None)
-            self.hold(~Hold.TURN, False)  # for its answer to the close
+            self.hold(~PauseReason.TURN, False)  # for its answer to the close
         self._leave_group()
         if code == Close.SLOW_CONSUMER:
             frames = None
@@ -316,7 +316,7 @@ class ClientConnection(Incoming):
         self.hub.spare(self)
         self.hub.paused.pop(self, None)
         if not refused:
-            self.hub.connections -= 1
+            self.hub.connection_closed()
         if self.client is not None:
             self.client.queue = None
             self.hub.blocked.pop(self.client, None)

@@ -13,7 +13,7 @@ from ...core.protocol.errors import Refused
 from ...core.websocket.frames import FrameReader
 from ...core.websocket.handshake import BadRequest, Request, accept_response
 from ...core.websocket.permessage_deflate import negotiate
-from ..runtime.hub import now
+from ..runtime.runtime import now
 
 if TYPE_CHECKING:
     from .connection import ClientConnection
@@ -56,12 +56,12 @@ def upgrade(connection: ClientConnection, request: Request) -> None:
             # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
             connection.client = Client(connection, connection.fd, False, Principal(None, False, ()), connection.address)
             refused = error
-        audit = connection.hub.audit
-        if audit is not None and refused is not None:
-            reason = f"{refused.code.label}: {refused.reason}"
-            audit.rejected(connection.address, reason, code=refused.code, request=request)
-        elif audit is not None:
-            audit.opened(connection.client, request)
+        for told in connection.hub.connection_listeners:
+            if refused is not None:
+                reason = f"{refused.code.label}: {refused.reason}"
+                told.rejected(connection.address, reason, code=refused.code, request=request)
+            else:
+                told.opened(connection.client, request)
         if connection.hub.asks is not None and refused is None:
             connection.hub.asks.opened(connection.client, request, token)
         connection.write_out(response)

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ...core.delivery.client import Client, Hold
+from ...core.delivery.client import Client, PauseReason
 from ...core.protocol.errors import Close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
 from ..runtime.turns import PIECE_BYTES, TURN_SECONDS
 
 if TYPE_CHECKING:
-    from ..runtime.hub import Hub
+    from ..runtime.runtime import Runtime
 
 log = logging.getLogger("fastpath.clients")
 
@@ -35,7 +35,7 @@ class Incoming(ABC):
     fresh: bool
     head: bytes
     held: int
-    hub: Hub
+    hub: Runtime
     reader: FrameReader | None
 
     @abstractmethod
@@ -71,7 +71,8 @@ class Incoming(ABC):
         """The time in ms."""
 
     def received(self, data: bytes) -> None:
-        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the turn (Hub.end)."""
+        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the
+        turn (Runtime.end)."""
         self.hub.broker.counters.bytes_in += len(data)
         try:
             if self.reader is not None:
@@ -112,11 +113,11 @@ class Incoming(ABC):
                 return
 
     def _wait_for_turn(self) -> None:
-        self.hold(Hold.TURN, True)
+        self.hold(PauseReason.TURN, True)
         self.hub.turns.later(self._take_turn)
 
     def _take_turn(self) -> None:
-        self.hold(Hold.TURN, False)
+        self.hold(PauseReason.TURN, False)
         self._go_on()
 
     def _handle(self, events: list[Event]) -> None:
@@ -149,8 +150,8 @@ class Incoming(ABC):
                     hub.paused[self] = list(rest)
                     return
             elif opcode == PONG:
-                if payload:  # not to the server's own pings, which are empty
-                    hub.ponged(client, payload)
+                for told in hub.ponged if payload else ():  # not to the server's own pings, which are empty
+                    told(client, payload)
             else:
                 wanted = "text" if client.form == "json" else "binary"
                 self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
@@ -159,7 +160,7 @@ class Incoming(ABC):
 
     def hold(self, why: int, held: bool) -> None:
         """Neither read nor handle what was read while there is a reason (core.client.Hold)."""
-        if self.ended or (held and self.closing and why != Hold.TURN):
+        if self.ended or (held and self.closing and why != PauseReason.TURN):
             return
         before, self.held = self.held, self.held | why if held else self.held & ~why
         if not before and self.held:

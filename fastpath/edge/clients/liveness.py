@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import cast
 
 from ...core.delivery.client import Client
-from ..runtime.hub import Hub
 from ..runtime.kernel_stats import network, unread
 from .incoming import Incoming
 
@@ -14,11 +13,10 @@ KEPT_MAX = 10_000
 
 
 class Moving:
-    """What clients had taken when they were asked last; ``Sessions.moved`` is this one's."""
+    """What clients had taken when they were asked last."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self) -> None:
         self._taken: dict[int, object] = {}
-        hub.sessions.moved = self.moved
 
     def moved(self, client: Client) -> bool:
         """Whether it has said something that was not read yet, or has taken any of what waits for it since this was

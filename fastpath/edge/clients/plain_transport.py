@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 
 from ...listen_address import Listener
-from ..runtime.hub import Hub
+from ..runtime.runtime import Runtime
 from .connection import ClientConnection
 
 READ_BYTES_MAX = 64 << 10
@@ -21,7 +21,7 @@ class RawConnection(ClientConnection):
 
     direct = True
 
-    def __init__(self, hub: Hub, fd: int, address: str, listener: Listener) -> None:
+    def __init__(self, hub: Runtime, fd: int, address: str, listener: Listener) -> None:
         super().__init__(hub, fd, address, listener)
         self._writing = False
         hub.watch.add(fd, self)

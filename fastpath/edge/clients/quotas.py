@@ -6,17 +6,20 @@ import ctypes
 import logging
 import os
 import resource
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
-from ...core.broker.observers import Observer
-from ...core.delivery.client import Client, Hold
+from ...core.broker.observers import ConnectionListener
+from ...core.delivery.client import Client, PauseReason
 from ...core.protocol.errors import Close
-from ...core.sessions.client_limits import Guard
-from ...core.sessions.connection_quotas import PER_ADDRESS, PER_USER, Seats
-from ...core.sessions.rate_limits import Rates
+from ...core.sessions.client_limits import ClientLimits
+from ...core.sessions.connection_quotas import PER_ADDRESS, PER_USER, ConnectionQuotas
+from ...core.sessions.rate_limits import RateLimits
 from ...core.telemetry.counters import Counters
-from ..runtime.hub import Hub
+from ...settings import Settings
+from ..node import messages
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ...core.delivery.groups import Group
@@ -62,7 +65,7 @@ LIMITS = (
 log = logging.getLogger("fastpath.limits")
 
 
-class Publisher(Protocol):
+class CountedPublisher(Protocol):
     """A publisher's connection, as far as it matters here."""
 
     def hold(self, held: bool, why: int) -> None:
@@ -76,29 +79,40 @@ def limited(counters: Counters) -> dict[str, float]:
     return {f"limited_{name}": count for name, count in counts.items()}
 
 
-class Limiter(Observer):
-    """Keeps the limits of one process that are set; ``others`` tells the first worker what the others use."""
+def make_guard(settings: Settings, counters: Counters) -> ClientLimits | None:
+    """The limits on what each connection says over time; None where none of them is set."""
+    if not (settings.commands_per_second_max or settings.publications_per_second_max or settings.idle_seconds):
+        return None
+    rates: RateLimits[object] = RateLimits(settings.commands_per_second_max, settings.publications_per_second_max)
+    return ClientLimits(rates, settings.idle_seconds * 1000, counters)
 
-    def __init__(self, hub: Hub) -> None:
+
+class Quotas(ConnectionListener):
+    """Keeps the limits of one process that are set."""
+
+    def __init__(self, hub: Runtime) -> None:
         settings = hub.settings
         self._hub = hub
-        self.others: Callable[[], list[dict[str, float]]] = list
-        rates: Rates[object] = Rates(settings.commands_per_second_max, settings.publications_per_second_max)
-        if settings.commands_per_second_max or settings.publications_per_second_max or settings.idle_seconds:
-            hub.sessions.guard = Guard(rates, settings.idle_seconds * 1000, hub.broker.counters)
-        self._rates = rates
+        guard = hub.sessions.guard
+        self._rates: RateLimits[object] = guard.rates if guard is not None else RateLimits(0, 0)
         self._memory_bytes_max = settings.memory_bytes_max
         self._trim_next = 0.0
-        hub.packets["memory"] = lambda worker, rest: self._set_full(bool(rest[0]))
+        self._seats = ConnectionQuotas(settings.connections_per_user_max, settings.connections_per_address_max)
+        self._seated: dict[int, Client] = {}
         if settings.connections_per_user_max or settings.connections_per_address_max:
-            self._seats = Seats(settings.connections_per_user_max, settings.connections_per_address_max)
-            self._seated: dict[int, Client] = {}
             hub.broker.observers.append(self)
-            hub.packets["seats"] = self._told_seats
-            hub.packets["unseat"] = lambda worker, rest: self._seats.leave((worker, int(rest[0])))
-            hub.packets["unseated"] = lambda worker, rest: self._unseat(int(rest[0]), str(rest[1]))
-            hub.linked.append(self._linked)
-            hub.parted.append(lambda worker: self._seats.forget(worker))
+        self.offers = Offers(
+            messages={
+                messages.Memory: lambda worker, told: self._set_full(told.full),
+                messages.Seats: self._told_seats,
+                messages.Unseat: lambda worker, told: self._seats.leave((worker, told.number)),
+                messages.Unseated: lambda worker, told: self._unseat(told.number, told.limit),
+            },
+            linked=self._linked,
+            parted=self._seats.forget,
+            on_grid=self.on_grid,
+            on_second=self.on_second,
+        )
 
     # Time
 
@@ -107,15 +121,15 @@ class Limiter(Observer):
         for who in self._rates.due(moment) if self._rates.pausing else ():
             if isinstance(who, Client):
                 who.alive = True  # its answer to a ping may wait unread
-                who.link.hold(Hold.RATE, False)
+                who.link.hold(PauseReason.RATE, False)
             else:
-                cast(Publisher, who).hold(False, Hold.RATE)
+                cast(CountedPublisher, who).hold(False, PauseReason.RATE)
 
     def on_second(self, moment: int) -> None:
         """Once a second: what the process uses, and what need not be remembered."""
         self._rates.sweep(moment)
-        if self._memory_bytes_max and self._hub.to_first is None:
-            used = resident_bytes() + sum(int(other.get("memory_bytes", 0)) for other in self.others())
+        if self._memory_bytes_max and not self._hub.workers.follows:
+            used = resident_bytes() + sum(int(other.get("memory_bytes", 0)) for other in self._hub.workers.figures())
             full = self._hub.broker.admission.full
             if full and used < self._memory_bytes_max * MEMORY_BACK:
                 log.warning("memory: %d MiB are used, new load is taken again", used >> 20)
@@ -125,10 +139,10 @@ class Limiter(Observer):
                     log.warning("memory: %d MiB are used, more than memory_bytes_max: new load is refused", used >> 20)
                 self._set_full(True)
             # Again and again: a worker may be new, or have been told by a first worker that is no more.
-            self._hub.to_others(["memory", self._hub.broker.admission.full], None)
+            self._hub.workers.to_others(messages.Memory(self._hub.broker.admission.full))
 
     def _set_full(self, full: bool) -> None:
-        self._hub.broker.admission.full = full
+        self._hub.broker.admission.fill(full)
         moment = self._hub.loop.time()
         if full and moment >= self._trim_next:
             self._trim_next = moment + TRIM_SECONDS
@@ -149,10 +163,10 @@ class Limiter(Observer):
     def disconnected(self, client: Client) -> None:
         """It leaves its place."""
         if self._seated.pop(client.number, None) is not None:
-            if self._hub.to_first is None:
-                self._seats.leave((0, client.number))
+            if self._hub.workers.follows:
+                self._hub.workers.to_first(messages.Unseat(client.number))
             else:
-                self._hub.to_first(["unseat", client.number])
+                self._seats.leave((0, client.number))
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
         """Takes no place."""
@@ -168,27 +182,27 @@ class Limiter(Observer):
 
     def _take(self, client: Client) -> None:
         """Ask for a place: here, or of the first worker, which tells when there is none. The newest goes then."""
-        if self._hub.to_first is not None:
-            self._hub.to_first(["seats", [_seat(client)]])
+        if self._hub.workers.follows:
+            self._hub.workers.to_first(messages.Seats([_seat(client)]))
             return
         limit = self._seats.take((0, client.number), client.principal.user, client.address)
         if limit:
             self._hub.loop.call_soon(self._unseat, client.number, limit)
 
-    def _told_seats(self, worker: int, rest: list[Any]) -> None:
+    def _told_seats(self, worker: int, told: messages.Seats) -> None:
         """On the first worker: clients of another one ask for places."""
-        for number, user, address in rest[0]:
-            limit = self._seats.take((worker, int(number)), str(user), str(address))
+        for number, user, address in told.seats:
+            limit = self._seats.take((worker, number), user, address)
             if limit:
-                self._hub.to_others(["unseated", number, limit], worker)
+                self._hub.workers.to_others(messages.Unseated(number, limit), worker)
 
     def _linked(self, worker: int) -> None:
         """A new first worker knows of nobody yet."""
-        if worker or self._hub.to_first is None:
+        if worker:
             return
         seated = [_seat(client) for client in self._seated.values()]
         for start in range(0, len(seated), SEATS_PACKET):
-            self._hub.to_first(["seats", seated[start : start + SEATS_PACKET]])
+            self._hub.workers.to_first(messages.Seats(seated[start : start + SEATS_PACKET]))
 
     def _unseat(self, number: int, limit: str) -> None:
         """A client has got no place: it is closed, and is to come back later."""
@@ -201,8 +215,8 @@ class Limiter(Observer):
             client.link.close(Close.OVERLOADED, reason)
 
 
-def _seat(client: Client) -> list[Any]:
-    return [client.number, client.principal.user, client.address]
+def _seat(client: Client) -> tuple[int, str, str]:
+    return client.number, client.principal.user, client.address
 
 
 def resident_bytes() -> int:

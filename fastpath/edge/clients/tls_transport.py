@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...listen_address import Listener
-from ..runtime.hub import Hub
+from ..runtime.runtime import Runtime
 from .connection import ClientConnection
 
 BUFFER_BYTES_MAX = 64 << 10
@@ -17,7 +17,7 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
 
     __slots__ = ("_full", "transport")
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport, address: str, listener: Listener) -> None:
+    def __init__(self, hub: Runtime, transport: asyncio.Transport, address: str, listener: Listener) -> None:
         super().__init__(hub, transport.get_extra_info("socket").fileno(), address, listener)
         self.transport = transport
         self._full = False

@@ -11,9 +11,10 @@ from ...core.protocol.errors import Close, InvalidMessage
 from ...core.websocket.frames import PING, encode_frame
 from ..clients.connection import ClientConnection
 from ..publishers.connection import PublisherConnection
+from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name
-from ..runtime.hub import ControlPeer, Hub
-from ..runtime.scatter import Answer, Done, Work, away_of, text
+from ..runtime.runtime import Runtime
+from ..runtime.scatter import Work, away_of, text
 from .client_detail import GONE, find, one_answer
 from .find_clients import pieces
 
@@ -30,13 +31,15 @@ REASON_CHARS_MAX = 100
 class Operating:
     """Does it on the worker that has the connection."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._numbers = count(1)
         self._pings: dict[bytes, _Ping] = {}
-        hub.verbs |= {"ping": self._ask_ping, "disconnect": self._ask_disconnect}
-        hub.gathering.kinds |= {"ping": self._ping, "disconnect": self._disconnect}
-        hub.ponged = self._ponged
+        self.offers = Offers(
+            verbs={"ping": self._ask_ping, "disconnect": self._ask_disconnect},
+            questions={"ping": self._ping, "disconnect": self._disconnect},
+            ponged=self._ponged,
+        )
 
     # The round trip of a WebSocket ping
 
@@ -149,7 +152,7 @@ class _Ping:
         self.began = perf_counter()
 
 
-def publishers(hub: Hub) -> list[PublisherConnection]:
+def publishers(hub: Runtime) -> list[PublisherConnection]:
     """The publishers of this process."""
     return [one for one in hub.publisher_connections if isinstance(one, PublisherConnection)]
 

@@ -9,18 +9,19 @@ from itertools import islice, takewhile
 from typing import Any
 
 from ...core.delivery import slow_consumers
-from ...core.delivery.client import BEHIND, NO_ROOM, Client, Hold
-from ...core.delivery.interest import Feed, Topic
+from ...core.delivery.client import BEHIND, NO_ROOM, Client, PauseReason
+from ...core.delivery.interest import SubjectFeed, Topic
 from ...core.delivery.wire_encoding import sid_of
 from ...core.matching.subscribed_patterns import pattern_of
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
 from ...core.websocket.frames import each_frame
 from ..clients.connection import ClientConnection
+from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name
-from ..runtime.hub import ControlPeer, Hub, now
 from ..runtime.kernel_stats import network
-from ..runtime.scatter import Answer, Done, Gathered, Work, chosen, text
+from ..runtime.runtime import Runtime, now
+from ..runtime.scatter import Gathered, Work, chosen, text
 from .contents import Room, shown_within
 from .find_clients import LIMIT_MAX, pieces, row
 
@@ -42,12 +43,12 @@ SLICE_FRAMES = 100
 """The same of frames in a queue."""
 
 HOLDS = {
-    Hold.TURN: "it has sent more than one turn may handle",
-    Hold.ECHOING: "it does not take what is echoed to it",
-    Hold.CONGESTED: "it has published while another worker is behind",
-    Hold.DRAINING: "it has been told to go elsewhere",
-    Hold.ASKED: "the hook is asked about what it said last",
-    Hold.RATE: "it has said more than it may at a time",
+    PauseReason.TURN: "it has sent more than one turn may handle",
+    PauseReason.ECHOING: "it does not take what is echoed to it",
+    PauseReason.CONGESTED: "it has published while another worker is behind",
+    PauseReason.DRAINING: "it has been told to go elsewhere",
+    PauseReason.ASKED: "the hook is asked about what it said last",
+    PauseReason.RATE: "it has said more than it may at a time",
 }
 """Why nothing is read from it, in words."""
 
@@ -57,10 +58,9 @@ GONE = "there is no such connection: it has ended"
 class Inspecting:
     """Answers the verb on the worker that has the client."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
-        hub.verbs["client"] = self._ask
-        hub.gathering.kinds["client"] = self._answer
+        self.offers = Offers(verbs={"client": self._ask}, questions={"client": self._answer})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``connection``; ``after`` and ``limit`` page its subscriptions. Answers later."""
@@ -138,7 +138,7 @@ class Inspecting:
             "network": network(client.fd) if not client.closed else None,
         }
 
-    def _subscription(self, client: Client, topic: Topic, feed: Feed, queued: Counter[int]) -> Answer:
+    def _subscription(self, client: Client, topic: Topic, feed: SubjectFeed, queued: Counter[int]) -> Answer:
         why = self._hub.broker.grants.explain(client.principal, topic.subject, now())
         state, behind = _behind(client, topic, feed, queued[topic.sid])
         return {
@@ -167,9 +167,9 @@ class Inspecting:
         return {"subject": subject, "pattern": kept.pattern, "error": kept.error, "reason": reason}
 
 
-def find(hub: Hub, name: Name) -> Generator[None, None, Client]:
+def find(hub: Runtime, name: Name) -> Generator[None, None, Client]:
     """The client of this process that is called so; raises InvalidMessage ``unknown``."""
-    if name.here and name.worker == hub.worker and not name.publisher:
+    if name.here and name.worker == hub.workers.number and not name.publisher:
         for some in hub.sessions.batches():
             for piece in pieces(some):
                 for client in piece:
@@ -230,7 +230,7 @@ def _fullest(client: Client, queued: Counter[int]) -> list[tuple[str, int]]:
     return [(names[sid], count) for sid, count in counts.items() if sid in names]
 
 
-def _behind(client: Client, topic: Topic, feed: Feed, queued: int) -> tuple[str, int]:
+def _behind(client: Client, topic: Topic, feed: SubjectFeed, queued: int) -> tuple[str, int]:
     """How a subscription is served now, and how many publications it has not been sent."""
     live, lag = topic.live, client.lag
     if lag is not None and topic in lag.behind and live is not None:

@@ -16,9 +16,9 @@ from ...core.broker.admission import Outcome
 from ...core.protocol.errors import InvalidMessage, InvalidSubject, Refused
 from ...core.protocol.packets import BATCH_MESSAGES_MAX, PUBLICATION_MAX, PUBLISHER_CHARS_MAX, Unpacker, pack
 from ...core.protocol.subject import check_subject, is_reported, is_system
-from ..runtime.hub import Hub, now
+from ..runtime.runtime import Runtime, now
 from ..telemetry.figures import Statistics
-from ..workers.drain import Drain
+from ..workers.drain import Drainer
 from ..workers.leader import Links
 
 PACKET_BYTES_MAX = 16 << 20
@@ -40,7 +40,7 @@ class ControlConnection(asyncio.Protocol):
     """One connection of Django; whoever can open the socket is trusted."""
 
     def __init__(
-        self, hub: Hub, statistics: Statistics, links: Links | None = None, drain: Drain | None = None
+        self, hub: Runtime, statistics: Statistics, links: Links | None = None, drain: Drainer | None = None
     ) -> None:
         self._hub = hub
         self._statistics = statistics
@@ -199,7 +199,7 @@ class ControlConnection(asyncio.Protocol):
             "mode": broker.grants.mode,
             "epoch": broker.engine.epoch,
             "generation": broker.grants.generation,
-            "engine": "redis" if self._hub.settings.engine.startswith("redis") else self._hub.settings.engine,
+            "engine": self._hub.broker.engine.name,
             "draining": self._drain is not None and self._drain.active,
             "message_bytes_max": self._hub.settings.message_bytes_max,
         }

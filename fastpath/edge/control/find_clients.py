@@ -9,13 +9,14 @@ from typing import Any
 
 from ...core.delivery.client import Client
 from ...core.delivery.groups import Group
-from ...core.delivery.interest import Feed, Topic
+from ...core.delivery.interest import SubjectFeed, Topic
 from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.subject import check_pattern, is_wildcard
 from ..clients.connection import ClientConnection
+from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name, connection_id
-from ..runtime.hub import ControlPeer, Hub
-from ..runtime.scatter import Answer, Done, Work, chosen, text
+from ..runtime.runtime import Runtime
+from ..runtime.scatter import Work, chosen, text
 from .contents import Room
 
 LIMIT_DEFAULT = 50
@@ -44,11 +45,10 @@ SEARCHES_MAX = 4
 class Finding:
     """Answers the verb, and looks at the clients of this process."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._running = 0
-        hub.verbs["clients"] = self._ask
-        hub.gathering.kinds["clients"] = self._answer
+        self.offers = Offers(verbs={"clients": self._ask}, questions={"clients": self._answer})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``user``, ``address``, ``subject``, ``slow``, ``after``, ``limit``, all optional; answers later."""
@@ -82,7 +82,7 @@ class Finding:
         readers: Readers | None = None
         if is_wildcard(query["subject"]):
             readers = Readers(query["subject"], (yield from self._covered(query["subject"])))
-        first = _first_number(query["after"], self._hub.worker)
+        first = _first_number(query["after"], self._hub.workers.number)
         limit, slow = query["limit"], query["slow"]
         found: list[Client] = []
         total = behind = 0
@@ -157,7 +157,7 @@ def pieces(clients: list[Client]) -> Iterator[list[Client]]:
         yield clients[at : at + SLICE_CLIENTS]
 
 
-def row(hub: Hub, client: Client) -> Answer:
+def row(hub: Runtime, client: Client) -> Answer:
     """What a list says of a client of this process."""
     connection = client.link
     listener = connection.listener if isinstance(connection, ClientConnection) else None
@@ -165,7 +165,7 @@ def row(hub: Hub, client: Client) -> Answer:
     names = chain(client.wilds or (), (topic.subject for topic in client.subscriptions), client.waiting or ())
     return {
         "connection": connection_id(hub, client.number),
-        "worker": hub.worker,
+        "worker": hub.workers.number,
         "user": client.principal.user,
         "address": client.address,
         "transport": "ws" if listener is None else "wss" if listener.tls else "unix" if listener.path else "ws",
@@ -253,7 +253,7 @@ class Readers:
             self._shared[group] = yield from self._meets(client.subscriptions)
         return self._shared[group]
 
-    def _meets(self, subscriptions: dict[Topic, Feed]) -> Generator[None, None, bool]:
+    def _meets(self, subscriptions: dict[Topic, SubjectFeed]) -> Generator[None, None, bool]:
         """Whether there is one among them: by those of which there are fewer."""
         others: Set[Topic] = self._topics
         some = list(subscriptions)

@@ -7,10 +7,11 @@ from typing import Any, Protocol, cast
 
 from ...core.auth.grants import Principal
 from ..runtime import publisher_accounts
+from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import PUBLISHER, connection_id
-from ..runtime.hub import ControlPeer, Hub, now
 from ..runtime.publisher_progress import Progress
-from ..runtime.scatter import Answer, Done, Work, away_of, chosen
+from ..runtime.runtime import Runtime, now
+from ..runtime.scatter import Work, away_of, chosen
 from ..telemetry.figures import Statistics
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1000
@@ -37,12 +38,12 @@ class Supplier(Protocol):
 class Suppliers:
     """Tells of the publishers of all workers, those that wait longest for an answer first, then the busiest."""
 
-    def __init__(self, hub: Hub, statistics: Statistics) -> None:
+    def __init__(self, hub: Runtime, statistics: Statistics) -> None:
         self._hub = hub
-        hub.gathering.kinds["suppliers"] = self._tell
+        self.offers = Offers(
+            verbs={} if hub.workers.follows else {"publishers": self._ask}, questions={"suppliers": self._tell}
+        )
         statistics.each_second.append(self._mark)
-        if hub.to_first is None:
-            hub.verbs["publishers"] = self._ask
 
     def _mark(self) -> None:
         for publisher in self._hub.publisher_connections:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from typing import Any
 
-from ...core.delivery.interest import Feed, Topic
+from ...core.delivery.interest import SubjectFeed, Topic
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
-from ...core.telemetry.heavy_hitters import Counts, Heat
-from ..runtime.hub import ControlPeer, Hub
-from ..runtime.scatter import ANSWER_SECONDS, Answer, Done, Gathered, Work, away_of, chosen
+from ...core.telemetry.heavy_hitters import Counts, HeavyHitters
+from ..runtime.component import Answer, ControlPeer, Done, Offers
+from ..runtime.runtime import Runtime
+from ..runtime.scatter import ANSWER_SECONDS, Gathered, Work, away_of, chosen
 from ..telemetry.figures import Statistics
 
 LIMIT_DEFAULT, LIMIT_MAX = 20, 100
@@ -37,35 +38,36 @@ class Top:
     """Samples what is published on the first worker, where every message comes by; subscribers are counted by every
     worker when somebody asks."""
 
-    def __init__(self, hub: Hub, statistics: Statistics) -> None:
+    def __init__(self, hub: Runtime, statistics: Statistics) -> None:
         self._hub = hub
-        hub.gathering.kinds |= {"crowds": self._crowds, "crowded": self._crowded}
-        if hub.to_first is not None:
-            return
-        hub.verbs["top"] = self._ask
-        self._heat: Heat | None = None
-        if hub.settings.statistics:
+        leads = not hub.workers.follows
+        self.offers = Offers(
+            verbs={"top": self._ask} if leads else {},
+            questions={"crowds": self._crowds, "crowded": self._crowded},
+        )
+        self._heat: HeavyHitters | None = None
+        if leads and hub.settings.statistics:
             counters = hub.broker.counters
-            self._heat = Heat(counters.messages_in)
+            self._heat = HeavyHitters(counters.messages_in)
             self._turned = time.monotonic()
-            hub.broker.sample_at, hub.broker.sample = self._heat.next, self._look
+            hub.broker.sample_from(self._heat.next, self._look)
             statistics.each_second.append(self._turn)
 
     # What is published
 
     def _look(self, messages: Sequence[Message]) -> None:
-        """Broker.sample."""
+        """Broker.sample_from."""
         broker = self._hub.broker
         assert self._heat is not None
         self._heat.look(messages, broker.counters.messages_in)
-        broker.sample_at = self._heat.next
+        broker.sample_from(self._heat.next, self._look)
 
     def _turn(self) -> None:
         broker, moment = self._hub.broker, time.monotonic()
         assert self._heat is not None
         self._heat.turn(broker.counters.messages_in, moment - self._turned)
         self._turned = moment
-        broker.sample_at = self._heat.next
+        broker.sample_from(self._heat.next, self._look)
 
     # The question
 
@@ -195,7 +197,7 @@ def _crowd(topic: Topic, rate: float) -> Any:
     return subscribers + (len(topic.live.lagging) if topic.live is not None else 0), deliveries
 
 
-def _members(feed: Feed) -> Any:
+def _members(feed: SubjectFeed) -> Any:
     """How many clients follow the feed; where each of many has a group of its own it takes more than a moment."""
     count = len(feed.joining) + feed.recovering
     for index, group in enumerate(list(feed.groups)):

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...core.matching.subject_tree import HERE
 from ...core.protocol.errors import InvalidMessage
-from ..runtime.hub import ControlPeer, Hub
-from ..runtime.scatter import Answer, Work, answer_to
+from ..runtime.component import Answer, ControlPeer, Offers
+from ..runtime.runtime import Runtime
+from ..runtime.scatter import Work, answer_to
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
@@ -24,10 +25,10 @@ LISTINGS_MAX = 4
 class Branches:
     """Answers the verb; a place with many segments is looked at in slices."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._running = 0
-        hub.verbs["tree"] = self._ask
+        self.offers = Offers(verbs={"tree": self._ask})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``prefix``, ``begins``, ``start`` or ``after``, ``limit``; answers later."""

@@ -7,12 +7,13 @@ from typing import Any
 
 from ...core.cache.history import MESSAGE_OVERHEAD_BYTES
 from ...core.delivery.groups import Group
-from ...core.delivery.interest import Feed, Topic
+from ...core.delivery.interest import SubjectFeed, Topic
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
 from ...core.protocol.subject import check_subject
-from ..runtime.hub import ControlPeer, Hub, now
-from ..runtime.scatter import Answer, Work, away_of, chosen, text
+from ..runtime.component import Answer, ControlPeer, Offers
+from ..runtime.runtime import Runtime, now
+from ..runtime.scatter import Work, away_of, chosen, text
 from .contents import Room, shown
 
 LIMIT_DEFAULT = 20
@@ -43,10 +44,12 @@ _COUNTS = ("subscribers", "patterns", "conflated", "behind")
 class Exploring:
     """Answers the verbs: what is kept is the first worker's to tell, who subscribes is every worker's."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
-        hub.verbs |= {"subject": self._ask, "history": self._history}
-        hub.gathering.kinds["subject"] = lambda query, done: hub.gathering.run(self._count(query["subject"]), done)
+        self.offers = Offers(
+            verbs={"subject": self._ask, "history": self._history},
+            questions={"subject": lambda query, done: hub.gathering.run(self._count(query["subject"]), done)},
+        )
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``subject``; answers later."""
@@ -98,7 +101,7 @@ class Exploring:
         """Who subscribes to it in this process: in all, by a pattern, conflated, and behind because they lag."""
         topic = self._hub.broker.interest.topics.get(subject)
         counts = dict.fromkeys(_COUNTS, 0)
-        feeds: list[Feed] = []
+        feeds: list[SubjectFeed] = []
         if topic is not None:
             feeds = [feed for feed in (topic.feed, *(topic.conflated or {}).values()) if feed is not None]
             counts["behind"] = len(topic.live.lagging) if topic.live is not None else 0
@@ -114,7 +117,7 @@ class Exploring:
                 if at % SLICE_GROUPS == 0:
                     yield
         answer = counts | {"known": topic is not None}
-        return answer if self._hub.worker else answer | {"stands": (yield from self._stand(topic))}
+        return answer if self._hub.workers.number else answer | {"stands": (yield from self._stand(topic))}
 
     def _history(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
         """``subject``; the messages numbered below ``before``, the newest first, at most ``limit``."""

@@ -9,8 +9,9 @@ from ...core.delivery.interest import Topic
 from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.subject import check_pattern
-from ..runtime.hub import ControlPeer, Hub
-from ..runtime.scatter import Answer, Work, answer_to
+from ..runtime.component import Answer, ControlPeer, Offers
+from ..runtime.runtime import Runtime
+from ..runtime.scatter import Work, answer_to
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
@@ -26,10 +27,10 @@ SEARCHES_MAX = 4
 class Subjects:
     """Answers the verb; it looks at all subjects, in slices."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._running = 0
-        hub.verbs["subjects"] = self._ask
+        self.offers = Offers(verbs={"subjects": self._ask})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``pattern`` or ``prefix``, ``after`` (the last subject of the page before), ``limit``; answers later."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain, islice
 
-from ...core.delivery.interest import Feed
+from ...core.delivery.interest import SubjectFeed
 from ...core.protocol.messages import Advertise, AnyCommand, Connect, Presence, Subscribe, Unsubscribe
 from ..audit.events import short
-from ..runtime.scatter import Answer
+from ..runtime.component import Answer
 
 NAMED_MAX = 20
 """Subjects that are named; of others only how many there are is told."""
@@ -17,7 +17,7 @@ LOOKED_MAX = 1000
 """Groups of a subject, slow clients, and subscriptions of a client that ends, that are looked at for one event."""
 
 
-def members(feeds: Iterable[Feed | None]) -> tuple[int, bool]:
+def members(feeds: Iterable[SubjectFeed | None]) -> tuple[int, bool]:
     """How many clients follow the feeds, and whether there are more, at whom is not looked."""
     groups = chain.from_iterable(feed.groups for feed in feeds if feed is not None)
     count = sum(len(group) for group in islice(groups, LOOKED_MAX))

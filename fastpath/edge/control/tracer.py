@@ -9,17 +9,17 @@ from time import perf_counter
 from typing import Any
 
 from ...core.broker.admission import Done, Outcome
-from ...core.broker.observers import Observer, Source, Trail
+from ...core.broker.observers import ConnectionListener, PublicationListener, Source
 from ...core.delivery.client import Client
 from ...core.delivery.groups import Group
-from ...core.delivery.interest import Feed, Topic
+from ...core.delivery.interest import SubjectFeed, Topic
 from ...core.matching.subscribed_patterns import covers, pattern_of
 from ...core.protocol.messages import AnyCommand, Message, Publish, Result, Subscribe
 from ...core.protocol.subject import is_wildcard
 from ..audit.events import short, user_of
+from ..runtime.component import Answer
 from ..runtime.connection_names import source_id
-from ..runtime.hub import Hub, now
-from ..runtime.scatter import Answer
+from ..runtime.runtime import Runtime, now
 from .trace_detail import LOOKED_MAX, NAMED_MAX, detail, members
 
 USER, SUBJECT, CONNECTION = "user", "subject", "connection"
@@ -42,10 +42,10 @@ HandOn = Callable[[list[Answer], int], None]
 """Gets events, and how many more there were."""
 
 
-class Tracer(Observer, Trail):
+class Tracer(ConnectionListener, PublicationListener):
     """Follows a user's connections, one connection, or a subject (``kind``); ``ended`` is told that it is over."""
 
-    def __init__(self, hub: Hub, kind: str, value: str, hand_on: HandOn, ended: Callable[[str], None]) -> None:
+    def __init__(self, hub: Runtime, kind: str, value: str, hand_on: HandOn, ended: Callable[[str], None]) -> None:
         self._hub = hub
         self._kind = kind
         self._value = value
@@ -265,7 +265,7 @@ class Tracer(Observer, Trail):
                     if feed is not None:
                         self._offered(client, topic, feed, message)
 
-    def _offered(self, client: Client, topic: Topic, feed: Feed, message: Message) -> None:
+    def _offered(self, client: Client, topic: Topic, feed: SubjectFeed, message: Message) -> None:
         """A message for a client that is followed: what has become of it shows when the tick has been written."""
         event = self._note("message", client, subject=topic.subject, bytes=message.size)
         if event is None:
@@ -309,7 +309,7 @@ class Tracer(Observer, Trail):
     def _when_written(self, found_out: Callable[[], None]) -> None:
         self._pending.append(found_out)
         if len(self._pending) == 1:
-            # Two turns on: the messages of this one are written in the next (Hub.end).
+            # Two turns on: the messages of this one are written in the next (Runtime.end).
             self._hub.loop.call_soon(self._hub.loop.call_soon, self._written)
 
     def _written(self) -> None:
@@ -375,7 +375,7 @@ class Tracer(Observer, Trail):
         if len(self._events) >= EVENTS_MAX:
             self._lost += 1
             return None
-        noted: Answer = {"time": now(), "event": event, "worker": self._hub.worker}
+        noted: Answer = {"time": now(), "event": event, "worker": self._hub.workers.number}
         if source is not None:
             noted["connection"] = source_id(self._hub, source)
             noted["user"] = user_of(source)

@@ -13,14 +13,16 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ...core.broker.observers import Witness
+from ...core.broker.observers import CommandListener
 from ...core.delivery.client import Client
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import AnyCommand
 from ...core.protocol.subject import check_pattern
+from ..node import messages
+from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name
-from ..runtime.hub import ControlPeer, Hub
-from ..runtime.scatter import Answer, Done, Work, chosen, text
+from ..runtime.runtime import Runtime
+from ..runtime.scatter import Work, chosen, text
 from .actions import publishers
 from .client_detail import GONE, find
 from .find_clients import pieces
@@ -52,21 +54,25 @@ UNREAD = "nobody reads it"
 STOPPED = "it was ended"
 
 
-class Tracing(Witness):
+class Tracing(CommandListener):
     """The traces of a node on its first worker; on each, what takes part in them."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._traces: dict[str, _Trace] = {}
         self._begun = 0
         self._timer: asyncio.TimerHandle | None = None
         self._tracers: dict[str, Tracer] = {}
-        hub.verbs |= {"trace": self._ask, "traced": self._read, "untrace": self._untrace}
-        hub.gathering.kinds |= {"trace": self._begin, "untrace": self._end}
-        hub.packets["trace_events"] = self._told_by
-        hub.packets["trace_over"] = lambda worker, rest: self._over(rest[0], rest[1])
-        hub.linked.append(self._linked)
-        hub.parted.append(self._parted)
+        self.offers = Offers(
+            verbs={"trace": self._ask, "traced": self._read, "untrace": self._untrace},
+            questions={"trace": self._begin, "untrace": self._end},
+            messages={
+                messages.TraceEvents: self._told_by,
+                messages.TraceOver: lambda worker, told: self._over(told.trace, told.why),
+            },
+            linked=self._linked,
+            parted=self._parted,
+        )
 
     @property
     def running(self) -> list[_Trace]:
@@ -155,15 +161,14 @@ class Tracing(Witness):
         trace = self._traces.get(number)
         if trace is not None and not trace.ended:
             trace.ended, trace.ended_at = why, self._hub.loop.time()
-            self._hub.to_others(["gather", 0, "untrace", {"trace": number}], None)
+            self._hub.workers.to_others(messages.Gather(0, "untrace", {"trace": number}))
             self._end({"trace": number}, lambda answer: None)
 
-    def _told_by(self, worker: int, rest: list[Any]) -> None:
+    def _told_by(self, worker: int, told: messages.TraceEvents) -> None:
         del worker
-        number, events, lost = rest
-        trace = self._traces.get(number)
+        trace = self._traces.get(told.trace)
         if trace is not None:
-            trace.add(events, lost)
+            trace.add(told.events, told.lost)
 
     def _linked(self, worker: int) -> None:
         """A worker is new, and takes part in what runs; or the first one is, and knows of no trace."""
@@ -201,7 +206,7 @@ class Tracing(Witness):
         self._stop(number)
         hand_on = partial(self._hand_on, number)
         tracer = self._tracers[number] = Tracer(hub, kind, value, hand_on, self._ender(number))
-        hub.sessions.witness = self
+        hub.sessions.show(self)
         hub.loop.call_later(seconds + 1, self._stop, number)  # should the first worker not say so
         if client is not None:
             tracer.add(client)
@@ -222,18 +227,19 @@ class Tracing(Witness):
 
         def end(why: str) -> None:
             self._stop(number)
-            if self._hub.to_first is None:
-                self._over(number, why)
+            if self._hub.workers.follows:
+                self._hub.workers.to_first(messages.TraceOver(number, why))
             else:
-                self._hub.to_first(["trace_over", number, why])
+                self._over(number, why)
 
         return ended
 
     def _hand_on(self, number: str, events: list[Answer], lost: int) -> None:
-        if self._hub.to_first is None:
-            self._told_by(0, [number, events, lost])
+        told = messages.TraceEvents(number, events, lost)
+        if self._hub.workers.follows:
+            self._hub.workers.to_first(told)
         else:
-            self._hub.to_first(["trace_events", number, events, lost])
+            self._told_by(0, told)
 
     def _end(self, query: Answer, done: Done) -> None:
         self._stop(query["trace"])
@@ -244,7 +250,7 @@ class Tracing(Witness):
         if tracer is not None:
             tracer.stop()
         if not self._tracers:
-            self._hub.sessions.witness = None
+            self._hub.sessions.show(None)
 
     def said(self, client: Client, command: AnyCommand) -> None:
         """Witness."""

@@ -9,16 +9,18 @@ from typing import Any
 import msgspec
 
 from ...core.auth.grants import ASKED, Principal
-from ...core.auth.hook_decisions import Asked, Asking
+from ...core.auth.hook_decisions import HookDecisions, HookState
 from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, about_party
-from ...core.broker.observers import Observer
+from ...core.broker.observers import ConnectionListener
 from ...core.delivery.client import Client
 from ...core.protocol.errors import InvalidMessage
-from ...core.sessions.deferred_commands import Facts, Parked, facts_of, refused_by
+from ...core.sessions.deferred_commands import DeferredCommands, Facts, facts_of, refused_by
 from ...core.websocket.handshake import Request
+from ..node import messages
+from ..runtime.component import ControlPeer, Offers
 from ..runtime.connection_names import source_id
-from ..runtime.hub import ControlPeer, Hub, now
-from .publisher_gate import Publisher, PublisherParty
+from ..runtime.runtime import Runtime, now
+from .publisher_gate import GatedPublisher, PublisherGate
 from .workers import Runners
 
 HEADERS_BYTES_MAX = 4096
@@ -33,27 +35,31 @@ _HANDSHAKE = frozenset(
 log = logging.getLogger("fastpath.hooks")
 
 
-class Asks(Observer):
+class Asks(ConnectionListener):
     """All that this process asks; on the first worker it also asks for the others."""
 
-    def __init__(self, hub: Hub, asking: Asking) -> None:
+    def __init__(self, hub: Runtime, asking: HookDecisions) -> None:
         self._hub = hub
         self._asking = asking
         self._prefix = hub.broker.server[:8]
         self._stepping = False
         self._requests = 0
-        self._clients: dict[Client, Parked] = {}
-        self._publishers: set[PublisherParty] = set()
+        self._clients: dict[Client, DeferredCommands] = {}
+        self._publishers: set[PublisherGate] = set()
         self.runners = Runners(hub.settings.hook_seconds, self._answered)
-        asking.wake, asking.fault = self._wake, self._fault
+        asking.run_by(self._wake, self._fault)
         hub.broker.observers.append(self)
-        hub.verbs |= {"hooks": self._run_hooks, "answer": self._take_answer, "recheck": self._recheck_all}
-        hub.packets |= {
-            "ask": self._asked_by,
-            "asked": self._answered_by,
-            "told": self._told_by,
-            "recheck": lambda worker, rest: self._recheck(rest[0]),
-        }
+        self.offers = Offers(
+            verbs={"hooks": self._run_hooks, "answer": self._take_answer, "recheck": self._recheck_all},
+            messages={
+                messages.Ask: self._asked_by,
+                messages.Asked: self._answered_by,
+                messages.Tell: lambda worker, told: self.runners.tell(told.about),
+                messages.Recheck: lambda worker, told: self._recheck(told.user),
+            },
+            figures=self.figures,
+            gate=self,
+        )
         hub.loop.call_later(TICK_SECONDS, self._tick)
 
     # Who is asked about
@@ -66,7 +72,7 @@ class Asks(Observer):
             "address": client.address,
             "headers": bounded(request.headers),
         }
-        self._clients[client] = Parked(self._hub.sessions, self._asking, client, token, facts)
+        self._clients[client] = DeferredCommands(self._hub.sessions, self._asking, client, token, facts)
 
     def disconnected(self, client: Client) -> None:
         """Observer: it is gone; the hook is told if it had been let in."""
@@ -76,8 +82,8 @@ class Asks(Observer):
             self._gone(party, code, reason)
 
     def publisher(
-        self, connection: Publisher, principal: Principal, token: str, welcome: Callable[[], None]
-    ) -> PublisherParty:
+        self, connection: GatedPublisher, principal: Principal, token: str, welcome: Callable[[], None]
+    ) -> PublisherGate:
         """A publisher has come; ``welcome`` is called when it is let in."""
         facts = {
             "kind": "publisher",
@@ -85,22 +91,22 @@ class Asks(Observer):
             "address": connection.address,
             "headers": {},
         } | facts_of(principal, token, self._hub.broker.grants.mode)
-        party = PublisherParty(self._hub, self._asking, connection, principal, facts, welcome, self._publisher_gone)
+        party = PublisherGate(self._hub, self._asking, connection, principal, facts, welcome, self._publisher_gone)
         self._publishers.add(party)
         party.begin()
         return party
 
-    def _publisher_gone(self, party: PublisherParty, code: int, reason: str) -> None:
+    def _publisher_gone(self, party: PublisherGate, code: int, reason: str) -> None:
         self._publishers.discard(party)
         self._gone(party, code, reason)
 
-    def _gone(self, party: Parked | PublisherParty, code: int, reason: str) -> None:
+    def _gone(self, party: DeferredCommands | PublisherGate, code: int, reason: str) -> None:
         if party.let_in and DISCONNECT in self._asking.events:
             about = about_party(DISCONNECT, party.facts()) | {"code": int(code), "reason": reason}
-            if self._hub.to_first is None:
-                self.runners.tell(about)
+            if self._hub.workers.follows:
+                self._hub.workers.to_first(messages.Tell(about))
             else:
-                self._hub.to_first(["told", about])
+                self.runners.tell(about)
         party.asked.close()
 
     def request(self, token: str, action: str, subject: str, done: Callable[[str], None]) -> None:
@@ -111,7 +117,7 @@ class Asks(Observer):
 
     def figures(self) -> dict[str, float]:
         """How asking goes; the runners are the first worker's."""
-        if self._hub.to_first is not None:
+        if self._hub.workers.follows:
             return {}
         runners = self.runners
         return {
@@ -132,8 +138,8 @@ class Asks(Observer):
     def _step(self) -> None:
         self._stepping = False
         questions, more = self._asking.step(now())
-        if questions and self._hub.to_first is not None:
-            self._hub.to_first(["ask", [(one.number, one.turn, one.about) for one in questions]])
+        if questions and self._hub.workers.follows:
+            self._hub.workers.to_first(messages.Ask([(one.number, one.turn, one.about) for one in questions]))
         elif questions:
             moment = self._hub.loop.time()
             for one in questions:
@@ -145,15 +151,11 @@ class Asks(Observer):
         log.error("fault while asking the hook", exc_info=error)
         self._hub.end()
 
-    def _asked_by(self, worker: int, rest: list[Any]) -> None:
+    def _asked_by(self, worker: int, asked: messages.Ask) -> None:
         """Another worker asks."""
         moment = self._hub.loop.time()
-        for number, turn, about in rest[0]:
+        for number, turn, about in asked.questions:
             self.runners.ask(worker, number, turn, about, moment)
-
-    def _told_by(self, worker: int, rest: list[Any]) -> None:
-        del worker
-        self.runners.tell(rest[0])
 
     def _tick(self) -> None:
         self._hub.loop.call_later(TICK_SECONDS, self._tick)
@@ -165,7 +167,7 @@ class Asks(Observer):
 
     def _answered(self, worker: int, number: int, reply: Reply) -> None:
         if worker:
-            self._hub.to_others(["asked", number, msgspec.to_builtins(reply)], worker)
+            self._hub.workers.to_others(messages.Asked(number, msgspec.to_builtins(reply)), worker)
             return
         try:
             self._asking.answer(number, reply, now())
@@ -174,10 +176,10 @@ class Asks(Observer):
         self._hub.end()
         self._hub.follow_rights()
 
-    def _answered_by(self, worker: int, rest: list[Any]) -> None:
+    def _answered_by(self, worker: int, answered: messages.Asked) -> None:
         """The first worker has the answer."""
         del worker
-        self._answered(0, rest[0], msgspec.convert(rest[1], Reply))
+        self._answered(0, answered.number, msgspec.convert(answered.reply, Reply))
 
     # Verbs of the control socket
 
@@ -206,12 +208,12 @@ class Asks(Observer):
         user = arguments.get("user")
         if user is not None and not isinstance(user, str):
             raise InvalidMessage("invalid", "user is a name, or absent for everybody")
-        self._hub.to_others(["recheck", user], None)
+        self._hub.workers.to_others(messages.Recheck(user))
         self._recheck(user)
         return {}
 
     def _recheck(self, user: str | None) -> None:
-        parties: list[Parked | PublisherParty] = [*self._clients.values(), *self._publishers]
+        parties: list[DeferredCommands | PublisherGate] = [*self._clients.values(), *self._publishers]
         for party in parties:
             if user is None or not party.let_in or party.facts()["user"] == user:
                 self._asking.recheck(party.asked)
@@ -221,7 +223,7 @@ class _Request:
     """A single question of Django's own: a snapshot, a check. It is let in first, as any connection is."""
 
     def __init__(
-        self, hub: Hub, asking: Asking, token: str, key: Key, facts: Facts, done: Callable[[str], None]
+        self, hub: Runtime, asking: HookDecisions, token: str, key: Key, facts: Facts, done: Callable[[str], None]
     ) -> None:
         self._hub = hub
         self._key = key
@@ -230,7 +232,7 @@ class _Request:
         self._principal = grants.principal(token, now())
         self._facts = facts | facts_of(self._principal, token, grants.mode)
         self._connects = CONNECT in asking.events
-        self.asked = self._principal.asked = Asked(asking, self)
+        self.asked = self._principal.asked = HookState(asking, self)
 
     def begin(self) -> None:
         """Ask; what is known is answered at once."""

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...core.auth.grants import ASKED, Principal
-from ...core.auth.hook_decisions import Asked, Asking
+from ...core.auth.hook_decisions import HookDecisions, HookState
 from ...core.auth.hook_questions import CONNECT, Key, Reply
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.staged_rows import named
-from ...core.delivery.client import Hold
+from ...core.delivery.client import PauseReason
 from ...core.protocol.errors import Close
 from ...core.protocol.messages import Message
 from ...core.protocol.packets import BATCH_MESSAGES_MAX, Batch
 from ...core.protocol.subject import JOBS
 from ...core.sessions.deferred_commands import Facts, is_askable, refused_by
-from ..runtime.hub import Hub
+from ..runtime.runtime import Runtime
 
 
-class Publisher(Protocol):
+class GatedPublisher(Protocol):
     """What is asked of its connection."""
 
     address: str
@@ -36,21 +36,21 @@ class Publisher(Protocol):
         """Say why, and end."""
 
 
-class PublisherParty:
+class PublisherGate:
     """One publisher, as the party of its questions; ``gone`` is told of its end."""
 
     def __init__(
         self,
-        hub: Hub,
-        asking: Asking,
-        connection: Publisher,
+        hub: Runtime,
+        asking: HookDecisions,
+        connection: GatedPublisher,
         principal: Principal,
         facts: Facts,
         welcome: Callable[[], None],
-        told_gone: Callable[[PublisherParty, int, str], None],
+        told_gone: Callable[[PublisherGate, int, str], None],
     ) -> None:
         self._hub = hub
-        self._connection: Publisher | None = connection
+        self._connection: GatedPublisher | None = connection
         self._facts = facts
         self._welcome: Callable[[], None] | None = welcome
         self._told_gone = told_gone
@@ -58,14 +58,14 @@ class PublisherParty:
         self._subjects: set[str] = set()  # of the frame that waits
         self.let_in = CONNECT not in asking.events
         """Whether it may be here."""
-        self.asked = principal.asked = Asked(asking, self)
+        self.asked = principal.asked = HookState(asking, self)
 
     def begin(self) -> None:
         """Let it in, or ask first."""
         if self.let_in:
             self._let_in()
         elif self._connection is not None:
-            self._connection.hold(True, Hold.ASKED)
+            self._connection.hold(True, PauseReason.ASKED)
             self.asked.want((CONNECT, ""))
 
     def gone(self, code: int, reason: str) -> None:
@@ -107,7 +107,7 @@ class PublisherParty:
         self._subjects = {subject for subject in subjects_of(command) if is_askable(subject)} | reported_by(command)
         reasons = [grants.check(principal, PUBLISH, subject, now) for subject in self._subjects]
         if any(reason is ASKED for reason in reasons):
-            connection.hold(True, Hold.ASKED)
+            connection.hold(True, PauseReason.ASKED)
             return True
         self._passed, self._subjects = True, set()
         return False
@@ -120,7 +120,7 @@ class PublisherParty:
         elif event == CONNECT:
             self._connected(reply)
         elif self._connection is not None and not any(key[0] == PUBLISH for key in self.asked.wanted):
-            self._connection.hold(False, Hold.ASKED)
+            self._connection.hold(False, PauseReason.ASKED)
             return False  # the frame is handled in the next turn
         return event == CONNECT
 
@@ -145,7 +145,7 @@ class PublisherParty:
         if welcome is not None:
             welcome()
             if self._connection is not None:
-                self._connection.hold(False, Hold.ASKED)
+                self._connection.hold(False, PauseReason.ASKED)
 
     def _end(self, code: Close, reason: str) -> None:
         if self._connection is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.auth.grants import AWAY
 from ...core.auth.hook_questions import LATE, Reply
-from ..runtime.hub import ControlPeer
+from ..runtime.component import ControlPeer
 
 WINDOW = 256
 """Questions that one runner may have without an answer."""
@@ -23,7 +23,7 @@ TOLD_BYTES_MAX = 1 << 20
 """What is only told (of connections that have ended) is dropped while so much waits for the runner."""
 
 
-class Ask:
+class PendingQuestion:
     """A question on its way: of which worker, in whose turn, and until when (seconds of the loop)."""
 
     __slots__ = ("about", "deadline", "number", "runner", "turn", "worker")
@@ -47,7 +47,7 @@ class Runners:
         self._late: dict[ControlPeer, float] = {}  # those of them that are passed over, until when
         self._moment = 0.0
         self._count = 0
-        self._asks: dict[int, Ask] = {}  # not answered yet, in the order of their deadlines
+        self._asks: dict[int, PendingQuestion] = {}  # not answered yet, in the order of their deadlines
         self._waiting: dict[str, deque[int]] = {}  # by whose turn it is, the next one first
         self._full: dict[str, deque[int]] = {}  # of those who have their share out
         self._out: dict[str, int] = {}  # how many that is
@@ -74,7 +74,7 @@ class Runners:
     def ask(self, worker: int, number: int, turn: str, about: dict[str, Any], moment: float) -> None:
         """Ask as soon as there is room; what the answer is, or that there is none, comes by ``answered``."""
         self._count += 1
-        self._asks[self._count] = Ask(worker, number, turn, about, moment + self._seconds)
+        self._asks[self._count] = PendingQuestion(worker, number, turn, about, moment + self._seconds)
         self._queue(turn).append(self._count)
         self._pump()
 
@@ -155,7 +155,7 @@ class Runners:
                 return peer
         return None
 
-    def _release(self, ask: Ask) -> None:
+    def _release(self, ask: PendingQuestion) -> None:
         if ask.runner is None:
             return
         if ask.runner in self._busy:

@@ -16,7 +16,7 @@ from ..clients.plain_transport import RawConnection
 from ..clients.tls_transport import TlsConnection
 from ..publishers.connection import PublisherConnection
 from ..runtime.connection_log import connection_refused
-from ..runtime.hub import Hub
+from ..runtime.runtime import Runtime
 from .tls_context import tls_context
 
 ARRIVING_MAX = 64
@@ -31,7 +31,9 @@ log = logging.getLogger("fastpath.ports")
 class Arrivals:
     """Hands accepted sockets over; ``count`` are on their way and no connection yet."""
 
-    def __init__(self, hub: Hub, full: Callable[[], bool], makers: dict[str, Callable[[], asyncio.Protocol]]) -> None:
+    def __init__(
+        self, hub: Runtime, full: Callable[[], bool], makers: dict[str, Callable[[], asyncio.Protocol]]
+    ) -> None:
         self.hub = hub
         self.full = full
         self.count = 0
@@ -65,7 +67,7 @@ class Arrivals:
         elif not listener.proxy:
             self.enter(sock, address, listener)
         elif address in self.hub.access.trusted:
-            _ProxyStage(self, sock, address, listener)
+            _ProxyStage(self, sock, address, listener).begin()
         else:
             connection_refused(address, f"not one of FASTPATH_TRUSTED_PROXIES, on {listener.where}")
             sock.close()
@@ -77,7 +79,7 @@ class Arrivals:
         elif listener.purposes == {"clients"}:
             self.to_client(sock, address, listener)
         elif "clients" in listener.purposes:
-            _Sniffer(self, sock, address, listener)
+            _Sniffer(self, sock, address, listener).begin()
         else:
             self.to_protocol(sock, self._maker(address, listener))
 
@@ -132,9 +134,13 @@ class _Stage(ABC):
         self._sock = sock
         self._address = address
         self._listener = listener
+
+    def begin(self) -> None:
+        """Listen to the socket, for as long as a handshake may take."""
+        arrivals = self._arrivals
         arrivals.count += 1
         arrivals.hub.expect(self, arrivals.hub.settings.handshake_seconds)
-        arrivals.hub.loop.add_reader(sock.fileno(), self._readable)
+        arrivals.hub.loop.add_reader(self._sock.fileno(), self._readable)
 
     def expire(self) -> None:
         """Nothing came in time."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ...core.auth.keys import Key, read_key_set
 from ...core.protocol.errors import InvalidKeys
-from ..runtime.hub import Hub
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime
 
 KEY_FILE_BYTES_MAX = 1 << 20
 
@@ -31,13 +32,15 @@ def read_key_file(path: str) -> list[Key]:
 class KeyFile:
     """Follows the file for one process; a broken one leaves the keys as they are, and is logged once."""
 
-    def __init__(self, hub: Hub, path: str) -> None:
+    def __init__(self, hub: Runtime, path: str) -> None:
         self._hub = hub
         self._path = path
         self._seen = self._stamp()
+        self.offers = Offers(reloads={"FASTPATH_TOKEN_KEYS": self.reload}, on_second=self.look)
 
-    def look(self) -> None:
+    def look(self, moment: int) -> None:
         """Called each second: take the file's keys if it is another than before."""
+        del moment
         stamp = self._stamp()
         if stamp == self._seen:
             return

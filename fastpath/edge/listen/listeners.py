@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...core.auth.allowed_addresses import UNIX
 from ...listen_address import Listener, SettingsError
-from ..runtime.hub import Hub
+from ..runtime.runtime import Runtime
 from .accept import Arrivals
 from .addresses import bind, bind_unix
 
@@ -49,7 +49,7 @@ class Ports:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: Runtime,
         control: Callable[[], asyncio.Protocol],
         metrics: Callable[[], asyncio.Protocol],
         *,

@@ -10,8 +10,10 @@ from typing import Any
 from ...listen_address import SettingsError
 from ...logs.formats import reopen, use_levels
 from ...settings import Settings, load
+from ..node import messages
 from ..runtime.access import LIVE
-from ..runtime.hub import ControlPeer, Hub
+from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime
 from .listeners import Ports
 
 ANSWER_SECONDS = 3.0
@@ -21,7 +23,7 @@ log = logging.getLogger("fastpath.reload")
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Requester:
     """Who asked on the control socket, and what is known for the answer."""
 
     peer: ControlPeer
@@ -30,26 +32,25 @@ class _Asked:
     missing: set[int]
 
 
-class Reload:
+class Reloader:
     """SIGHUP, or ``reload`` on the control socket, for one process; the first of several workers asks the others.
 
     Each part is for itself: one that cannot be used stays as it is, is named in the log and in the answer, and keeps no
     other from taking force.
     """
 
-    def __init__(self, hub: Hub, ports: Ports) -> None:
+    def __init__(self, hub: Runtime, ports: Ports) -> None:
         self._hub = hub
         self._ports = ports
         self._others: set[int] = set()
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _Requester] = {}
         self._number = 0
-        hub.verbs["reload"] = self._ask
-        hub.packets["reload"] = self._passed_on
-        hub.packets["reloaded"] = self._answered
-        hub.linked.append(self._others.add)
-        hub.parted.append(self._parted)
-        if hub.key_file is not None:
-            hub.reloads["FASTPATH_TOKEN_KEYS"] = hub.key_file.reload
+        self.offers = Offers(
+            verbs={"reload": self._ask},
+            messages={messages.Reload: self._passed_on, messages.Reloaded: self._answered},
+            linked=self._others.add,
+            parted=self._parted,
+        )
         if "FASTPATH_CONFIG" in os.environ:
             self._settings()  # a worker that is restarted knows what the file said when the parent started
 
@@ -74,26 +75,24 @@ class Reload:
         if not self._others:
             return {"errors": errors}
         self._number += 1
-        self._asked[self._number] = _Asked(peer, peer.request, errors, set(self._others))
-        self._hub.to_others(["reload", self._number], None)
+        self._asked[self._number] = _Requester(peer, peer.request, errors, set(self._others))
+        self._hub.workers.to_others(messages.Reload(self._number))
         self._hub.loop.call_later(ANSWER_SECONDS, self._answer, self._number)
         return None
 
-    def _passed_on(self, worker: int, rest: list[Any]) -> None:
+    def _passed_on(self, worker: int, asked: messages.Reload) -> None:
         """On another worker: the first one was asked."""
         del worker
         errors = self.here()
-        if self._hub.to_first is not None:
-            self._hub.to_first(["reloaded", *rest, errors])
+        self._hub.workers.to_first(messages.Reloaded(asked.number, errors))
 
-    def _answered(self, worker: int, rest: list[Any]) -> None:
+    def _answered(self, worker: int, reloaded: messages.Reloaded) -> None:
         """On the first worker: what another one could not use."""
-        number, errors = rest
-        asked = self._asked.get(number)
+        asked = self._asked.get(reloaded.number)
         if asked is None:
             return
-        asked.errors += [error for error in errors if error not in asked.errors]
-        self._spare(number, worker)
+        asked.errors += [error for error in reloaded.errors if error not in asked.errors]
+        self._spare(reloaded.number, worker)
 
     def _parted(self, worker: int) -> None:
         """A worker is gone: the one that takes its place reads everything anew."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ...core.auth.grants import Principal
 from ...core.broker.admission import MEMORY_FULL, Outcome
-from ...core.delivery.client import LOST, Hold
+from ...core.delivery.client import LOST, PauseReason
 from ...core.presence.advertisements import OFFERS_MAX
 from ...core.protocol.errors import Close, Refused
 from ...core.protocol.packets import (
@@ -27,10 +27,10 @@ from ...core.protocol.packets import (
     unpack_published,
 )
 from ...core.telemetry import counters
-from ..hooks.publisher_gate import PublisherParty
+from ..hooks.publisher_gate import PublisherGate
 from ..runtime.connection_log import publisher_closed
-from ..runtime.hub import Hub, now
 from ..runtime.publisher_progress import Progress
+from ..runtime.runtime import Runtime, now
 from ..runtime.turns import TURN_SECONDS
 
 WINDOW = 16
@@ -53,7 +53,7 @@ class PublisherConnection(asyncio.Protocol):
     """One publisher at ``address``; on a port that clients use too it takes a place as they do, and ``full`` says
     whether there is none."""
 
-    def __init__(self, hub: Hub, address: str = "", full: Callable[[], bool] | None = None) -> None:
+    def __init__(self, hub: Runtime, address: str = "", full: Callable[[], bool] | None = None) -> None:
         self._hub = hub
         self._is_full = full
         self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
@@ -63,7 +63,7 @@ class PublisherConnection(asyncio.Protocol):
         self._closing = self._full = self._draining = False
         self._batch = 0
         self._answers: list[bytes] | None = None  # gathered while a handler runs
-        self._party: PublisherParty | None = None
+        self._party: PublisherGate | None = None
         self._pauses = 0  # bits of Hold
         self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
         self.address = address
@@ -86,7 +86,7 @@ class PublisherConnection(asyncio.Protocol):
         self._hub.expect(self, self._hub.settings.handshake_seconds)
         self._hub.publisher_connections.add(self)
         if self._is_full is not None:
-            self._hub.connections += 1
+            self._hub.connection_opened()
             if self._is_full():
                 self.over_limit()
 
@@ -113,8 +113,8 @@ class PublisherConnection(asyncio.Protocol):
                     self._kept = list(rest)
                 elif type(packet) is list and perf_counter() > until and (kept := list(rest)):
                     self._kept = kept
-                    self.hold(True, Hold.TURN)
-                    self._hub.turns.later(partial(self.hold, False, Hold.TURN))
+                    self.hold(True, PauseReason.TURN)
+                    self._hub.turns.later(partial(self.hold, False, PauseReason.TURN))
             if self._unpacker.error is not None and self._kept is None:
                 self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
@@ -131,7 +131,7 @@ class PublisherConnection(asyncio.Protocol):
         if self._pauses and not before:
             self._transport.pause_reading()
         elif before and not self._pauses:
-            if why == Hold.TURN:
+            if why == PauseReason.TURN:
                 self._go_on()  # before more is read
             if not self._pauses:
                 self.hold(self._hub.congested)
@@ -153,12 +153,12 @@ class PublisherConnection(asyncio.Protocol):
         self._full = False
         self.hold(self._hub.congested)
 
-    def hold(self, held: bool, why: int = Hold.CONGESTED) -> None:
+    def hold(self, held: bool, why: int = PauseReason.CONGESTED) -> None:
         """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped.
 
         While there is a reason but congestion, what has been read is not handled either.
         """
-        if why != Hold.CONGESTED:
+        if why != PauseReason.CONGESTED:
             self._pause(why, held)
             return
         if self._transport is None or self._closing or self._transport.is_closing():
@@ -177,7 +177,8 @@ class PublisherConnection(asyncio.Protocol):
         if self._hub.sessions.guard is not None:
             self._hub.sessions.guard.forget(self)
         self._hub.publisher_connections.discard(self)
-        self._hub.connections -= self._is_full is not None
+        if self._is_full is not None:
+            self._hub.connection_closed()
         self._hub.spare(self)
 
     def expire(self) -> None:
@@ -204,8 +205,8 @@ class PublisherConnection(asyncio.Protocol):
                     self._send(["pong", number])
                 case ["advertise", int(number), list(patterns)] if self._principal is not None:
                     self._advertise(number, patterns)
-                case [str(kind), int(number), *rest] if self._principal is not None and kind in self._hub.requests:
-                    self._hub.requests[kind](self, number, rest)
+                case [str(kind), int(number), *rest] if self._principal is not None and kind in self._hub.frames:
+                    self._hub.frames[kind](self, number, rest)
                 case Batch() | ["batch" | "ping" | "advertise", *_] if self._principal is None:
                     self.close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
@@ -247,8 +248,8 @@ class PublisherConnection(asyncio.Protocol):
         assert self._principal is not None
         self._publisher, self.name = publisher_key(self._principal.user, publisher) if publisher else None, publisher
         log.debug("publisher %s user=%s", self.address, self._principal.user)  # a Spark task is one
-        if self._hub.audit is not None:
-            self._hub.audit.publisher_came(self, publisher)
+        for told in self._hub.connection_listeners:
+            told.publisher_came(self, publisher)
         self._send(
             [
                 "welcome",
@@ -285,7 +286,7 @@ class PublisherConnection(asyncio.Protocol):
         self._hub.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
         guard = self._hub.sessions.guard
         if guard is not None and guard.spend(self, 0, len(rows), moment):
-            self.hold(True, Hold.RATE)
+            self.hold(True, PauseReason.RATE)
         self._hub.publish_rows(principal, rows, partial(self._acknowledge, number), self._publisher, first, self)
 
     def _advertise(self, number: int, patterns: list[Any]) -> None:
@@ -335,7 +336,7 @@ class PublisherConnection(asyncio.Protocol):
                 self.close(error.code, error.reason)
 
     def reply(self, packet: list[Any]) -> None:
-        """Answer one of ``Hub.requests``, now or later; nothing happens when it has gone."""
+        """Answer one of ``Runtime.frames``, now or later; nothing happens when it has gone."""
         if not self._closing:
             self._send(packet)
 
@@ -349,7 +350,7 @@ class PublisherConnection(asyncio.Protocol):
                 self._transport.write(data)
 
     def _answer(self) -> None:
-        """Write what the handler has to say in one go, after everything that must leave before (``Hub.end``)."""
+        """Write what the handler has to say in one go, after everything that must leave before (``Runtime.end``)."""
         self._hub.end()
         answers, self._answers = self._answers, None
         if answers and self._transport is not None:
@@ -383,8 +384,8 @@ class PublisherConnection(asyncio.Protocol):
         party, self._party = self._party, None
         if party is not None:
             party.gone(code, reason)
-        if self._hub.audit is not None:
-            self._hub.audit.publisher_gone(self, code, reason)
+        for told in self._hub.connection_listeners:
+            told.publisher_gone(self, code, reason)
 
     def drain(self) -> None:
         """The server stops, or cannot take anything: it is to send again what is not acknowledged."""

@@ -8,12 +8,13 @@ from msgspec import Struct
 
 from ...core.auth.grants import PENDING
 from ...core.auth.rules import PUBLISH
-from ...core.delivery.client import Hold
+from ...core.delivery.client import PauseReason
 from ...core.protocol.errors import Close, InvalidSubject, Refused
 from ...core.protocol.messages import STANDARD, Message
 from ...core.protocol.packets import Refusal
 from ...core.protocol.subject import JOBS, check_subject
-from ..runtime.hub import ControlPeer, Hub, now
+from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime, now
 from .connection import PublisherConnection
 
 JOBS_MAX = 1000
@@ -50,11 +51,10 @@ class Job(Struct):
 class Reporting:
     """In the process that publishers connect to: takes reports, and answers ``jobs`` on the control socket."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._jobs: dict[str, Job] = {}  # in the order in which they were heard of, the last one last
-        hub.requests["report"] = self._report
-        hub.verbs["jobs"] = self._list
+        self.offers = Offers(verbs={"jobs": self._list}, frames={"report": self._report})
 
     def _report(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
         """``["report", n, job, {field: text}]``; a frame of another shape ends the connection: raises Refused."""
@@ -66,7 +66,7 @@ class Reporting:
         moment = now()
         guard = self._hub.sessions.guard
         if guard is not None and guard.spend(connection, 0, 1, moment):
-            connection.hold(True, Hold.RATE)
+            connection.hold(True, PauseReason.RATE)
         refusal = self._refusal(connection, job, fields, moment)
         if refusal is not None:
             self._hub.broker.counters.refused([refusal])

@@ -15,7 +15,8 @@ from ...core.delivery.interest import Topic
 from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.errors import Close, InvalidSubject, Refused
 from ...core.protocol.subject import check_pattern, check_subject, is_wildcard
-from ..runtime.hub import Hub, now
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime, now
 from .connection import PublisherConnection
 from .slices import Slices, Slicing
 
@@ -68,7 +69,7 @@ SLICE_PLACES = 500
 UNKNOWN, MAY, MAY_NOT = range(3)
 
 
-class Watch:
+class PositionWatch:
     """What one connection was told of the subjects that its patterns cover, and whether it may read them."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
@@ -103,23 +104,18 @@ class Watch:
 class Positions:
     """Answers the frame in the process that publishers connect to."""
 
-    def __init__(self, hub: Hub, slicing: Slicing) -> None:
+    def __init__(self, hub: Runtime, slicing: Slicing) -> None:
         self._hub = hub
         self._slicing = slicing
-        self._watches: WeakKeyDictionary[PublisherConnection, dict[tuple[str, ...], Watch]] = WeakKeyDictionary()
+        self._watches: WeakKeyDictionary[PublisherConnection, dict[tuple[str, ...], PositionWatch]] = (
+            WeakKeyDictionary()
+        )
         self._new: list[Topic] = []  # what came to be while somebody followed
         self._new_before = 0  # how many came before these
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
-        hub.requests["positions"] = self._ask
-        appeared = hub.broker.appeared
-
-        def told(topic: Topic) -> None:
-            if appeared is not None:
-                appeared(topic)
-            self._appeared(topic)
-
-        hub.broker.appeared = told
+        self.offers = Offers(frames={"positions": self._ask})
+        hub.broker.appeared.append(self._appeared)
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
         """``["positions", n, patterns, options]``; a frame of another shape ends the connection: raises Refused."""
@@ -183,11 +179,11 @@ class Positions:
             or sum(len(watch.topics) for watch in followed) > WATCHED_MAX
         )
 
-    def _watch(self, connection: PublisherConnection, patterns: tuple[str, ...], news: bool) -> Watch:
+    def _watch(self, connection: PublisherConnection, patterns: tuple[str, ...], news: bool) -> PositionWatch:
         watches = self._watches.setdefault(connection, {})
         watch = watches.pop(patterns, None)
         if watch is None or not news:
-            watch = Watch(patterns)
+            watch = PositionWatch(patterns)
             watch.seen = self._appeared_all
             while len(watches) >= WATCHES_MAX:
                 del watches[next(iter(watches))]
@@ -223,7 +219,7 @@ class Positions:
             return True
         return moment >= watch.rest_until and self._has_news(watch, moment)
 
-    def _has_news(self, watch: Watch, moment: float) -> bool:
+    def _has_news(self, watch: PositionWatch, moment: float) -> bool:
         """Whether anything may have changed for it since it was looked at."""
         return (
             watch.found is not None
@@ -266,7 +262,7 @@ class Positions:
         else:
             self._wait(waiting)
 
-    def _find(self, watch: Watch) -> Slices:
+    def _find(self, watch: PositionWatch) -> Slices:
         """The subjects that are there already, when it looks for the first time, and then those that came to be."""
         if watch.seen < self._new_before:
             watch.seen, watch.found = self._appeared_all, set(watch.topics)
@@ -286,7 +282,7 @@ class Positions:
                 yield
         watch.found = None
 
-    def _find_all(self, watch: Watch) -> Slices:
+    def _find_all(self, watch: PositionWatch) -> Slices:
         interest = self._hub.broker.interest
         for text in watch.patterns:
             if not is_wildcard(text):
@@ -300,7 +296,7 @@ class Positions:
                 if places % SLICE_PLACES == 0:
                     yield
 
-    def _news(self, connection: PublisherConnection, watch: Watch, time: int | None) -> Iterator[list[Any]]:
+    def _news(self, connection: PublisherConnection, watch: PositionWatch, time: int | None) -> Iterator[list[Any]]:
         """Rows ``[subject, epoch, seq, first cached]``, of those told for the first time also where they stood then;
         empty ones where it may be interrupted."""
         version = self._hub.broker.grants.version
@@ -346,7 +342,7 @@ class _Waiting:
     __slots__ = ("connection", "number", "time", "until", "watch")
 
     def __init__(
-        self, connection: PublisherConnection, number: int, watch: Watch, time: int | None, until: float
+        self, connection: PublisherConnection, number: int, watch: PositionWatch, time: int | None, until: float
     ) -> None:
         self.connection = connection
         self.number = number

@@ -15,7 +15,8 @@ from ...core.delivery.interest import Topic
 from ...core.protocol.errors import Close, InvalidSubject, Refused
 from ...core.protocol.messages import Fields, Message
 from ...core.protocol.subject import check_subject
-from ..runtime.hub import Hub, now
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime, now
 from .connection import PublisherConnection
 from .positions import Positions
 from .slices import Slices, Slicing
@@ -63,11 +64,11 @@ class Failed(Exception):
 class Reading:
     """Answers the frames `positions` and `read` in the process that publishers connect to."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._slicing = Slicing(hub)
         self.positions = Positions(hub, self._slicing)
-        hub.requests["read"] = self._ask
+        self.offers = Offers(frames={"read": self._ask, **self.positions.offers.frames})
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
         """``["read", n, ranges]``; a frame of another shape ends the connection: raises Refused."""

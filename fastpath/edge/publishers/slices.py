@@ -12,7 +12,7 @@ from ...core.protocol.errors import Close, Refused
 from ..runtime.turns import TURN_SECONDS
 
 if TYPE_CHECKING:
-    from ..runtime.hub import Hub
+    from ..runtime.runtime import Runtime
     from .connection import PublisherConnection
 
 OPEN_MAX = 16
@@ -30,7 +30,7 @@ log = logging.getLogger("fastpath.publishers")
 class Slicing:
     """What is being answered, of all connections."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._open: WeakKeyDictionary[PublisherConnection, int] = WeakKeyDictionary()
 

@@ -1,1 +1,1 @@
-"""What every port of one process uses: the hub, fair turns, the poller, the socket writer, the clock's lateness."""
+"""What every component of one process uses: the runtime, what components offer, fair turns, the poller, the clock."""

@@ -27,7 +27,8 @@ class Access:
         """These settings take force: at once for publications, for everything else with the next connection."""
         self.trusted = Networks.parse(settings.trusted_proxies)
         publish_from, origins = Networks.parse(settings.publish_from), Origins.parse(settings.origins)
-        self.publish_from = self._sessions.publish_from = publish_from or None
+        self.publish_from = publish_from or None
+        self._sessions.publish_only_from(self.publish_from)
         self.origins = origins or None
 
     def may_publish(self, address: str) -> bool:

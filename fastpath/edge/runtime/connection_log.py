@@ -12,7 +12,7 @@ from .connection_names import PUBLISHER, connection_id
 
 if TYPE_CHECKING:
     from ..publishers.connection import PublisherConnection
-    from .hub import Hub
+    from .runtime import Runtime
 
 TASK_SECONDS = 60
 """A publisher that goes sooner, with everything acknowledged, is not worth a line."""
@@ -21,7 +21,7 @@ _clients = logging.getLogger("fastpath.clients")
 _publishers = logging.getLogger("fastpath.publishers")
 
 
-def client_closed(hub: Hub, client: Client, name: str, moment: int) -> None:
+def client_closed(hub: Runtime, client: Client, name: str, moment: int) -> None:
     """A client's connection ends, for ``client.end``; the name is one of core.stats.ENDS."""
     code, reason = client.end
     event(
@@ -49,7 +49,9 @@ def connection_refused(address: str, reason: str) -> None:
     event(_clients, "connection refused", address=address, reason=reason)
 
 
-def publisher_closed(hub: Hub, publisher: PublisherConnection, code: int, reason: str, name: str, moment: int) -> None:
+def publisher_closed(
+    hub: Runtime, publisher: PublisherConnection, code: int, reason: str, name: str, moment: int
+) -> None:
     """A publisher's connection ends. One that was short, and all of which is acknowledged, is a task of a batch job:
     there may be many of these each second, and they are told at the level ``debug``."""
     seconds, progress = _seconds(publisher.since, moment), publisher.progress

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...core.broker.observers import Source
 from ...core.delivery.client import Client
 from ...core.protocol.errors import InvalidMessage
-from .hub import Hub
+from .runtime import Runtime
 
 NUMBER_MAX = 1 << 53
 """No worker, process or connection has a number near it."""
@@ -45,14 +45,14 @@ class Name(NamedTuple):
         return self.pid == os.getpid()
 
 
-def connection_id(hub: Hub, number: int, kind: str = "") -> str:
+def connection_id(hub: Runtime, number: int, kind: str = "") -> str:
     """The name of a client of this process, or with the kind ``p`` of a publisher; empty for who was never let in."""
     if not number:
         return ""
-    return f"{hub.worker}.{os.getpid()}.{kind}{number}"
+    return f"{hub.workers.number}.{os.getpid()}.{kind}{number}"
 
 
-def source_id(hub: Hub, source: Source | None) -> str:
+def source_id(hub: Runtime, source: Source | None) -> str:
     """The name of who publishes; empty for Django."""
     if source is None:
         return ""

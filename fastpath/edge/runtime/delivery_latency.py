@@ -16,17 +16,16 @@ FAR_NS = 60_000_000_000
 """What another machine seems to have stored longer ago, or will only store then, is not measured."""
 
 
-def measure(broker: Broker, *, on: bool) -> Latency | None:
+def measure(broker: Broker, *, on: bool) -> DeliveryLatency | None:
     """Measure what goes through the broker from now on; None: nobody wants to know."""
     if not on:
         return None
-    latency = Latency()
-    broker.accepting = latency.accept
-    broker.batches.begun, broker.batches.released = latency.begin, latency.release
+    latency = DeliveryLatency()
+    broker.time_deliveries(latency)
     return latency
 
 
-class Latency:
+class DeliveryLatency:
     """The durations of one process. ``since`` is when the first message of this turn was accepted, in ns of the
     monotonic clock, which all processes of a machine share; 0: none was. ``collected`` counts the deliveries that were
     collected."""
@@ -39,7 +38,7 @@ class Latency:
         self.collected = 0
 
     def accept(self) -> None:
-        """A publication is accepted (Broker.accepting)."""
+        """A publication is accepted (Stopwatch)."""
         if not self.since:
             self.since = monotonic_ns()
 
@@ -56,11 +55,11 @@ class Latency:
             self.accepted(monotonic_ns() - max(0, age))
 
     def begin(self) -> int:
-        """A listener begins to collect: since when its first message has been under way (Batches.begun)."""
+        """A listener begins to collect: since when its first message has been under way (Stopwatch)."""
         return self.since or monotonic_ns()
 
     def release(self, began: int, deliveries: int) -> None:
-        """So many deliveries leave that were collected since then (Batches.released)."""
+        """So many deliveries leave that were collected since then (Stopwatch)."""
         self.collected += deliveries
         if began:
             self.histogram.add(max(0, monotonic_ns() - began), deliveries)

@@ -29,7 +29,7 @@ class Watched(Protocol):
         """The socket takes bytes again."""
 
 
-class Watch:
+class EpollPoller:
     """All sockets in one epoll of ours: a socket costs eight bytes, and an event no handle or context of the loop's.
 
     ``end`` is called when the sockets that were ready have been served.
@@ -88,7 +88,7 @@ class Watch:
         self._end()
 
 
-class LoopWatch(Watch):
+class LoopWatch(EpollPoller):
     """The same where there is no epoll (macOS): each socket with the loop itself, at a KiB and some time more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
@@ -129,6 +129,6 @@ class LoopWatch(Watch):
         self._end()
 
 
-def make_watch(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> Watch:
+def make_watch(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> EpollPoller:
     """The best kind that this system has."""
-    return (Watch if hasattr(select, "epoll") else LoopWatch)(loop, end)
+    return (EpollPoller if hasattr(select, "epoll") else LoopWatch)(loop, end)

@@ -58,8 +58,11 @@ class Accounts:
 
     def __init__(self) -> None:
         self._all: OrderedDict[Key, Account] = OrderedDict()
-        self.uncommitted: Callable[[], Generator[None, None, dict[str, Uncommitted]]] = lambda: summed(())
-        """What is staged, by the process that stages (StagingStore.uncommitted)."""
+        self._uncommitted: Callable[[], Generator[None, None, dict[str, Uncommitted]]] = lambda: summed(())
+
+    def add_staged(self, uncommitted: Callable[[], Generator[None, None, dict[str, Uncommitted]]]) -> None:
+        """Count what is staged as well, in the process that stages (StagingStore.uncommitted)."""
+        self._uncommitted = uncommitted
 
     def took(self, user: str, kind: str, name: str, messages: int, moment: int) -> None:
         """Somebody has sent so many messages, refused ones included."""
@@ -98,7 +101,7 @@ class Accounts:
             row = found.setdefault(key, _row(key))
             row["unacknowledged"] += messages
             row["oldest_ms"] = max(row["oldest_ms"], moment - since)
-        staged = yield from self.uncommitted()
+        staged = yield from self._uncommitted()
         for index, (name, some) in enumerate(staged.items()):
             user, transaction = publisher_of(name)
             key = (user, TRANSACTION, transaction)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...core.protocol.errors import InvalidMessage
+from ..node import messages
+from .component import Answer, Answering, ControlPeer, Done, Offers
 from .turns import TURN_SECONDS
 
 if TYPE_CHECKING:
-    from .hub import ControlPeer, Hub
+    from .runtime import Runtime
 
 ANSWER_SECONDS = 1.5
 """How long the workers have: less than Django waits for the whole answer."""
@@ -30,8 +32,6 @@ UNSENT_BYTES_MAX = 4 << 20
 """While more waits for the first worker such a question is answered ``limit``: its link also carries what is published,
 and is cut when far more waits (edge/workers/link.py)."""
 
-Answer = dict[str, Any]
-Done = Callable[[Answer], None]
 Gathered = Callable[[dict[int, Answer], list[int]], None]
 """Gets the answers by worker, the first one's first, and the numbers of those that gave none in time."""
 
@@ -44,7 +44,7 @@ log = logging.getLogger("fastpath.control")
 class Gathering:
     """The questions of one process: what it asks of all, on the first worker, and what it is asked."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._workers: set[int] = set()
         self._open: dict[int, _Question] = {}
@@ -54,12 +54,16 @@ class Gathering:
         self._answered: dict[int, float] = {}  # by worker, when it has last answered such a question
         self._works: deque[tuple[Work, Done]] = deque()
         self._turning = False
-        self.kinds: dict[str, Callable[[Answer, Done], None]] = {}
-        """How this process answers, now or later; InvalidMessage that is raised is the answer, too (``failed``)."""
-        hub.packets["gather"] = self._asked_by_first
-        hub.packets["gathered"] = self._answered_by
-        hub.linked.append(self._linked)
-        hub.parted.append(self._parted)
+        self._kinds: dict[str, Answering] = {}
+        self.offers = Offers(
+            messages={messages.Gather: self._asked_by_first, messages.Gathered: self._answered_by},
+            linked=self._linked,
+            parted=self._parted,
+        )
+
+    def answer(self, kinds: Mapping[str, Answering]) -> None:
+        """Let this process answer more kinds of questions."""
+        self._kinds.update(kinds)
 
     def ask(
         self,
@@ -143,32 +147,31 @@ class Gathering:
     def _send(self, worker: int, number: int, question: _Question) -> None:
         kind, arguments = question.kind, question.arguments
         if worker:
-            self._hub.to_others(["gather", number, kind, arguments], worker)
+            self._hub.workers.to_others(messages.Gather(number, kind, arguments), worker)
         else:
             self._hub.loop.call_soon(self._run, kind, arguments, lambda answer: self._note(0, number, answer))
 
     def _run(self, kind: str, arguments: Answer, done: Done) -> None:
         try:
-            self.kinds[kind](arguments, done)
+            self._kinds[kind](arguments, done)
         except Exception as error:
             done(failure(error))
 
-    def _asked_by_first(self, worker: int, rest: list[Any]) -> None:
+    def _asked_by_first(self, worker: int, asked: messages.Gather) -> None:
         del worker
-        number, kind, arguments = rest
+        number, kind, workers = asked.number, asked.kind, self._hub.workers
 
         def done(answer: Answer) -> None:
-            if number and self._hub.to_first is not None:
-                self._hub.to_first(["gathered", number, answer])
+            if number:
+                workers.to_first(messages.Gathered(number, answer))
 
-        if kind in LARGE and self._hub.unsent() > UNSENT_BYTES_MAX:
-            done({"failed": ["limit", f"worker {self._hub.worker} has too much to tell; ask again"]})
+        if kind in LARGE and workers.unsent() > UNSENT_BYTES_MAX:
+            done({"failed": ["limit", f"worker {workers.number} has too much to tell; ask again"]})
         else:
-            self._run(kind, arguments, done)
+            self._run(kind, asked.arguments, done)
 
-    def _answered_by(self, worker: int, rest: list[Any]) -> None:
-        number, answer = rest
-        self._note(worker, number, answer)
+    def _answered_by(self, worker: int, gathered: messages.Gathered) -> None:
+        self._note(worker, gathered.number, gathered.answer)
 
     def _note(self, worker: int, number: int, answer: Answer) -> None:
         large = self._large.get(worker)

@@ -7,19 +7,20 @@ import resource
 import time
 from pathlib import Path
 
-from ..runtime.hub import Hub
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime
 
 _AGAIN_SECONDS = 0.9
 """The machine's processor time is looked at again after that: figures are asked for by several."""
 
-_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where a container's own memory is told, by version 2 and 1 of control groups."""
 
 
 class Bounds:
-    """Tells what may be used at most beside what is used; adds itself to the hub's figures."""
+    """Tells what may be used at most beside what is used, as figures."""
 
-    def __init__(self, hub: Hub, connections_max: int) -> None:
+    def __init__(self, hub: Runtime, connections_max: int) -> None:
         settings = hub.settings
         self._hub = hub
         self._machine_bytes = machine_memory_bytes()
@@ -33,11 +34,11 @@ class Bounds:
         self._busy = _busy_ticks()
         self._looked = time.monotonic()
         self._machine: dict[str, float] = {}
-        hub.figures.append(self.figures)
+        self.offers = Offers(figures=self.figures)
 
     def figures(self) -> dict[str, float]:
         """The bounds, the files in use and, of the first worker, how busy the machine is."""
-        if self._hub.to_first is None and time.monotonic() - self._looked >= _AGAIN_SECONDS:
+        if not self._hub.workers.follows and time.monotonic() - self._looked >= _AGAIN_SECONDS:
             self._look()
         return {**self._fixed, "files": self._files(), **self._machine}
 
@@ -67,7 +68,7 @@ class Bounds:
 def machine_memory_bytes() -> int:
     """What the machine has, or less where this process is in a container with less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _CGROUPS:
+    for path in CGROUPS:
         try:
             told = Path(path).read_text().strip()
         except OSError:

@@ -1,6 +1,6 @@
 """Every figure of the sidecar: what it counts, how those of several workers make one, how Prometheus calls it.
 
-docs/figures.md says the same at length, and when to worry.
+docs/operate/figures.md says the same at length, and when to worry.
 """
 
 from __future__ import annotations
@@ -159,5 +159,5 @@ CATALOGUE: dict[str, Figure] = {
     "roster_left_out": _count("Who was left out of what is known, for want of room.", FIRST),
 }
 
-UNKNOWN = Figure(GAUGE, FIRST, "See docs/figures.md.")
+UNKNOWN = Figure(GAUGE, FIRST, "See docs/operate/figures.md.")
 """What is not in the catalogue, of a part that was added since."""

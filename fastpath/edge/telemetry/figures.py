@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ...core.protocol.messages import STANDARD, Message
 from ...core.telemetry.counters import ENDS, FAILURES, LOST_WITH_WORKERS, REFUSALS
 from ...core.telemetry.histogram import BUCKETS, Histogram, quantile_ms, since
 from ..clients.quotas import limited, resident_bytes
-from ..runtime.hub import Hub, now
-from ..runtime.scatter import Answer, Work
+from ..node import messages
+from ..runtime.component import Answer, Offers
+from ..runtime.runtime import Runtime, now
+from ..runtime.scatter import Work
 from .catalogue import CATALOGUE, COUNTER, MOST, SUM, UNKNOWN
 from .starvation import waited_seconds
 
@@ -54,21 +55,14 @@ class Statistics:
     """Samples the counters of this process once a second, and hands them to ``report`` on a worker that follows the
     first one; without it they are published as a message."""
 
-    def __init__(self, hub: Hub, worker: int = 0, report: Callable[[dict[str, float]], None] | None = None) -> None:
+    def __init__(self, hub: Runtime, worker: int = 0, report: Callable[[dict[str, float]], None] | None = None) -> None:
         self._hub = hub
         self._worker = worker
         self._report = report
-        self.others: Callable[[], list[dict[str, float]]] = list
-        """What the other workers told last, for the first one."""
-        self.ended: Callable[[], list[dict[str, float]]] = list
-        """What those told last that have gone since this was asked before."""
-        self.gone: Mapping[str, float] = {}
-        """What workers that are no more had counted."""
-        self.engine: Callable[[], dict[str, float]] = dict
-        """What the engine of this process adds."""
         self.each_second: list[Callable[[], None]] = []
         """Called before the figures are sampled."""
         self.latencies = Latencies(hub)
+        self.offers = self.latencies.offers
         self._started = self._sampled = time.monotonic()
         self._cpu, self._waited = time.process_time(), waited_seconds()
         self._last = self._totals()
@@ -100,7 +94,7 @@ class Statistics:
             if figure.together == SUM:
                 figures[name] += sum(other.get(name, 0) for other in others)
                 if figure.kind == COUNTER:
-                    figures[name] += self.gone.get(name, 0)
+                    figures[name] += self._hub.workers.gone.get(name, 0)
             elif figure.together == MOST:
                 figures[name] = max(figures[name], *(other.get(name, 0) for other in others), 0)
         figures["workers"] = 1 + len(others)
@@ -109,7 +103,7 @@ class Statistics:
 
     def by_worker(self) -> list[dict[str, float]]:
         """The figures of each worker, the first one first."""
-        return [self.own(), *sorted(self.others(), key=lambda other: other["worker"])]
+        return [self.own(), *sorted(self._hub.workers.figures(), key=lambda other: other["worker"])]
 
     def own(self) -> dict[str, float]:
         """Those of this process."""
@@ -141,15 +135,13 @@ class Statistics:
             "slow_conflated": counters.lags,
             **self.latencies.of_own,
             "loop_lag_ms": hub.lateness.longest_ms,
-            "audit_dropped": hub.audit.dropped if hub.audit is not None else 0,
+            "audit_dropped": 0,  # until the audit begins
             "memory_bytes": resident_bytes(),
             "cpu_seconds": round(time.process_time(), 3),
             "cpu_waited_seconds": round(waited_seconds(), 3),
             "uptime_s": round(time.monotonic() - self._started, 1),
             "silent_s": 0,
             **limited(counters),
-            **self.engine(),
-            **(hub.asks.figures() if hub.asks is not None else {}),
             **{name: value for more in hub.figures for name, value in more().items()},
         }
 
@@ -175,7 +167,7 @@ class Statistics:
         self._rates = {name: round((total - self._last[name]) / seconds, 1) for name, total in totals.items()}
         self._rates["cpu_percent"] = round(100 * (cpu - self._cpu) / seconds, 1)
         self._rates["cpu_waited_percent"] = round(100 * (waited - self._waited) / seconds, 1)
-        lost = self.gone.get(LOST_WITH_WORKERS, 0)
+        lost = self._hub.workers.gone.get(LOST_WITH_WORKERS, 0)
         self._lost_per_s = round((lost - self._lost_with_workers) / seconds, 1)
         self._sampled, self._cpu, self._waited = moment, cpu, waited
         self._last, self._lost_with_workers = totals, lost
@@ -211,7 +203,7 @@ class Latencies:
     """The latencies (edge/runtime/delivery_latency.py) of the last second, and on the first worker those of all
     workers together, each of which tells its histogram once a second."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._own = hub.latency.histogram if hub.latency is not None else Histogram()
         self._before = list(self._own.counts)
@@ -222,8 +214,7 @@ class Latencies:
         they tell of a second comes just before or just after this process looks at its own."""
         self.of_own: dict[str, float] = dict.fromkeys(_QUANTILES, 0)
         """Quantiles of the last second by the figures' names; 0 when nothing was delivered."""
-        hub.packets["latency"] = self._told
-        hub.parted.append(self._parted)
+        self.offers = Offers(messages={messages.Latency: self._told}, parted=self._parted)
 
     @property
     def of_all(self) -> dict[str, float]:
@@ -246,11 +237,11 @@ class Latencies:
         last, self._before = since(counts, self._before), list(counts)
         self._last[0] = last, time.monotonic()
         self.of_own = _quantiles(last)
-        if self._hub.to_first is not None:
-            self._hub.to_first(["latency", counts, self._own.sum_ns])
+        if self._hub.workers.follows:
+            self._hub.workers.to_first(messages.Latency(counts, self._own.sum_ns))
 
-    def _told(self, worker: int, rest: list[Any]) -> None:
-        counts, sum_ns = rest
+    def _told(self, worker: int, told: messages.Latency) -> None:
+        counts, sum_ns = told.counts, told.sum_ns
         before = self._others.get(worker)
         if before is not None:
             self._last[worker] = since(counts, before[0]), time.monotonic()

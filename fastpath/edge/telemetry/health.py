@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...engine.memory import MemoryEngine
 from ...logs.formats import event
-from ..runtime.hub import ControlPeer, Hub
+from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime
 from ..workers.heartbeat import Pulse
 from .rights_assurance import Assurance
 
@@ -30,18 +30,18 @@ log = logging.getLogger("fastpath.health")
 class Readiness:
     """What a load balancer asks, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
 
-    def __init__(self, hub: Hub, pulse: Pulse, draining: Callable[[], bool]) -> None:
+    def __init__(self, hub: Runtime, pulse: Pulse, draining: Callable[[], bool], assurance: Assurance) -> None:
         self._hub = hub
         self._pulse = pulse
         self._draining = draining
-        numbers = isinstance(hub.broker.engine, MemoryEngine)
-        self._disk = Disk(hub.settings.data) if numbers and hub.settings.journal != "off" else None
-        if self._disk is not None:
-            hub.figures.append(self._disk.figures)
-        self._assurance = Assurance(hub)
+        folder = hub.broker.engine.folder
+        self._disk = Disk(folder) if folder else None
+        self._assurance = assurance
         self._told: tuple[str, ...] | None = None
-        hub.verbs["health"] = self._answer
-        if hub.to_first is None:
+        self.offers = Offers(
+            verbs={"health": self._answer}, figures=self._disk.figures if self._disk is not None else None
+        )
+        if not hub.workers.follows:
             pulse.beats.append(self._look)
 
     def reasons(self) -> dict[str, str]:
@@ -56,8 +56,7 @@ class Readiness:
         if hub.stale:
             notice = hub.sessions.notice
             found["engine"] = notice.text if notice is not None else "who numbers messages is away"
-        engine = hub.broker.engine
-        trouble = engine.trouble if isinstance(engine, MemoryEngine) else ""
+        trouble = hub.broker.engine.trouble
         if not trouble and self._disk is not None:
             trouble = self._disk.trouble
         if trouble:

@@ -1,4 +1,7 @@
-"""What watches the sidecar from outside: ``/healthz``, ``/readyz`` and ``/metrics`` over HTTP (docs/ports.md)."""
+"""What watches the sidecar from outside: ``/healthz``, ``/readyz`` and ``/metrics`` over HTTP.
+
+docs/operate/ports.md explains it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from ...core.websocket.handshake import BadRequest, parse_request
-from ..runtime.hub import Hub
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime
 from .figures import Statistics
 from .health import Readiness
 from .prometheus import lines
@@ -31,13 +35,13 @@ log = logging.getLogger("fastpath.metrics")
 class Health:
     """Whether clients should be sent to this node: what a load balancer asks."""
 
-    def __init__(self, hub: Hub, statistics: Statistics, readiness: Readiness) -> None:
+    def __init__(self, hub: Runtime, statistics: Statistics, readiness: Readiness) -> None:
         self.hub = hub
         self.watchers = 0
         self._statistics = statistics
         self.reasons = readiness.reasons
         # For Django's /metrics (protocol.md 8.1).
-        hub.verbs["metrics"] = lambda peer, arguments: {"text": self.text()}
+        self.offers = Offers(verbs={"metrics": lambda peer, arguments: {"text": self.text()}})
 
     def text(self) -> str:
         """What a scrape is answered with (edge/telemetry/prometheus.py)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from ..runtime.hub import ControlPeer, Hub
+from ..runtime.component import ControlPeer, Offers
 
 SILENT_SECONDS = 5.0
 """An agent that is connected and has said nothing for so long does not follow: its database may not answer."""
@@ -20,10 +20,9 @@ class _Told(NamedTuple):
 class Assurance:
     """Notes what each agent that is connected has said last. One that has gone says nothing: a node works without."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self) -> None:
         self._told: dict[ControlPeer, _Told] = {}
-        hub.verbs["rights"] = self._tell
-        hub.figures.append(self._figures)
+        self.offers = Offers(verbs={"rights": self._tell}, figures=self._figures)
 
     @property
     def trouble(self) -> str:

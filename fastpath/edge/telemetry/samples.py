@@ -8,7 +8,8 @@ from typing import Any
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import STANDARD, Message
 from ...core.telemetry.samples import NAMES, ROWS_MAX, Ring, Sampler
-from ..runtime.hub import ControlPeer, Hub, now
+from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime, now
 from .figures import Statistics
 
 CLUSTER = "/__sys__/cluster"
@@ -27,18 +28,18 @@ class Samples:
     """On the first worker, or the only process: samples the figures of all workers, each whole second of the clock that
     never jumps, and answers ``samples`` and ``figures`` on the control socket (protocol.md 8.12)."""
 
-    def __init__(self, hub: Hub, statistics: Statistics) -> None:
+    def __init__(self, hub: Runtime, statistics: Statistics) -> None:
         self._hub = hub
         self._statistics = statistics
         self._ring = Ring()
         self._sampler = Sampler()
-        hub.verbs |= {"samples": self._samples, "figures": self._figures}
+        self.offers = Offers(verbs={"samples": self._samples, "figures": self._figures})
 
     def start(self) -> None:
         """Begin, unless the operator wants no statistics."""
         if self._hub.settings.statistics:
             number = _second()
-            self._statistics.ended()
+            self._hub.workers.ended()
             self._sampler.begin(number, self._statistics.by_worker())
             self._wait(number)
 
@@ -47,7 +48,7 @@ class Samples:
 
     def _tick(self) -> None:
         number = _second()
-        each, ended = self._statistics.by_worker(), self._statistics.ended()
+        each, ended = self._statistics.by_worker(), self._hub.workers.ended()
         self._ring.add(number, self._sampler.take(number, self._statistics.figures(each), each, ended))
         self._wait(number)
 
@@ -61,7 +62,7 @@ class Samples:
             "server": server,
             "now": time.monotonic(),
             # Nodes on one Redis deliver the same messages.
-            "shared": self._hub.settings.engine.startswith("redis"),
+            "shared": self._hub.broker.engine.shared,
             "names": NAMES,
             "rows": self._ring.after(after, ROWS_MAX),
         }

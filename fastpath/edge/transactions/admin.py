@@ -9,8 +9,8 @@ from typing import Any
 
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.packets import publisher_key, publisher_of
-from ...engine.staging.store import Record, StagingFailed
-from ..runtime.hub import ControlPeer
+from ...engine.staging.store import StagingFailed, StagingRecord
+from ..runtime.component import ControlPeer, Offers
 from ..runtime.scatter import chosen, text
 from .commit import Committing
 from .staging import Staging
@@ -29,7 +29,7 @@ class Transactions:
         self._store = staging.store
         self._committing = committing
         self._tasks: set[asyncio.Task[None]] = set()
-        staging.hub.verbs |= {"transactions": self._tell, "forget_transaction": self._forget}
+        self.offers = Offers(verbs={"transactions": self._tell, "forget_transaction": self._forget})
 
     def _tell(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``limit``; answers later."""
@@ -67,7 +67,7 @@ class Transactions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _row(self, key: str, record: Record) -> dict[str, Any]:
+    def _row(self, key: str, record: StagingRecord) -> dict[str, Any]:
         user, transaction = publisher_of(key)
         return {
             "user": user,

@@ -21,12 +21,12 @@ from ...core.auth.rules import PUBLISH
 from ...core.broker.staged_rows import subjects_of
 from ...core.protocol.errors import InvalidMessage, Refused
 from ...core.protocol.packets import PUBLICATION_MAX
-from ...engine.memory import MemoryEngine
-from ...engine.staging.store import BEGUN, DONE, UNAVAILABLE, Attempt, Record, StagingFailed
+from ...engine.staging.store import BEGUN, DONE, UNAVAILABLE, Attempt, StagingFailed, StagingRecord
 from ..publishers.connection import PublisherConnection
-from ..runtime.hub import now
+from ..runtime.component import Offers
+from ..runtime.runtime import now
 from ..runtime.turns import TURN_SECONDS
-from .release import BROKEN, Release, publisher_of, turn
+from .release import BROKEN, CommitRelease, publisher_of, turn
 from .staging import Staging, check_transaction, key_of
 
 ATTEMPTS_MAX = 10_000
@@ -71,7 +71,7 @@ class Commit:
         self.principal = principal
         """Whose rights are asked; None: it was begun before this process, and they were."""
         self.once = once
-        self.release: Release | None = None
+        self.release: CommitRelease | None = None
         self.askers: list[tuple[PublisherConnection, int]] = []
 
     def reply(self, kind: str, *rest: Any) -> None:
@@ -88,14 +88,13 @@ class Committing:
         self._staging = staging
         self._store = staging.store
         self._commits: dict[str, Commit] = {}
-        self._halted: dict[str, Release] = {}  # how far those came that will go on
+        self._halted: dict[str, CommitRelease] = {}  # how far those came that will go on
         self._broken: set[str] = set()  # what goes on only when somebody asks
         self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(COMMITS_MAX)
         self._timer: asyncio.TimerHandle | None = None
         self.committed = self.rows = self.repeated = self.failed = 0
-        self.hub.requests["commit"] = self._commit
-        self.hub.figures.append(self._figures)
+        self.offers = Offers(frames={"commit": self._commit}, figures=self._figures)
 
     async def go_on(self) -> None:
         """Go on with what was begun and is nobody's now: by a process that is no more, or without an end for want of
@@ -209,7 +208,7 @@ class Committing:
             log.exception("fault while committing batch %d of %s", commit.batch, commit.key)
             commit.reply("failed", BROKEN, "a fault of the server")
 
-    async def _settle(self, commit: Commit) -> tuple[Record, bool]:
+    async def _settle(self, commit: Commit) -> tuple[StagingRecord, bool]:
         """The record of the batch when all of it is stored, and whether it was before."""
         key, batch = commit.key, commit.batch
         self._broken.discard(key)
@@ -228,13 +227,13 @@ class Committing:
             return record, True
         return await self._release(commit, record), False
 
-    async def _came_to_nothing(self, commit: Commit, record: Record) -> bool:
+    async def _came_to_nothing(self, commit: Commit, record: StagingRecord) -> bool:
         """Whether it was begun, none of it is stored, and its rows are not staged any more: who commits was told that
         it could not be begun, and dropped them, and yet its record has come to the disk."""
-        engine = self.hub.broker.engine
-        if commit.principal is None or not isinstance(engine, MemoryEngine):
+        numbering = self.hub.broker.engine.numbering
+        if commit.principal is None or numbering is None:
             return False
-        if engine.stored(publisher_of(commit.key, record)) > record.base:
+        if numbering.stored(publisher_of(commit.key, record)) > record.base:
             return False
         for index, (partition, attempt, count) in enumerate(record.winners):
             if await self._store.rows(Attempt(commit.key, record.batch, partition, attempt)) != count:
@@ -243,7 +242,7 @@ class Committing:
                 await asyncio.sleep(0)
         return False
 
-    async def _begin(self, commit: Commit, before: Record | None) -> Record:
+    async def _begin(self, commit: Commit, before: StagingRecord | None) -> StagingRecord:
         """Begin the batch with the attempts that the commit names."""
         rows = 0
         for index, (partition, attempt, count) in enumerate(commit.winners):
@@ -260,7 +259,7 @@ class Committing:
         if base + rows > PUBLICATION_MAX:
             raise StagingFailed("stale", f"a transaction has at most {PUBLICATION_MAX} rows")
         since = 0 if commit.once else before.since if before is not None else moment
-        record = Record(commit.batch, commit.winners, base, rows, BEGUN, [], 0, 0, moment, since, commit.once)
+        record = StagingRecord(commit.batch, commit.winners, base, rows, BEGUN, [], 0, 0, moment, since, commit.once)
         return await self._store.begin(commit.key, record)
 
     async def _check_rights(self, commit: Commit) -> None:
@@ -291,9 +290,9 @@ class Committing:
             if reason and reason is not ASKED:  # a hook's answer for once was for the staging
                 raise StagingFailed("not_ready" if reason in PENDING else "denied", f"{subject}: {reason}")
 
-    async def _release(self, commit: Commit, record: Record) -> Record:
+    async def _release(self, commit: Commit, record: StagingRecord) -> StagingRecord:
         """Publish all rows of a batch that was begun, and remember that it is done."""
-        commit.release = release = Release(self.hub, commit.key, record, self._halted.pop(commit.key, None))
+        commit.release = release = CommitRelease(self.hub, commit.key, record, self._halted.pop(commit.key, None))
         try:
             await self._release_rows(commit, record, release)
         except StagingFailed:
@@ -304,7 +303,7 @@ class Committing:
         self.rows += record.rows
         return done
 
-    async def _release_rows(self, commit: Commit, record: Record, release: Release) -> None:
+    async def _release_rows(self, commit: Commit, record: StagingRecord, release: CommitRelease) -> None:
         for partition, attempt, count in record.winners:
             at = Attempt(commit.key, record.batch, partition, attempt)
             if await self._store.rows(at) != count:
@@ -328,7 +327,7 @@ def _winners(attempts: list[Any]) -> Winners:
     return winners
 
 
-def _summary(record: Record, *, repeated: bool) -> dict[str, Any]:
+def _summary(record: StagingRecord, *, repeated: bool) -> dict[str, Any]:
     return {
         "rows": record.rows,
         "repeated": repeated,

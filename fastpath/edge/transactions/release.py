@@ -11,11 +11,10 @@ import msgspec
 
 from ...core.broker.column_batches import RunOutcome, release_runs
 from ...core.broker.staged_rows import runs_of
-from ...core.protocol.columns import Run, count, part
+from ...core.protocol.columns import ColumnBatch, count, part
 from ...core.protocol.packets import Refusal
-from ...engine.journal.engine import JournalEngine
-from ...engine.staging.store import DONE, UNAVAILABLE, Chunk, Record, StagingFailed
-from ..runtime.hub import Hub, now
+from ...engine.staging.store import DONE, UNAVAILABLE, Chunk, StagingFailed, StagingRecord
+from ..runtime.runtime import Runtime, now
 from ..runtime.turns import TURN_SECONDS
 
 SLICE_ROWS_MIN, SLICE_ROWS_MAX = 20, 2000
@@ -38,7 +37,7 @@ BROKEN = "broken"
 T = TypeVar("T")
 
 
-async def turn(hub: Hub, work: Callable[[], T]) -> T:
+async def turn(hub: Runtime, work: Callable[[], T]) -> T:
     """Do it in a turn of the loop that it has for itself (edge/runtime/turns.py)."""
     done: asyncio.Future[T] = hub.loop.create_future()
 
@@ -54,11 +53,11 @@ async def turn(hub: Hub, work: Callable[[], T]) -> T:
     return await done
 
 
-class Release:
+class CommitRelease:
     """One batch on its way out. Begun again after a crash it does the same: what is stored has its number. What this
     process has settled of it in a try ``before`` is not done again, so that refused rows are still known."""
 
-    def __init__(self, hub: Hub, key: str, record: Record, before: Release | None = None) -> None:
+    def __init__(self, hub: Runtime, key: str, record: StagingRecord, before: CommitRelease | None = None) -> None:
         self.rows = 0
         """How many are stored or refused."""
         self._hub = hub
@@ -103,12 +102,10 @@ class Release:
     async def settled(self) -> None:
         """All that was released is as safe as the engine makes it: with a journal, on the disk."""
         engine = self._hub.broker.engine
-        if not isinstance(engine, JournalEngine):
-            return
         pause, patience = RETRY_SECONDS_MIN, PATIENCE_SECONDS
         while True:
             synced: asyncio.Future[None] = self._hub.loop.create_future()
-            engine.acknowledge(lambda _, synced=synced: synced.done() or synced.set_result(None), [])  # type: ignore[misc]
+            engine.when_safe(lambda synced=synced: synced.done() or synced.set_result(None))  # type: ignore[misc]
             await synced
             if not engine.trouble:
                 return
@@ -118,7 +115,7 @@ class Release:
             await asyncio.sleep(pause)
             pause = min(pause * 2, RETRY_SECONDS_MAX)
 
-    def done(self, time: int) -> Record:
+    def done(self, time: int) -> StagingRecord:
         """What is to be remembered of it."""
         return msgspec.structs.replace(
             self._record,
@@ -129,7 +126,7 @@ class Release:
             time=time,
         )
 
-    async def _publish(self, runs: list[Run]) -> list[RunOutcome]:
+    async def _publish(self, runs: list[ColumnBatch]) -> list[RunOutcome]:
         """An outcome for each run; what cannot be stored at this moment is tried until it is."""
         final: list[RunOutcome] = []
         pause, patience = RETRY_SECONDS_MIN, PATIENCE_SECONDS
@@ -149,7 +146,7 @@ class Release:
             await asyncio.sleep(pause)
             pause = min(pause * 2, RETRY_SECONDS_MAX)
 
-    async def _slice(self, runs: list[Run]) -> list[RunOutcome]:
+    async def _slice(self, runs: list[ColumnBatch]) -> list[RunOutcome]:
         """Publish them in one turn. With Redis, or a journal that syncs each batch, the answer comes later."""
         while self._hub.congested or self._hub.stale:  # noqa: ASYNC110 - what sets them knows of no waiting tasks
             await asyncio.sleep(RETRY_SECONDS_MIN)
@@ -174,7 +171,7 @@ class Release:
         fitting = int(rows * TURN_SECONDS / max(seconds, 1e-6))
         self._slice_rows = max(SLICE_ROWS_MIN, min(fitting, self._slice_rows * 2, SLICE_ROWS_MAX))
 
-    def _refuse(self, run: Run, refusal: Refusal, places: Iterator[int] | list[int] | range) -> None:
+    def _refuse(self, run: ColumnBatch, refusal: Refusal, places: Iterator[int] | list[int] | range) -> None:
         code, reason = refusal
         if code == "outdated":
             self._outdated += len(run)
@@ -186,12 +183,12 @@ class Release:
             self._refused.append((self._partition, self._row + place, run.subject, code, reason))
 
 
-def publisher_of(key: str, record: Record) -> str:
+def publisher_of(key: str, record: StagingRecord) -> str:
     """Under which name the rows of a transaction are numbered."""
     return f"{key}#{record.since}"
 
 
-def _cut(rest: list[Run], rows: int) -> Iterator[Run]:
+def _cut(rest: list[ColumnBatch], rows: int) -> Iterator[ColumnBatch]:
     """Runs of so many rows, from the end of ``rest``, which keeps the others."""
     while rest and rows > 0:
         run = rest.pop()

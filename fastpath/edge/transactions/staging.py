@@ -9,13 +9,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...core.broker.staged_rows import NotReady, read_runs, take
-from ...core.delivery.client import Hold
+from ...core.delivery.client import PauseReason
 from ...core.protocol.errors import Close, InvalidMessage, Refused
 from ...core.protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
 from ...engine.staging.store import UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingStore
 from ..publishers.connection import WINDOW, PublisherConnection
-from ..runtime.hub import Hub, now
+from ..runtime.component import Offers
 from ..runtime.publisher_accounts import TRANSACTION
+from ..runtime.runtime import Runtime, now
 
 WAITING_FRAMES_MAX = 2 * WINDOW
 """Frames of one connection that may wait for a store that waits itself; who sends more does not keep its window."""
@@ -31,15 +32,14 @@ Answer = Callable[[Chunk | None], list[Any]]
 class Staging:
     """Stages for the publishers of this process, which is the one that numbers."""
 
-    def __init__(self, hub: Hub, store: StagingStore) -> None:
+    def __init__(self, hub: Runtime, store: StagingStore) -> None:
         self.hub = hub
         self.store = store
         self._waiting: dict[PublisherConnection, deque[tuple[int, Coroutine[Any, Any, None]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
-        hub.requests |= {"stage": self._stage, "abort": self._abort}
-        hub.figures.append(self._figures)
-        hub.accounts.uncommitted = store.uncommitted
+        self.offers = Offers(frames={"stage": self._stage, "abort": self._abort}, figures=self._figures)
+        hub.accounts.add_staged(store.uncommitted)
 
     def start(self, each: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Let go of what is too old from now on; ``each`` is called every time as well."""
@@ -86,7 +86,7 @@ class Staging:
             data, runs = read_runs(rows, raw, admission.limits.message_bytes_max * 2)
             guard = self.hub.sessions.guard
             if guard is not None and guard.spend(publisher, 0, rows, moment):
-                publisher.hold(True, Hold.RATE)
+                publisher.hold(True, PauseReason.RATE)
             principal = publisher.current(moment)
             taken = Chunk(*take(runs, data, admission, principal, moment))
         except InvalidMessage as error:

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
-from ...core.delivery.client import Client, Hold
+from ...core.delivery.client import Client, PauseReason
 from ...core.protocol.errors import Close
 from ...core.protocol.messages import Notice
-from ..runtime.hub import Hub
+from ..node import messages
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime
 
 STEP_SECONDS = 0.1
 """How often some are told to go. They are closed a step later: what they had sent before is answered by then."""
@@ -38,7 +40,7 @@ class Entrance(Protocol):
         """Accept again."""
 
 
-class Drain:
+class Drainer:
     """The draining of one process; ``share`` processes have the rate together.
 
     The ports for clients and publishers close first. Then each client has its turn: what waits for it goes out, it is
@@ -46,7 +48,7 @@ class Drain:
     goes as soon as it is told: to tell all at once would send all at once, and so make the stampede that this avoids.
     """
 
-    def __init__(self, hub: Hub, ports: Entrance, share: int = 1) -> None:
+    def __init__(self, hub: Runtime, ports: Entrance, share: int = 1) -> None:
         self._hub = hub
         self._ports = ports
         self._share = share
@@ -58,13 +60,14 @@ class Drain:
         self._stopping = False
         self.active = False
         """Whether newcomers are refused and clients sent elsewhere."""
-        self.passed_on: Callable[[list[Any]], None] | None = None
-        """For the first of several workers: hand a packet to the others (edge/workers/leader.py)."""
-
-    @property
-    def packet(self) -> list[Any]:
-        """What tells another worker to do the same."""
-        return ["drain", self._per_second, [list(server) for server in self._servers]]
+        self._last: messages.Drain | messages.Undrain | None = None  # what the other workers were told
+        self.offers = Offers(
+            messages={
+                messages.Drain: lambda worker, drain: self.begin(drain.per_second, drain.servers),
+                messages.Undrain: lambda worker, drain: self.cancel(),
+            },
+            linked=self._linked,
+        )
 
     def begin(self, per_second: int = 0, servers: Servers = ()) -> None:
         """Refuse newcomers and send clients elsewhere; while that goes on, another rate or other servers take force.
@@ -74,8 +77,7 @@ class Drain:
         """
         settings = self._hub.settings
         self._per_second, self._servers = per_second or settings.drain_per_second, servers or settings.drain_servers
-        if self.passed_on is not None:
-            self.passed_on(self.packet)
+        self._pass_on(messages.Drain(self._per_second, list(self._servers)))
         self._begin()
 
     def _begin(self) -> None:
@@ -88,8 +90,7 @@ class Drain:
 
     def cancel(self) -> None:
         """Open the ports again; who has not been told to go stays."""
-        if self.passed_on is not None:
-            self.passed_on(["undrain"])
+        self._pass_on(messages.Undrain())
         if not self.active or self._stopping:
             return
         log.info("the drain was called off: %d clients stay", len(self._hub.sessions.clients) - len(self._told))
@@ -97,13 +98,14 @@ class Drain:
         self._rest()
         self._ports.resume()
 
-    def obey(self, packet: list[Any]) -> None:
-        """Do as the first of several workers does (``passed_on``)."""
-        match packet:
-            case ["drain", int(per_second), list(servers)]:
-                self.begin(per_second, [(str(url), int(weight)) for url, weight in servers])
-            case _:
-                self.cancel()
+    def _pass_on(self, told: messages.Drain | messages.Undrain) -> None:
+        """On the first of several workers: the others do the same, also those that come later."""
+        self._last = told
+        self._hub.workers.to_others(told)
+
+    def _linked(self, worker: int) -> None:
+        if self._last is not None:
+            self._hub.workers.to_others(self._last, worker)
 
     async def turns(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
         """As this process stops: send clients elsewhere in turns, for ``drain_seconds``, if there is somewhere to go.
@@ -159,7 +161,7 @@ class Drain:
             hub.broker.level(client)  # what came before is sent before
             if client.greeted:
                 hub.broker.send(client, notice)
-            client.link.hold(Hold.DRAINING, True)
+            client.link.hold(PauseReason.DRAINING, True)
         hub.end()
 
     def _end_told(self) -> None:

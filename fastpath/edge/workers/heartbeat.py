@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
-from ..runtime.hub import Hub
+from ..node import messages
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime
 
 BEAT_SECONDS = 1.0
 
@@ -24,24 +25,24 @@ class Pulse:
     ``full``; ``troubles`` there says who is missing, who was held up, and whether nobody takes clients any more.
     """
 
-    def __init__(self, hub: Hub, others: int) -> None:
+    def __init__(self, hub: Runtime, others: int) -> None:
         self.beats: list[Callable[[], None]] = []
-        self.full: Callable[[], bool] = lambda: False
-        """Whether this worker takes no more clients, because it has as many as it may."""
+        self._is_full: Callable[[], bool] = lambda: False
         self._hub = hub
         self._due = 0.0
         self._late: dict[int, tuple[float, float]] = {}
         """By worker: how many seconds its loop was held up, and when that was heard of."""
         self._heard: dict[int, float] = dict.fromkeys(range(1, others + 1), 0.0)
-        """When each of the others was heard of last (Hub.awake); minus infinity once it is gone."""
+        """When each of the others was heard of last (Runtime.awake); minus infinity once it is gone."""
         self._full: set[int] = set()
         """Those of the others that take no more clients."""
-        hub.packets["beat"] = self._told
-        hub.parted.append(self._parted)
+        self.offers = Offers(messages={messages.Beat: self._told}, parted=self._parted)
 
-    def start(self, beat: Callable[[], None]) -> None:
-        """Begin, with one more to be called; the others have their time from now on."""
+    def start(self, beat: Callable[[], None], full: Callable[[], bool]) -> None:
+        """Begin, with one more to be called; the others have their time from now on. ``full`` tells whether this worker
+        takes no more clients, because it has as many as it may."""
         self.beats.append(beat)
+        self._is_full = full
         self._due, begin = time.monotonic(), self._hub.awake.time
         self._heard = {worker: max(heard, begin) for worker, heard in self._heard.items()}
         self._tick()
@@ -61,7 +62,9 @@ class Pulse:
         ]
         if late:
             found["loop"] = ", ".join(late)
-        if self.full() and all(worker in self._full for worker, heard in self._heard.items() if heard > float("-inf")):
+        if self._is_full() and all(
+            worker in self._full for worker, heard in self._heard.items() if heard > float("-inf")
+        ):
             found["full"] = "there is no place for another client"
         return found
 
@@ -71,18 +74,17 @@ class Pulse:
             self._note(0, late)
         for beat in self.beats:
             beat()
-        if self._hub.to_first is not None:
-            self._hub.to_first(["beat", late, self.full()])
+        if self._hub.workers.follows:
+            self._hub.workers.to_first(messages.Beat(late, self._is_full()))
         self._due = time.monotonic() + BEAT_SECONDS
         self._hub.loop.call_later(BEAT_SECONDS, self._tick)
 
-    def _told(self, worker: int, rest: list[Any]) -> None:
+    def _told(self, worker: int, beat: messages.Beat) -> None:
         """On the first worker: another one's loop runs."""
         self._heard[worker] = self._hub.awake.time
-        late, full = rest
-        if late > LATE_SECONDS:
-            self._note(worker, late)
-        if full:
+        if beat.late > LATE_SECONDS:
+            self._note(worker, beat.late)
+        if beat.full:
             self._full.add(worker)
         else:
             self._full.discard(worker)

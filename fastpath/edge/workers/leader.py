@@ -12,15 +12,37 @@ from contextlib import suppress
 from typing import Any
 
 from ...core.broker.admission import Outcome
-from ...core.broker.state_transfer import Takeover, whole_part
+from ...core.broker.ports import Numbering
+from ...core.broker.state_transfer import StateReceiver, whole_part
 from ...core.delivery.interest import Topic
 from ...core.protocol.messages import Message, Notice
-from ...core.protocol.packets import pack, read_handed_in
+from ...core.protocol.packets import Log, read_handed_in
 from ...core.protocol.subject import is_system
 from ...core.telemetry.counters import with_lost
-from ...engine.memory import MemoryEngine
-from ..runtime.hub import GRID_SECONDS, Hub, now
-from .link import Giver, LinkSocket, is_own
+from ..node.messages import (
+    Busy,
+    Copied,
+    Copying,
+    Figures,
+    Give,
+    Hello,
+    Packet,
+    Parts,
+    Publish,
+    Published,
+    Restart,
+    RightsBegin,
+    RightsChunk,
+    RightsCommit,
+    RightsDiff,
+    Stale,
+    Welcome,
+    encode,
+    encode_log,
+)
+from ..runtime.component import Offers
+from ..runtime.runtime import GRID_SECONDS, Runtime, now
+from .link import LinkSocket, StateSender, is_own
 from .staleness import told_since
 
 HELLO_SECONDS = 1.0
@@ -54,8 +76,8 @@ class Link:
         self.held: tuple[int, int] = (0, 0)  # epoch and position in the log of the state that it has complete
         self.seen = 0  # the last epoch that it has told of
         self.given = False  # all of that has come here
-        self.giver: Giver | None = None
-        self.takeover: Takeover | None = None
+        self.giver: StateSender | None = None
+        self.takeover: StateReceiver | None = None
         self.figures: dict[str, float] = {}
         self.told = 0.0
 
@@ -67,50 +89,48 @@ class Link:
     def welcome(self) -> None:
         """Begin: the copy, while the log runs."""
         broker = self._links.hub.broker
-        self.socket.send(["welcome", broker.server, broker.engine.epoch])
-        self.giver = Giver(self._links.hub, self.socket, self._links.flush, self._complete)
-        if self._links.passed_on is not None:
-            self.socket.send(self._links.passed_on)
-        for told in self._links.hub.linked:
-            told(self.worker)
+        self.socket.send(Welcome(broker.server, broker.engine.epoch))
+        self.giver = StateSender(self._links.hub, self.socket, self._links.flush, self._complete)
+        self._links.hub.workers.linked(self.worker)
         self.socket.flush()
 
-    def _received(self, packet: list[Any]) -> None:
+    def _received(self, packet: Packet | Log) -> None:
         links = self._links
         match packet:
-            case ["publish", list(rows), int(since)]:
+            case Publish(rows, since):
                 if links.hub.latency is not None:
                     links.hub.latency.accepted(since)
                 links.hub.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
                 links.hub.end()
                 self.socket.read(not links.hub.congested)
-            case ["busy"]:
+            case Busy():
                 pass  # it lives: the socket has noted that
-            case ["stats", dict(figures)]:
+            case Figures(figures):
                 self.figures, self.told = figures, time.monotonic()
-            case ["hello", int(worker), int(epoch), int(position), int(seen)]:
+            case Hello(worker, epoch, position, seen):
                 self.worker, self.held, self.seen = worker, (epoch, position), seen
                 links.hello(self)
-            case [str(name), *rest] if name in links.hub.packets:
-                links.hub.packets[name](self.worker, rest)
-                links.hub.end()
-            case ["parts" | "rules_begin" | "rules" | "rules_commit" | "copied", *_] if self.takeover is not None:
+            case Parts() | RightsBegin() | RightsChunk() | RightsCommit() | Copied() if self.takeover is not None:
                 links.take(self, packet)
+            case Log():
+                self.socket.close("a log from a worker that numbers nothing")
+            case _ if links.hub.workers.received(self.worker, packet):
+                links.hub.end()
             case _:
-                self.socket.close(f"not a packet of a link: {str(packet[:1])[:40]}")
+                self.socket.close(f"not for the first worker: {str(packet)[:40]}")
 
     def _answer(self, outcomes: list[Outcome]) -> None:
         """After the log that holds what the outcomes tell of."""
         self._links.flush()
-        self.socket.send(["published", self._links.hub.broker.engine.epoch, outcomes])
+        self.socket.send(Published(self._links.hub.broker.engine.epoch, outcomes))
         self.socket.flush()
 
     def _complete(self) -> None:
         log.info("worker %d has the whole copy", self.worker)
-        self.socket.send(["copied", self._links.position])
+        self.socket.send(Copied(self._links.position))
         notice = self._links.hub.sessions.notice
         if notice is not None:
-            self.socket.send(["notice", notice.code, notice.text])
+            self.socket.send(Stale(notice.code, notice.text))
         self._links.changed()
 
     def _taken(self) -> None:
@@ -125,7 +145,7 @@ class Link:
 class Links:
     """All the other workers, as the first one sees them."""
 
-    def __init__(self, hub: Hub, listening: socket.socket) -> None:
+    def __init__(self, hub: Runtime, listening: socket.socket) -> None:
         self.hub = hub
         self.position = 0  # messages in the log so far
         self._listening = listening
@@ -133,43 +153,38 @@ class Links:
         self._log: list[Message] = []
         self._log_bytes = 0
         self._own = 0  # Counters.messages_own when the log was written last
-        self._engine: MemoryEngine | None = None
+        self._numbering: Numbering | None = None
         self._kept: list[Message] = []  # of what is taken over: those that may come again
         self._gone: dict[str, float] = {}
         self._ended: deque[dict[str, float]] = deque(maxlen=ENDED_MAX)
-        self.passed_on: list[Any] | None = None
-        """What the others were told last by ``pass_on``."""
         self._open = False
         self._changed = asyncio.Event()
         listening.setblocking(False)
         hub.loop.add_reader(listening.fileno(), self._accept)
-        hub.broker.log = self._note
-        hub.broker.restarted = self._restarted
-        hub.broker.before_answers = self.flush
-        hub.noticed = self._notice
-        hub.to_others = self._to_others
-        hub.eased.append(self._read_on)
+        hub.broker.replicate(self)
+        hub.workers.lead(self)
+        self.offers = Offers(noticed=self._notice, eased=self._read_on)
 
-    async def resume(self, survivors: int, engine: MemoryEngine | None) -> None:
+    async def resume(self, survivors: int, numbering: Numbering | None) -> None:
         """Take over what the others still hold of a first worker that died: the state of the one who got furthest.
 
-        Without ``engine`` the subjects are known from where messages are kept, and the others hold no more than that:
-        the rights alone are taken over.
+        Without ``numbering`` the subjects are known from where messages are kept, and the others hold no more than
+        that: the rights alone are taken over.
         """
         awake = self.hub.awake
         deadline = awake.time + HELLO_SECONDS
         while survivors and (known := sum(link.worker > 0 for link in self._links)) < survivors:
             if not await self._wait(deadline + (0 if known else LATE_SECONDS)):
                 break
-        if engine is not None:
-            engine.epoch = max(engine.epoch, *(link.seen + 1 for link in self._links), 0)
-        self._engine = engine
+        if numbering is not None:
+            numbering.begin_after(max((link.seen for link in self._links), default=0))
+        self._numbering = numbering
         for link in sorted(self._links, key=lambda link: link.held, reverse=True):
             if not link.held[0] or link.socket.closed:
                 continue
             self._kept = []
-            link.takeover = Takeover(self.hub.broker)
-            link.socket.send(["give", engine is not None])
+            link.takeover = StateReceiver(self.hub.broker)
+            link.socket.send(Give(numbering is not None))
             link.socket.flush()
             deadline = awake.time + SEED_SECONDS
             while not link.given and not link.socket.closed:
@@ -210,26 +225,26 @@ class Links:
         if self._open:
             link.welcome()
 
-    def take(self, link: Link, packet: list[Any]) -> None:
+    def take(self, link: Link, packet: Copying) -> None:
         """A piece of the state that a worker still holds."""
         takeover, rights = link.takeover, self.hub.sessions.rights
         assert takeover is not None
         match packet:
-            case ["parts", list(parts)]:
+            case Parts(parts):
                 for part in parts:
                     takeover.add(part)
-                    if len(part) > 2 and self._engine is not None:
-                        self._engine.resume(part[0], part[3])
+                    if len(part) > 2 and self._numbering is not None:
+                        self._numbering.resume(part[0], part[3])
                         self._kept += [message for message in part[1] if message.publication]
-            case ["rules_begin"]:
+            case RightsBegin():
                 rights.begin()
-            case ["rules", rules, users, sessions]:
+            case RightsChunk(rules, users, sessions):
                 rights.add(rules, users, sessions)
-            case ["rules_commit", int(generation)]:
+            case RightsCommit(generation):
                 rights.commit(generation, now())
             case _:
-                if self._engine is not None:
-                    self._engine.ledger.learn(self._kept)
+                if self._numbering is not None:
+                    self._numbering.deduplicator.learn(self._kept)
                 self._kept = []
                 link.takeover = None
                 link.given = True
@@ -245,7 +260,7 @@ class Links:
     def rights_changed(self, change: Sequence[Any]) -> None:
         """A difference has taken force: ``after, generation, rules, removed, users, sessions``."""
         self.flush()
-        data = pack(["rules_diff", *change])
+        data = encode(RightsDiff(*change))
         for link in self._links:
             if link.giver is None:
                 continue
@@ -255,16 +270,8 @@ class Links:
             else:
                 link.giver.renew_rights()
 
-    def pass_on(self, packet: list[Any]) -> None:
-        """Have the others drain as well, or no more, also those that are linked later (edge/workers/drain.py)."""
-        self.passed_on = packet
-        for link in self._links:
-            if link.giver is not None:
-                link.socket.send(packet)
-                link.socket.flush()
-
-    def _to_others(self, packet: list[Any], worker: int | None) -> None:
-        """Hub.to_others."""
+    def send(self, packet: Packet, worker: int | None) -> None:
+        """Send to all that follow, or to one of them."""
         for link in self._links:
             if link.giver is not None and worker in (None, link.worker):
                 link.socket.send(packet)
@@ -288,12 +295,13 @@ class Links:
             if giver is None:
                 continue
             if giver.copy is None:
-                data = data or pack(["log", self.position, messages, since, own])
+                data = data or encode_log(self.position, messages, since, own)
                 link.socket.push(data)
             else:
                 pending = giver.copy.pending
                 rest = [one for one in messages if one.subject not in pending]
-                link.socket.send(["log", self.position, rest, since, sum(is_system(one.subject) for one in rest)])
+                own_rest = sum(is_system(one.subject) for one in rest)
+                link.socket.push(encode_log(self.position, rest, since, own_rest))
             link.socket.flush()
 
     def figures(self) -> list[dict[str, float]]:
@@ -315,8 +323,7 @@ class Links:
     def lost(self, link: Link, why: str) -> None:
         """A worker is gone, or was cut."""
         log.warning("the link to worker %d is over: %s", link.worker, why)
-        for told in self.hub.parted:
-            told(link.worker)
+        self.hub.workers.parted(link.worker)
         if link in self._links:
             self._links.remove(link)
         self.congest()
@@ -332,12 +339,12 @@ class Links:
         for link in self._links:
             link.socket.close("this worker stops")
         self.hub.congest(False)
-        self.hub.broker.before_answers = None
-        self.hub.broker.log = self.hub.broker.restarted = None
+        self.hub.broker.replicate(None)
         self.hub.loop.remove_reader(self._listening.fileno())
         self._listening.close()
 
-    def _note(self, messages: Sequence[Message]) -> None:
+    def note(self, messages: Sequence[Message]) -> None:
+        """Take messages into the log (Replicas)."""
         if not self._links:
             self.position += len(messages)
             self._own = self.hub.broker.counters.messages_own
@@ -347,12 +354,12 @@ class Links:
         if self._log_bytes > LOG_BYTES:
             self.flush()
 
-    def _restarted(self, topic: Topic) -> None:
+    def restarted(self, topic: Topic) -> None:
         """A subject stands elsewhere than what the others were told leads to."""
         self.flush()
         for link in self._links:
             if link.giver is not None and (link.giver.copy is None or topic.subject not in link.giver.copy.pending):
-                link.socket.send(["restart", whole_part(self.hub.broker, topic)])
+                link.socket.send(Restart(whole_part(self.hub.broker, topic)))
                 link.socket.flush()
 
     def _notice(self, notice: Notice) -> None:
@@ -360,7 +367,7 @@ class Links:
         self.flush()
         for link in self._links:
             if link.giver is not None:
-                link.socket.send(["notice", notice.code, notice.text])
+                link.socket.send(Stale(notice.code, notice.text))
                 link.socket.flush()
 
     def _accept(self) -> None:
@@ -375,7 +382,7 @@ class Links:
         self._links.append(Link(self, sock))
 
     async def _wait(self, deadline: float) -> bool:
-        """Until something has changed; False when the time (Hub.awake) is over."""
+        """Until something has changed; False when the time (Runtime.awake) is over."""
         self._changed.clear()
         while self.hub.awake.time < deadline:
             with suppress(TimeoutError):

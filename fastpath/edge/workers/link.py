@@ -14,9 +14,10 @@ from typing import Any
 from ...awake import AwakeClock
 from ...core.auth.rule_grants import RuleGrants
 from ...core.broker.state_transfer import Copy, rights_in_chunks
-from ...core.protocol.packets import Unpacker, pack, unpack, unpack_log
+from ...core.protocol.packets import Log, Unpacker
+from ..node.messages import Packet, Parts, RightsBegin, RightsChunk, RightsCommit, decode, encode
 from ..runtime import kernel_stats
-from ..runtime.hub import Hub
+from ..runtime.runtime import Runtime
 
 LINK_BYTES_MAX = 64 << 20
 """What may wait unsent for a worker that does not read; above it the link is cut."""
@@ -58,7 +59,7 @@ class LinkSocket:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        received: Callable[[list[Any]], None],
+        received: Callable[[Packet | Log], None],
         lost: Callable[[str], None],
         taken: Callable[[], None] = lambda: None,
         *,
@@ -72,7 +73,7 @@ class LinkSocket:
         self._lost = lost
         self._taken = taken
         self._patient = follows
-        self._unpacker = Unpacker(PACKET_BYTES_MAX, unpack_log if follows else unpack)
+        self._unpacker = Unpacker(PACKET_BYTES_MAX, decode)
         self._out: deque[bytes] = deque()
         self._sent = 0  # of the first in ``_out``
         self._blocked = self._broken = False
@@ -87,9 +88,9 @@ class LinkSocket:
             sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
         loop.add_reader(sock.fileno(), self._readable)
 
-    def send(self, packet: list[Any]) -> None:
+    def send(self, packet: Packet) -> None:
         """Queue a packet for the next ``flush``."""
-        self.push(pack(packet))
+        self.push(encode(packet))
 
     def push(self, data: bytes) -> None:
         """Queue whole packets, whose bytes may be shared with other links."""
@@ -223,12 +224,12 @@ class LinkSocket:
             self.close(str(self._unpacker.error))
 
 
-class Giver:
+class StateSender:
     """Gives what one link still has to get: the rights, then the subjects, a slice a turn, while the log runs."""
 
     def __init__(
         self,
-        hub: Hub,
+        hub: Runtime,
         link: LinkSocket,
         before: Callable[[], None],
         complete: Callable[[], None],
@@ -256,7 +257,7 @@ class Giver:
         self._rights = None
         if isinstance(grants, RuleGrants) and grants.ready:
             self._rights = rights_in_chunks(grants)
-            self._link.send(["rules_begin"])
+            self._link.send(RightsBegin())
         self.wake()
 
     def wake(self) -> None:
@@ -274,16 +275,16 @@ class Giver:
         if self._rights is not None:
             chunk = next(self._rights, None)
             if chunk is not None:
-                link.send(["rules", *chunk])
+                link.send(RightsChunk(*chunk))
             else:
                 self._rights = None
-                link.send(["rules_commit", self._hub.broker.grants.generation])
+                link.send(RightsCommit(self._hub.broker.grants.generation or 0))
         elif self._complete_due:
             if self.copy is not None:
                 self._before()  # what was published is in the log or in the copy, not in both
                 parts = self.copy.slice(SLICE_BYTES)
                 if parts:
-                    link.send(["parts", parts])
+                    link.send(Parts(parts))
             if self.copy is None or not self.copy.pending:
                 self.copy = None
                 self._complete_due = False

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import socket
-from typing import Any
 
 from ...core.auth.grants import PENDING, Principal
 from ...core.auth.rules import SUBSCRIBE
 from ...core.delivery.client import Client
-from ...core.matching.pattern_set import Cover
+from ...core.matching.pattern_set import PatternSet
 from ...core.presence.advertisements import OFFERS_MAX, Advertiser
 from ...core.presence.local_presence import Attendance
-from ...core.presence.replication import Packet, Speaker
+from ...core.presence.replication import Packet, PresenceSender
 from ...core.presence.roster import advertised_key
 from ...core.protocol.errors import InvalidMessage, InvalidSubject
 from ...core.protocol.messages import Advertise, Advertised, Error, Interest, Presence, Present, User
 from ...core.protocol.subject import PRESENCE, check_subject
-from ..runtime.hub import Hub, now
+from ..node import messages
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime, now
 from .presence_leader import FLUSH_SECONDS, TURN_SECONDS, View, announce
 
 STEP_SECONDS = 0.002
@@ -41,7 +42,7 @@ AWAY = "the server does not know it at this moment; ask again"
 class ClientAdvertiser:
     """A client that advertises (core.advertising.Advertiser)."""
 
-    def __init__(self, hub: Hub, client: Client) -> None:
+    def __init__(self, hub: Runtime, client: Client) -> None:
         self._hub = hub
         self._client = client
 
@@ -68,29 +69,36 @@ class ClientAdvertiser:
 class Attending:
     """What this process' clients do goes to the ``view``, or to the first worker's, and what that says comes back."""
 
-    def __init__(self, hub: Hub, node: str, worker: int = 0, view: View | None = None) -> None:
+    def __init__(self, hub: Runtime, node: str, worker: int = 0, view: View | None = None) -> None:
         self._hub = hub
         self._view = view
-        self._speaker = Speaker(f"{node}/{worker}", hub.broker.server)
-        presence = Cover.parse(hub.settings.presence)
+        self._speaker = PresenceSender(f"{node}/{worker}", hub.broker.server)
+        presence = PatternSet.parse(hub.settings.presence)
         self._attendance = Attendance(hub.broker, self._speaker, presence, self.wake)
         self._advertisers = hub.advertisers
-        self._advertisers.changed = self._advertised
+        self._advertisers.follow(self._advertised)
         self._of_clients: dict[Client, Advertiser] = {}
         self._questions: dict[int, tuple[float, Client, Presence]] = {}
         self._asked = 0
         self._fresh: set[str] | None = None  # what is wanted, while all of it is being told
         self._scheduled = self._ended = False
         self._seconds = 0
-        hub.sessions.handlers[Presence] = self._presence
-        hub.sessions.handlers[Advertise] = self._advertise
         if hub.sessions.guard is not None:
-            hub.sessions.guard.busy = self._of_clients.__contains__
-        hub.packets["roster"] = self._received
+            hub.sessions.guard.spare(self._of_clients.__contains__)
         if view is not None:
-            view.follow, view.change, view.ask_own = self._attendance.follow, self._change, self._ask
-        else:
-            hub.linked.append(lambda worker: self._say(self._speaker.beat()))
+            view.serve(self._attendance.follow, self._change, self._ask)
+        self.offers = Offers(
+            commands={Presence: self._presence, Advertise: self._advertise},
+            messages={
+                messages.Attend: lambda worker, told: self._ask(),
+                messages.Patterns: lambda worker, told: self._attendance.follow(told.patterns),
+                messages.Presences: lambda worker, told: announce(hub.broker, told.events),
+                messages.Wanted: self._wanted,
+                messages.AllWanted: self._all_wanted,
+                messages.Present: self._answer,
+            },
+            linked=None if view is not None else lambda worker: self._say(self._speaker.beat()),
+        )
 
     def start(self) -> None:
         """Start the clock."""
@@ -157,8 +165,8 @@ class Attending:
         """To the roster; what is lost on the way is asked for."""
         if self._view is not None:
             self._view.say(0, packet, False)
-        elif self._hub.to_first is not None:
-            self._hub.to_first(["roster", "say", packet, bool(len(self._advertisers))])
+        else:
+            self._hub.workers.to_first(messages.Attendance(packet, bool(len(self._advertisers))))
 
     def _ask(self) -> None:
         """Somebody does not know what this process has."""
@@ -176,40 +184,17 @@ class Attending:
 
     # Between the workers
 
-    def _received(self, worker: int, packet: list[Any]) -> None:
-        """Of another worker, or of the first."""
-        match packet:
-            case ["say", list(said), bool(follows)] if self._view is not None:
-                self._view.say(worker, said, follows)
-            case ["who", int(number), str(subject)] if self._view is not None:
-                answer = self._view.present(number, subject)
-                users = [[user.user, user.connections] for user in answer.users]
-                said = ["roster", "present", number, users, answer.anonymous, answer.more, answer.stale]
-                self._hub.to_others(said, worker)
-            case ["ask"]:
-                self._ask()
-            case ["patterns", list(patterns)]:
-                self._attendance.follow(patterns)
-            case ["events", list(events)]:
-                announce(self._hub.broker, events)
-            case ["wanted", list(subjects), bool(wanted)]:
-                for subject in subjects:
-                    self._wanted(subject, wanted)
-            case ["all_wanted", bool(begins)]:
-                self._all_wanted(begins)
-            case ["present", int(number), list(users), int(anonymous), int(more), bool(stale)]:
-                self._answer(number, users, anonymous, more, stale)
-            case _:
-                raise ValueError(f"not a packet of the roster: {str(packet[:1])[:40]}")
+    def _wanted(self, worker: int, told: messages.Wanted) -> None:
+        del worker
+        for subject in told.subjects:
+            if self._fresh is not None:
+                (self._fresh.add if told.wanted else self._fresh.discard)(subject)
+            self._change(subject, told.wanted)
 
-    def _wanted(self, subject: str, wanted: bool) -> None:
-        if self._fresh is not None:
-            (self._fresh.add if wanted else self._fresh.discard)(subject)
-        self._change(subject, wanted)
-
-    def _all_wanted(self, begins: bool) -> None:
+    def _all_wanted(self, worker: int, told: messages.AllWanted) -> None:
         """All that is wanted is told between two of these: what is not among it is not wanted any more."""
-        if begins:
+        del worker
+        if told.begins:
             self._fresh = set()
         elif self._fresh is not None:
             gone, self._fresh = self._advertisers.wanted - self._fresh, None
@@ -244,23 +229,22 @@ class Attending:
 
     def _ask_first(self, client: Client, command: Presence) -> None:
         self._asked += 1
-        asked = (
-            len(self._questions) < QUESTIONS_MAX
-            and self._hub.to_first is not None
-            and self._hub.to_first(["roster", "who", self._asked, command.subject])
+        asked = len(self._questions) < QUESTIONS_MAX and self._hub.workers.to_first(
+            messages.Who(self._asked, command.subject)
         )
         if asked:
             self._questions[self._asked] = self._hub.loop.time(), client, command
         else:
             self._hub.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
 
-    def _answer(self, number: int, counts: list[Any], anonymous: int, more: int, stale: bool) -> None:
-        question = self._questions.pop(number, None)
+    def _answer(self, worker: int, found: messages.Present) -> None:
+        del worker
+        question = self._questions.pop(found.number, None)
         if question is not None:
             _, client, command = question
-            users = [User(user=user, connections=connections) for user, connections in counts]
+            users = [User(user=user, connections=connections) for user, connections in found.users]
             answer = Present(id=command.id, subject=command.subject, users=users)
-            answer.anonymous, answer.more, answer.stale = anonymous, more, stale
+            answer.anonymous, answer.more, answer.stale = found.anonymous, found.more, found.stale
             self._hub.broker.send(client, answer)
 
     def _advertise(self, client: Client, command: Advertise, moment: int) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from ...core.broker.broker import Broker
-from ...core.presence.replication import Hearer, Packet
+from ...core.presence.replication import Packet, PresenceReceiver
 from ...core.presence.roster import Roster
 from ...core.protocol.errors import InvalidSubject
 from ...core.protocol.messages import STANDARD, Message, Present, User
 from ...core.protocol.subject import PRESENCE, check_subject
-from ..runtime.hub import Hub, now
+from ...engine.base import PresenceChannel
+from ..node import messages
+from ..runtime.component import Offers
+from ..runtime.runtime import Runtime, now
 
 FLUSH_SECONDS = 0.05
 """What happens within it is told together."""
@@ -43,43 +46,37 @@ SUBJECTS_PER_PACKET = 500
 log = logging.getLogger("fastpath.roster")
 
 
-class Channel(Protocol):
-    """The way to the other nodes."""
-
-    @property
-    def away(self) -> bool:
-        """Whether nothing can be heard of them."""
-
-    @property
-    def full(self) -> bool:
-        """Whether what is not urgent had better wait."""
-
-    def send(self, packet: Packet) -> None:
-        """Tell them all."""
-
-
 class View:
-    """What the node knows. ``follow`` is told the patterns that are advertised anywhere, ``change`` which subjects are
-    wanted: this process' own part (edge/workers/presence.py)."""
+    """What the node knows."""
 
-    def __init__(self, hub: Hub, node: str, *, learns: bool) -> None:
+    def __init__(self, hub: Runtime, node: str, *, learns: bool) -> None:
         self.roster = Roster()
-        self.follow: Callable[[list[str]], None] = lambda patterns: None
-        self.change: Callable[[str, bool], None] = lambda subject, wanted: None
-        self.ask_own: Callable[[], None] = lambda: None
-        self.channel: Channel | None = None
+        self._follow: Callable[[list[str]], None] = lambda patterns: None
+        self._change: Callable[[str, bool], None] = lambda subject, wanted: None
+        self._ask_own: Callable[[], None] = lambda: None
+        self.channel: PresenceChannel | None = None
         self._hub = hub
         self._node = node
-        self._local = Hearer(self.roster, WORKER_SILENCE_MS, self._ask)
-        self._remote = Hearer(self.roster, NODE_SILENCE_MS, lambda member: self._send(["?", member]))
+        self._local = PresenceReceiver(self.roster, WORKER_SILENCE_MS, self._ask)
+        self._remote = PresenceReceiver(self.roster, NODE_SILENCE_MS, lambda member: self._send(["?", member]))
         self._followers: set[int] = set()
         self._tellings: list[tuple[int, Iterator[str]]] = []
         self._learnt_at = hub.loop.time() + LEARN_SECONDS if learns else 0.0
         self._patterns_at = 0.0
         self._scheduled = False
-        hub.linked.append(self._linked)
-        hub.parted.append(self._parted)
-        hub.figures.append(self._figures)
+        self.offers = Offers(
+            messages={messages.Attendance: self._said, messages.Who: self._asked},
+            linked=self._linked,
+            parted=self._parted,
+            figures=self._figures,
+        )
+
+    def serve(
+        self, follow: Callable[[list[str]], None], change: Callable[[str, bool], None], ask: Callable[[], None]
+    ) -> None:
+        """Tell this process' own part (edge/workers/presence.py): ``follow`` the patterns that are advertised anywhere,
+        ``change`` which subjects are wanted; ``ask`` has it say again what its clients do."""
+        self._follow, self._change, self._ask_own = follow, change, ask
 
     @property
     def learning(self) -> bool:
@@ -91,7 +88,7 @@ class View:
         """Whether the view may be incomplete."""
         return self.learning or (self.channel is not None and self.channel.away)
 
-    def join(self, channel: Channel) -> None:
+    def join(self, channel: PresenceChannel) -> None:
         """There are other nodes."""
         self.channel = channel
         self._learnt_at = self._hub.loop.time() + LEARN_SECONDS
@@ -108,14 +105,23 @@ class View:
             self._followers.discard(worker)
         self.wake()
 
+    def _said(self, worker: int, said: messages.Attendance) -> None:
+        self.say(worker, said.packet, said.follows)
+
+    def _asked(self, worker: int, asked: messages.Who) -> None:
+        found = self.present(asked.number, asked.subject)
+        users = [(user.user, user.connections) for user in found.users]
+        answer = messages.Present(asked.number, users, found.anonymous, found.more, found.stale)
+        self._hub.workers.to_others(answer, worker)
+
     def hear(self, packet: Packet) -> None:
         """Another node says something, or asks."""
         try:
             if packet[:1] != ["?"]:
                 self._remote.hear(packet, self._time())
             elif packet[1] == "*":
-                self._hub.to_others(["roster", "ask"], None)
-                self.ask_own()
+                self._hub.workers.to_others(messages.Attend())
+                self._ask_own()
             elif str(packet[1]).startswith(self._node + "/"):
                 self._ask(packet[1])
         except (ValueError, IndexError) as error:
@@ -161,15 +167,15 @@ class View:
         """One of this node's processes is to say all that it has."""
         worker = int(member.rpartition("/")[2])
         if worker:
-            self._hub.to_others(["roster", "ask"], worker)
+            self._hub.workers.to_others(messages.Attend(), worker)
         else:
-            self.ask_own()
+            self._ask_own()
 
     def _linked(self, worker: int) -> None:
         """A process of this node is there, perhaps a new one."""
         self._followers.discard(worker)
         if self.roster.patterns and not self.learning:
-            self._hub.to_others(["roster", "patterns", list(self.roster.patterns)], worker)
+            self._hub.workers.to_others(messages.Patterns(list(self.roster.patterns)), worker)
 
     def _parted(self, worker: int) -> None:
         """A process of this node is gone."""
@@ -197,12 +203,12 @@ class View:
             self._learnt_at = 0.0
             self.roster.patterns_changed = bool(self.roster.patterns)
             for subject in list(self.roster.wanted):
-                self.change(subject, True)
+                self._change(subject, True)
             for worker in self._followers:
                 self._tell_wanted(worker)
         events = [[change.subject, change.user, change.number] for change in changes if change.user is not None]
         if events:
-            self._hub.to_others(["roster", "events", events], None)
+            self._hub.workers.to_others(messages.Presences(events))
             announce(self._hub.broker, events)
         for wanted in (True, False):
             subjects = [one.subject for one in changes if one.user is None and bool(one.number) == wanted]
@@ -222,19 +228,19 @@ class View:
             self.roster.patterns_changed = False
             self._patterns_at = moment + 1000
             patterns = list(self.roster.patterns)
-            self._hub.to_others(["roster", "patterns", patterns], None)
-            self.follow(patterns)
+            self._hub.workers.to_others(messages.Patterns(patterns))
+            self._follow(patterns)
 
     def _tell(self, subjects: list[str], wanted: bool) -> None:
         for worker in self._followers:
-            self._hub.to_others(["roster", "wanted", subjects, wanted], worker)
+            self._hub.workers.to_others(messages.Wanted(subjects, wanted), worker)
         for subject in subjects:
-            self.change(subject, wanted)
+            self._change(subject, wanted)
 
     def _tell_wanted(self, worker: int) -> None:
         """A process has somebody who advertises: all that is wanted, in slices."""
         if not self.learning:
-            self._hub.to_others(["roster", "all_wanted", True], worker)
+            self._hub.workers.to_others(messages.AllWanted(True), worker)
             self._tellings.append((worker, iter(list(self.roster.wanted))))
 
     def _go_on(self) -> None:
@@ -244,10 +250,10 @@ class View:
             # One that is not wanted any more has been told of, before or behind what is told here.
             some = [subject for subject in some if self.roster.wanted.get(subject)]
             if some:
-                self._hub.to_others(["roster", "wanted", some, True], worker)
+                self._hub.workers.to_others(messages.Wanted(some, True), worker)
             else:
                 self._tellings.remove(telling)
-                self._hub.to_others(["roster", "all_wanted", False], worker)
+                self._hub.workers.to_others(messages.AllWanted(False), worker)
 
 
 def announce(broker: Broker, events: list[list[Any]]) -> None:
@@ -255,22 +261,18 @@ def announce(broker: Broker, events: list[list[Any]]) -> None:
 
     Every process of every node does this for itself, so that no log carries it; what nobody listens to is forgotten.
     """
-    log_of_all, broker.log = broker.log, None
     time = now()
-    try:
-        for subject, user, count in events:
-            try:
-                check_subject(PRESENCE + subject)
-            except InvalidSubject:
-                continue  # too long with what stands in front of it
-            fields = {"user": user, "connections": str(count)}
-            message = Message(
-                PRESENCE + subject, "join" if count else "leave", fields, qos=STANDARD, retained=False, time=time
-            )
-            message.weigh()
-            broker.deliver((message,))
-            topic = broker.interest.topics.get(message.subject)
-            if topic is not None:
-                broker.interest.tidy(topic)
-    finally:
-        broker.log = log_of_all
+    for subject, user, count in events:
+        try:
+            check_subject(PRESENCE + subject)
+        except InvalidSubject:
+            continue  # too long with what stands in front of it
+        fields = {"user": user, "connections": str(count)}
+        message = Message(
+            PRESENCE + subject, "join" if count else "leave", fields, qos=STANDARD, retained=False, time=time
+        )
+        message.weigh()
+        broker.deliver_here(message)
+        topic = broker.interest.topics.get(message.subject)
+        if topic is not None:
+            broker.interest.tidy(topic)

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.cache.deduplication import Ledger
-from ...core.delivery.interest import Interest, Topic
+from ...core.cache.deduplication import Deduplicator
+from ...core.delivery.interest import SubscriptionIndex, Topic
 from .files import PARTIAL, Folder, RecordFile, sync_data
 from .format import END, PUBLISHERS, SUBJECTS, Subject
 
@@ -30,11 +30,18 @@ class BaseWriter:
     """Writes one base; every method raises OSError, and then the base is given up with ``abandon``."""
 
     def __init__(
-        self, folder: Folder, interest: Interest, ledger: Ledger, number: int, epoch: int, boot: str, now: int
+        self,
+        folder: Folder,
+        interest: SubscriptionIndex,
+        deduplicator: Deduplicator,
+        number: int,
+        epoch: int,
+        boot: str,
+        now: int,
     ) -> None:
         self._folder = folder
         self._interest = interest
-        self._ledger = ledger
+        self._ledger = deduplicator
         self.number = number
         self._file = RecordFile(folder.base(number).with_suffix(PARTIAL), number, epoch, boot, now)
         self._steps = self._write()

@@ -12,30 +12,38 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from ...core.broker.admission import Done, Outcome, with_refusals
-from ...core.broker.broker import Broker
 from ...core.cache.deduplication import REMEMBERED_MS
-from ...core.protocol.columns import Run
+from ...core.protocol.columns import ColumnBatch
 from ...core.protocol.messages import STANDARD, Message
 from ...core.protocol.packets import Refusal
+from ...listen_address import SettingsError
+from ..base import Host
 from ..memory import MemoryEngine
-from ..order_fence import HELD, Holds
+from ..order_fence import HELD, OrderFence
+from ..staging.store import StagingStore
 from .checkpoint import BaseWriter
-from .files import Folder, JournalError, RecordFile, boot_id
+from .files import FULL, Folder, JournalError, RecordFile, boot_id, check_folder
 from .format import CLEAN, MESSAGES, RUNS, Released
 from .replay import Replay
+from .staging.files import FileStaging
 from .sync import Syncs, Written
 from .upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from ...settings import Settings
 
 SEGMENT_BYTES = 64 << 20
 """A segment that is larger is followed by the next one; a base is written no sooner than after so much log."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""There may be room again."""
+STAGED_FOLDER = "staged"
+"""Below the journal's folder: what is staged."""
 
 UNSYNCED_BYTES_MAX = 256 << 20
 """What may be written and not synced: it is held in memory, for the case that a sync fails."""
@@ -54,8 +62,11 @@ _encode = msgspec.msgpack.Encoder().encode
 class JournalEngine(MemoryEngine):
     """Numbers messages like the engine in memory, and keeps them in the folder ``path``.
 
-    The order of its life: construct (raises JournalError), ``restore``, ``start``, then appends, at last ``close``.
+    The order of its life: construct (raises JournalError), ``attach``, ``restore``, ``run``, then appends, at last
+    ``close``.
     """
+
+    keeps = True
 
     def __init__(self, path: str, *, batch: bool, clock: Callable[[], int], segment_bytes: int = SEGMENT_BYTES) -> None:
         super().__init__(clock())
@@ -64,14 +75,14 @@ class JournalEngine(MemoryEngine):
         self._clock = clock
         self._segment_bytes = segment_bytes
         self._boot = boot_id()
-        self._broker: Broker | None = None
+        self.folder = path
         self._file: RecordFile | None = None
         self._number = 0  # of the next segment
         self._syncs = Syncs(self._folder, self._reopen)
         self._upkeep = Upkeep(self._folder, self._begin_base, keep_seconds=0, base_after_bytes=segment_bytes)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._holds = Holds(time.monotonic)
+        self._holds = OrderFence(time.monotonic)
         self._full = False
         self._refusing = False
         self._refused_at = 0.0
@@ -79,15 +90,39 @@ class JournalEngine(MemoryEngine):
         self.writes_failed = 0
         self.holes = 0
 
+    @classmethod
+    def check(cls, settings: Settings) -> None:
+        """Engine: the folder must be writable."""
+        try:
+            check_folder(settings.data)
+        except JournalError as error:
+            raise _wrong(error) from None
+
+    @classmethod
+    def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
+        """Engine."""
+        try:
+            return cls(settings.data, batch=settings.journal == "batch", clock=clock)
+        except JournalError as error:
+            raise _wrong(error) from None
+
     # Start and end
 
-    def restore(self, broker: Broker, epoch_min: int = 0) -> None:
+    def start(self, host: Host) -> None:
+        """Engine."""
+        try:
+            self.restore()
+        except JournalError as error:
+            raise _wrong(error) from None
+        self.run(host.loop, host.end)
+
+    def restore(self, epoch_min: int = 0) -> None:
         """Bring the empty broker to where the journal ends, and go on there, in no lower epoch than ``epoch_min``.
 
         Raises JournalError.
         """
-        now = self._clock()
-        replay = Replay(self._folder, broker, self.ledger, self._boot, now)
+        now, broker = self._clock(), self._broker
+        replay = Replay(self._folder, broker, self.deduplicator, self._boot, now)
         keep_ms = max(broker.history.age_ms_max, REMEMBERED_MS)
         gc.disable()  # what is made here makes no cycles and stays
         try:
@@ -101,7 +136,6 @@ class JournalEngine(MemoryEngine):
                 self._folder, self._begin_base, keep_seconds=keep_ms / 1000, base_after_bytes=self._segment_bytes
             )
             self._upkeep.find()
-            self._broker = broker
             self._number = last + 1
             self._try_file()
         except OSError as error:
@@ -120,10 +154,9 @@ class JournalEngine(MemoryEngine):
                 " goes on" if kept else "",
             )
         if self._batch:
-            broker.acknowledge = self.acknowledge
             self._syncs.lost = broker.counters.failed
 
-    def start(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]) -> None:
+    def run(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]) -> None:
         """From now on it is synced and kept short; ``after`` is called when answers were given outside of a tick."""
         self._loop = loop
         self._syncs.after = after
@@ -147,7 +180,24 @@ class JournalEngine(MemoryEngine):
             file.close()
         self._folder.close()
 
+    def open_staging(self, clock: Callable[[], int], *, bytes_max: int, keep_seconds: int) -> StagingStore:
+        """Engine: in files beside the journal."""
+        folder = Path(self.folder) / STAGED_FOLDER
+        return FileStaging(folder, clock, bytes_max=bytes_max, keep_seconds=keep_seconds)
+
     # Publications
+
+    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Engine."""
+        super().submit(messages, now, done and self.acknowledging(done))
+
+    def acknowledging(self, done: Done) -> Done:
+        """Engine: with ``batch`` it waits for the disk."""
+        return partial(self._syncs.acknowledge, done) if self._batch else done
+
+    def when_safe(self, told: Callable[[], None]) -> None:
+        """Engine: when all that was appended is on the disk."""
+        self._syncs.acknowledge(lambda outcomes: told(), [])
 
     def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         """Number them and write them; a write that fails refuses them all, and nothing has changed."""
@@ -191,7 +241,7 @@ class JournalEngine(MemoryEngine):
         """As in MemoryEngine. While nothing can be synced nothing counts as stored: it is refused with what is new."""
         return 0 if self._syncs.failed else super().stored(publisher)
 
-    def append_runs(self, runs: Sequence[Run], publisher: str, last: int, now: int) -> list[int] | Refusal:
+    def append_runs(self, runs: Sequence[ColumnBatch], publisher: str, last: int, now: int) -> list[int] | Refusal:
         """As in MemoryEngine; written as one record before anything has changed."""
         starts, ends = self._places(runs)
         if ends:
@@ -218,20 +268,16 @@ class JournalEngine(MemoryEngine):
             self._refusing = False
             log.warning("the journal can be written again")
 
-    def acknowledge(self, done: Done, outcomes: list[Outcome]) -> None:
-        """Call ``done`` once all that was appended is on the disk (Broker.acknowledge)."""
-        self._syncs.acknowledge(done, outcomes)
-
     @property
     def trouble(self) -> str:
-        """As in MemoryEngine. A write that failed is told for some seconds: without publications none is tried."""
+        """Engine. A write that failed is told for some seconds: without publications none is tried."""
         if self._syncs.failed:
             return self._syncs.failed
         recent = self._refusing and time.monotonic() - self._refused_at < CALM_SECONDS
         return "the journal cannot be written" if recent else ""
 
     def figures(self) -> dict[str, float]:
-        """For those who watch (docs/operations.md)."""
+        """The journal's own metrics by name (docs/operate/operations.md)."""
         return {
             "journal_bytes": self._upkeep.bytes + (self._file.size if self._file is not None else 0),
             "journal_segments": self._upkeep.segments + 1,
@@ -247,7 +293,7 @@ class JournalEngine(MemoryEngine):
         undone = {(message.publisher, message.publication) for message in numbered}
         for message in reversed(numbered):
             if message.publication:
-                self.ledger.undo(message.publisher or "", message.publication)
+                self.deduplicator.undo(message.publisher or "", message.publication)
             if message.seq == 1:
                 del self._sequences[message.subject]
             else:
@@ -321,10 +367,9 @@ class JournalEngine(MemoryEngine):
         return following
 
     def _begin_base(self) -> BaseWriter:
-        broker, file = self._broker, self._next_file()
-        assert broker is not None
+        file = self._next_file()
         return BaseWriter(
-            self._folder, broker.interest, self.ledger, file.number, self.epoch, self._boot, self._clock()
+            self._folder, self._broker.interest, self.deduplicator, file.number, self.epoch, self._boot, self._clock()
         )
 
     def _on_second(self) -> None:
@@ -333,6 +378,10 @@ class JournalEngine(MemoryEngine):
         self._syncs.on_second()
         if not self._syncs.failed and self._file is not None:
             self._upkeep.on_second(self._file.size)
+
+
+def _wrong(error: JournalError) -> SettingsError:
+    return SettingsError(f"FASTPATH_DATA: {error}")
 
 
 def _raw(body: Released) -> msgspec.Raw:

@@ -23,6 +23,9 @@ BASE = ".base"
 PARTIAL = ".partial"
 LOCK = "lock"
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""There may be room again."""
+
 LOCK_SECONDS = 3.0
 """How long to wait for the folder: workers whose parent was killed let go of it in a moment."""
 

@@ -18,7 +18,7 @@ from zlib import crc32
 import msgspec
 
 from ...core.protocol.as_of import NO_VERSION
-from ...core.protocol.columns import Run
+from ...core.protocol.columns import ColumnBatch
 from ...core.protocol.messages import Message
 from ...core.protocol.packets import Entry
 
@@ -90,7 +90,7 @@ class Released(msgspec.Struct, array_like=True, gc=False):
     last: int
     epoch: int
     time: int
-    runs: list[tuple[int, Run]]
+    runs: list[tuple[int, ColumnBatch]]
 
 
 class Record(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...core.broker.broker import Broker
-from ...core.cache.deduplication import Ledger
+from ...core.cache.deduplication import Deduplicator
 from ...core.cache.snapshot import Snapshot
 from ...core.delivery.interest import Topic
 from ...core.protocol.as_of import version_of
@@ -62,10 +62,10 @@ class Replay:
     continued, and ``holes`` counts what is missing.
     """
 
-    def __init__(self, folder: Folder, broker: Broker, ledger: Ledger, boot: str, now: int) -> None:
+    def __init__(self, folder: Folder, broker: Broker, deduplicator: Deduplicator, boot: str, now: int) -> None:
         self._folder = folder
         self._broker = broker
-        self._ledger = ledger
+        self._ledger = deduplicator
         self._boot = boot
         self._now = now
         self._oldest = now - broker.history.age_ms_max if broker.guaranteed else now + 1

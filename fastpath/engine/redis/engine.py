@@ -7,17 +7,26 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from time import monotonic, time, time_ns
+from typing import TYPE_CHECKING, Any, Self
 
 from ...awake import AwakeClock
-from ...core.broker.admission import Done, Outcome
+from ...core.broker.admission import Done
 from ...core.broker.broker import Broker
 from ...core.protocol.messages import Message
+from ...listen_address import SettingsError
+from ..base import Engine, Host, PresenceChannel
 from ..memory import MemoryEngine
+from ..staging.store import StagingStore
 from .address import Address, RedisConfig
 from .connection import Link
+from .presence import RedisRoster
 from .primary import Primary
+from .staging import RedisStaging
 from .tail import Tail
 from .writing.writer import RedisWriter
+
+if TYPE_CHECKING:
+    from ...settings import Settings
 
 STALE_SECONDS = 2.0
 """Redis may be away for so long before clients are told."""
@@ -37,8 +46,11 @@ BACK = "Redis is back: messages arrive again"
 log = logging.getLogger("fastpath.redis")
 
 
-class RedisEngine:
+class RedisEngine(Engine):
     """Ties a broker to Redis; one instance a process."""
+
+    name = "redis"
+    keeps = shared = True
 
     def __init__(self, url: str, *, prefix: str, log_messages: int) -> None:
         """Raises ValueError for an address that cannot be used."""
@@ -56,25 +68,31 @@ class RedisEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[None] | None = None
 
-    def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
-        """Never called: the broker hands its publications upstream."""
-        del messages, now
-        raise AssertionError("Redis numbers messages")
+    @classmethod
+    def check(cls, settings: Settings) -> None:
+        """Engine: the address must be one."""
+        try:
+            RedisConfig.parse(settings.engine)
+        except ValueError as error:
+            raise _wrong(error) from None
 
-    async def start(
-        self,
-        broker: Broker,
-        end: Callable[[], None],
-        stale: Callable[[str], None],
-        fresh: Callable[[str], None],
-    ) -> None:
-        """Return when the broker has everything that Redis holds; raises ValueError when this Redis must not be used.
+    @classmethod
+    def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
+        """Engine."""
+        del clock
+        try:
+            return cls(settings.engine, prefix=settings.redis_prefix, log_messages=settings.redis_log_messages)
+        except ValueError as error:
+            raise _wrong(error) from None
 
-        ``end`` is called at the end of what belongs to one tick, ``stale`` and ``fresh`` when clients are to be told
-        that Redis is away, and back. With standard delivery, a Redis that is not there does not hold this up for long.
-        """
-        self._broker, self._end, self._stale, self._fresh = broker, end, stale, fresh
-        loop = asyncio.get_running_loop()
+    def attach(self, broker: Broker) -> None:
+        """Engine."""
+        self._broker = broker
+
+    def start(self, host: Host) -> None:
+        """Engine: begin to connect."""
+        self._end, self._stale, self._fresh = host.end, host.stale, host.fresh
+        loop, end, broker = host.loop, host.end, self._broker
         self._primary = Primary(self._config)
         self.writer = RedisWriter(
             loop,
@@ -99,25 +117,33 @@ class RedisEngine:
             changed=self._changed,
             returning=self._return,
             oldest=self._oldest,
+            delivering=host.accepted_at,
         )
-        broker.upstream = self.upstream
-        broker.unheard = self.tail.unheard
         self._starting = loop.create_task(self._connect())
         self._look()
-        joined = loop.create_task(self.tail.joined.wait())
-        while not joined.done() or (self._alone is None and not self._starting.done()):
-            await asyncio.wait((self._starting, joined), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
-            if self._starting.done():
-                self._starting.result()
-        self._starting.add_done_callback(_report)
+
+    async def joined(self) -> None:
+        """Engine: all that Redis holds. With standard delivery, a Redis that is not there does not hold this up for
+        long."""
+        starting = self._starting
+        assert starting is not None
+        joined = asyncio.ensure_future(self.tail.joined.wait())
+        while not joined.done() or (self._alone is None and not starting.done()):
+            await asyncio.wait((starting, joined), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+            if starting.done():
+                try:
+                    starting.result()
+                except ValueError as error:
+                    raise _wrong(error) from None
+        starting.add_done_callback(_report)
 
     async def _connect(self) -> None:
         await self._primary.start()
         self.tail.start()
         await self.writer.start()
 
-    async def close(self) -> None:
-        """End all connections; what is not acknowledged yet never will be."""
+    async def stop(self) -> None:
+        """Engine: end all connections; what is not acknowledged yet never will be."""
         if self._timer is not None:
             self._timer.cancel()
         if self._starting is None:
@@ -127,12 +153,25 @@ class RedisEngine:
         await self.writer.close()
         await self._primary.close()
 
-    def upstream(self, messages: Sequence[Message], done: Done | None) -> None:
-        """Have accepted publications stored (Broker.upstream)."""
+    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Engine: Redis numbers them, at its own time."""
+        done = self._broker.counters.counting(done)
         if self._alone is None:
-            self.writer.submit(messages, self._broker.counters.counting(done))
+            self.writer.submit(messages, done)
         else:
-            self._number(self._alone, messages, done)
+            self._broker.numbered(messages, self._alone.append(messages, now), done)
+
+    def unheard(self) -> bool:
+        """Engine."""
+        return self._starting is not None and self.tail.unheard()
+
+    def open_staging(self, clock: Callable[[], int], *, bytes_max: int, keep_seconds: int) -> StagingStore:
+        """Engine: in Redis, for all nodes."""
+        return RedisStaging(self, clock, bytes_max=bytes_max, keep_seconds=keep_seconds)
+
+    def presence(self, node: str, hear: Callable[[list[Any]], None]) -> PresenceChannel | None:
+        """Engine: over Redis."""
+        return RedisRoster(self, node, hear)
 
     async def primary(self) -> Address:
         """Where the primary is; raises RedisAway when there is none. Not before ``start``."""
@@ -147,7 +186,7 @@ class RedisEngine:
         return f"{self._prefix}:{name}"
 
     def figures(self) -> dict[str, float]:
-        """What is to be seen of Redis from here."""
+        """Engine."""
         pause = self._pause_ms
         if self._paused_at is not None:
             pause = max(pause, (monotonic() - self._paused_at) * 1000)
@@ -221,18 +260,8 @@ class RedisEngine:
         self._alone = alone
         self.tail.leave_out()
         for messages, done in self.writer.withdraw():
-            self._number(alone, messages, done)
+            self._broker.numbered(messages, alone.append(messages, time_ns() // 1_000_000), done)
         self._end()
-
-    def _number(self, alone: MemoryEngine, messages: Sequence[Message], done: Done | None) -> None:
-        outcomes = alone.append(messages, time_ns() // 1_000_000)
-        if outcomes is None:
-            self._broker.deliver(messages)
-            outcomes = [message.seq for message in messages]
-        else:
-            self._broker.deliver([one for one, outcome in zip(messages, outcomes, strict=True) if type(outcome) is int])
-        if done is not None:
-            done(outcomes)
 
     def _return(self) -> bool:
         """Whether what was numbered here gives way to Redis again."""
@@ -244,6 +273,10 @@ class RedisEngine:
 
     def _why(self) -> str:
         return self._reason or self.tail.reason
+
+
+def _wrong(error: ValueError) -> SettingsError:
+    return SettingsError(f"FASTPATH_ENGINE: {error}")
 
 
 def _report(starting: asyncio.Task[None]) -> None:

@@ -7,12 +7,14 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .connection import AWAY, Link
-from .engine import RedisEngine
+
+if TYPE_CHECKING:
+    from .engine import RedisEngine
 
 ENTRIES_MAX = 4096
 """Entries that the stream keeps, about: who has read less than that is asked for, and asks, again."""

@@ -14,8 +14,10 @@ class Reading:
     """One place a group. What it delivers of a subject is every message of the log, in order; where that cannot be, it
     stops, and whoever reads brings the subjects to where Redis has them (``settle``) before it goes on."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, delivering: Callable[[int], None] | None = None) -> None:
+        """``delivering`` is told the time (ms since 1970) of the first of the messages that are delivered next."""
         self._broker = broker
+        self._delivering = delivering
         self.epoch = 0
         """The newest epoch that was seen."""
         self.places: list[Place | None] = [None] * GROUPS
@@ -24,8 +26,6 @@ class Reading:
         """The same as XREAD takes it."""
         self.unreadable = 0
         """Entries that were left out because they are none: whoever wrote them knows what they are."""
-        self.delivering: Callable[[int], None] = lambda time: None
-        """Told the time (ms since 1970) of the first of the messages that are delivered next."""
         self._told = [START] * GROUPS  # up to here the subjects may stand further than the log has been read
 
     def restart(self) -> None:
@@ -51,8 +51,8 @@ class Reading:
         if told > START:
             messages = self._untold(messages)
         self.epoch = max(self.epoch, epoch)
-        if messages:
-            self.delivering(messages[0].time)
+        if messages and self._delivering is not None:
+            self._delivering(messages[0].time)
         self._broker.deliver(messages)
 
     def take(self, group: int, rows: Sequence[Entry]) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from .entries import GROUPS, VERSION, group_of, parse_place, payload, typed
 SCRIPT = Path(__file__).with_suffix(".lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()  # noqa: S324  (how Redis names scripts)
 
-_REASONS = {
+REASONS = {
     b"stale": "older than what is remembered of the publisher's publications",
     b"out_of_order": "its number is not above the publisher's last, and was not stored before: numbers rise",
 }
@@ -132,8 +132,8 @@ def settle(messages: Sequence[Message], stored: Stored) -> list[Outcome]:
             outcomes.append(answer)
             continue
         assert isinstance(answer, bytes)
-        if answer in _REASONS:
-            outcomes.append((answer.decode(), _REASONS[answer]))
+        if answer in REASONS:
+            outcomes.append((answer.decode(), REASONS[answer]))
             continue
         of, seq = parse_place(answer)
         if seq:

@@ -70,6 +70,7 @@ class Tail:
         changed: Callable[[], None],
         returning: Callable[[], bool],
         oldest: Callable[[], int],
+        delivering: Callable[[int], None] | None = None,
     ) -> None:
         self._broker = broker
         self._config = config
@@ -79,7 +80,7 @@ class Tail:
         self._returning, self._oldest = returning, oldest
         self._keys = [entries.log_key(prefix, group).encode() for group in range(GROUPS)]
         self._group_of_key = {key: group for group, key in enumerate(self._keys)}
-        self.reading = Reading(broker)
+        self.reading = Reading(broker, delivering)
         self._pace = Pace()
         self.joined = asyncio.Event()
         """Set when this node has everything that Redis holds, for the first time."""
@@ -112,7 +113,7 @@ class Tail:
             await asyncio.wait((self._task,), timeout=0.2)
 
     def unheard(self) -> bool:
-        """Whether there may be entries that were to be read by now and were not (Broker.unheard)."""
+        """Whether there may be entries that were to be read by now and were not (Engine.unheard)."""
         late = monotonic() - self.answered_at > (BLOCK_MS + LATE_MS) / 1000
         return not self.all_void and (not self.current or self._is_more or late)
 
@@ -329,7 +330,7 @@ class Tail:
 
     async def _join(self, link: Asks) -> None:
         """Read everything, for the first time; nobody is served meanwhile."""
-        gc.disable()  # it would look at all that comes again and again; Hub.start sets it right
+        gc.disable()  # it would look at all that comes again and again; Runtime.start sets it right
         try:
             await self._read_all(link)
         finally:

@@ -22,8 +22,8 @@ from .store import (
     WINNERS_MAX,
     Attempt,
     Chunk,
-    Record,
     StagingFailed,
+    StagingRecord,
     Uncommitted,
     summed,
 )
@@ -60,9 +60,9 @@ class MemoryStaging:
         self._keep_ms = keep_seconds * 1000
         self._attempts: dict[Attempt, Staged] = {}  # the one that was added to longest ago comes first
         self._of_key: dict[str, dict[int, dict[int, set[Attempt]]]] = {}  # by batch and partition
-        self._records: dict[str, Record] = {}  # the one that changed longest ago comes first
+        self._records: dict[str, StagingRecord] = {}  # the one that changed longest ago comes first
         self._begun: set[str] = set()
-        self._beginning: dict[str, Record] = {}  # while they are being written down
+        self._beginning: dict[str, StagingRecord] = {}  # while they are being written down
         self._winners: dict[str, int] = {}  # how many are remembered of transactions that are done, the oldest first
         self._winners_all = 0
         self._dropped: deque[Attempt] = deque()  # what is to be let go
@@ -139,26 +139,26 @@ class MemoryStaging:
 
     # Transactions
 
-    async def record(self, key: str) -> Record | None:
+    async def record(self, key: str) -> StagingRecord | None:
         """See StagingStore."""
         return self._records.get(key)
 
-    async def begin(self, key: str, record: Record) -> Record:
+    async def begin(self, key: str, record: StagingRecord) -> StagingRecord:
         """See StagingStore; here nobody else can have been first."""
         self._check_winners(key, record)
         self._note(key, record)
         return record
 
-    async def finish(self, key: str, record: Record) -> None:
+    async def finish(self, key: str, record: StagingRecord) -> None:
         """See StagingStore."""
         self._note(key, record)
         await self._drop_done(key, record)
 
-    async def records(self, limit: int) -> list[tuple[str, Record]]:
+    async def records(self, limit: int) -> list[tuple[str, StagingRecord]]:
         """See StagingStore."""
         return list(islice(reversed(self._records.items()), limit))
 
-    async def unfinished(self) -> list[tuple[str, Record]]:
+    async def unfinished(self) -> list[tuple[str, StagingRecord]]:
         """See StagingStore."""
         return [(key, self._records[key]) for key in self._begun]
 
@@ -231,7 +231,7 @@ class MemoryStaging:
         self.staged_rows += kept.rows
         self.bytes += size
 
-    def _note(self, key: str, record: Record) -> None:
+    def _note(self, key: str, record: StagingRecord) -> None:
         """Remember a record, and forget the oldest where there are too many."""
         self._records.pop(key, None)
         self._records[key] = record
@@ -245,7 +245,7 @@ class MemoryStaging:
                 self._forget_record(old)
                 break
 
-    async def _drop_done(self, key: str, record: Record) -> None:
+    async def _drop_done(self, key: str, record: StagingRecord) -> None:
         for index, batch in enumerate(list(self._of_key.get(key, ()))):
             if batch <= record.batch:
                 for attempts in list(self._of_key.get(key, {}).get(batch, {}).values()):
@@ -279,14 +279,14 @@ class MemoryStaging:
         partitions = self._of_key.get(key, {}).values()
         return [one for attempts in partitions for some in attempts.values() for one in some]
 
-    def _check_winners(self, key: str, record: Record) -> None:
+    def _check_winners(self, key: str, record: StagingRecord) -> None:
         """All attempts of the record are staged as it names them; raises StagingFailed."""
         for partition, attempt, rows in record.winners:
             staged = self._attempts.get(Attempt(key, record.batch, partition, attempt))
             if staged is None or staged.rows != rows:
                 raise StagingFailed(MISSING, f"attempt {attempt} of partition {partition} was dropped meanwhile")
 
-    def _count_winners(self, key: str, record: Record) -> None:
+    def _count_winners(self, key: str, record: StagingRecord) -> None:
         """Count a record that has changed, and remember less of the oldest where all are too many."""
         self._winners_all -= self._winners.pop(key, 0)
         if record.state != BEGUN and record.winners:
@@ -306,7 +306,7 @@ class MemoryStaging:
             for partition, one, _ in record.winners
         )
 
-    def _begun_of(self, key: str) -> list[Record]:
+    def _begun_of(self, key: str) -> list[StagingRecord]:
         records = self._records.get(key), self._beginning.get(key)
         return [record for record in records if record is not None and record.state == BEGUN]
 
@@ -316,7 +316,7 @@ def weight(content: Chunk) -> int:
     return len(content.data) + OVERHEAD_BYTES + REFUSED_BYTES * len(content.refused)
 
 
-def _oldest(records: Iterable[tuple[str, Record]]) -> Iterable[str]:
+def _oldest(records: Iterable[tuple[str, StagingRecord]]) -> Iterable[str]:
     """Who may be forgotten, the oldest first: those of a single batch before others."""
     some = list(islice(records, 1000))
     done = [(key, record) for key, record in some if record.state != BEGUN]

@@ -95,7 +95,7 @@ class Held(Protocol):
         """When it was begun (ms)."""
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True):
+class StagingRecord(msgspec.Struct, array_like=True, frozen=True):
     """What is remembered of a transaction: its last batch that was begun."""
 
     batch: int
@@ -143,24 +143,24 @@ class StagingStore(Protocol):
     def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
         """What was staged of it, in order."""
 
-    async def record(self, key: str) -> Record | None:
+    async def record(self, key: str) -> StagingRecord | None:
         """The transaction's last batch."""
 
-    async def begin(self, key: str, record: Record) -> Record:
+    async def begin(self, key: str, record: StagingRecord) -> StagingRecord:
         """Remember that a batch is begun, so that it survives as much as the engine's messages do; the record that
         counts: another node may have been first. The attempts in it are kept until ``finish``, whatever their age;
         ``missing`` when they are not staged as the record names them."""
 
-    async def finish(self, key: str, record: Record) -> None:
+    async def finish(self, key: str, record: StagingRecord) -> None:
         """The batch is done (``record`` says so): its staged rows go, and those of older batches."""
 
     async def drop(self, key: str, batch: int, partition: int | None, attempt: int | None) -> None:
         """Let go of staged rows: of the batch, of its partition, of the attempt. Those of a begun batch stay."""
 
-    async def records(self, limit: int) -> list[tuple[str, Record]]:
+    async def records(self, limit: int) -> list[tuple[str, StagingRecord]]:
         """Transactions and their last batches, the newest first."""
 
-    async def unfinished(self) -> list[tuple[str, Record]]:
+    async def unfinished(self) -> list[tuple[str, StagingRecord]]:
         """Those whose batch was begun and is not done."""
 
     async def forget(self, key: str) -> bool:
@@ -191,15 +191,15 @@ def summed(attempts: Iterable[tuple[Attempt, Held]]) -> Generator[None, None, di
     return found
 
 
-def record_bytes(record: Record) -> bytes:
+def record_bytes(record: StagingRecord) -> bytes:
     """A record as it is kept (MessagePack)."""
     return _encode(record)
 
 
-def read_record(data: Any) -> Record:
+def read_record(data: Any) -> StagingRecord:
     """The record of such bytes; raises msgspec.DecodeError."""
     return _decode(data)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Record).decode
+_decode = msgspec.msgpack.Decoder(StagingRecord).decode

@@ -1,4 +1,4 @@
-"""Collect the statistics of all nodes (docs/statistics.md)."""
+"""Collect the statistics of all nodes (docs/operate/figures.md)."""
 
 from __future__ import annotations
 

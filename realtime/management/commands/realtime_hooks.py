@@ -1,4 +1,7 @@
-"""Run the project's hook and listeners: what the sidecar asks and tells Django (docs/hooks.md, docs/audit.md)."""
+"""Run the project's hook and listeners: what the sidecar asks and tells Django.
+
+docs/develop/hooks.md and docs/operate/audit.md explain it.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ from realtime.conf import conf
 class Command(BaseCommand):
     """All nodes, or those that are named; one that is away or has an error keeps none of the others from reloading."""
 
-    help = "Have the sidecars read certificates, keys, publish_from, origins and trusted_proxies anew (docs/ports.md)."
+    help = (
+        "Have the sidecars read certificates, keys, publish_from, origins and trusted_proxies anew "
+        "(docs/operate/ports.md)."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """[ADDRESS …]."""

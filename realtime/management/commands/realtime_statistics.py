@@ -1,4 +1,4 @@
-"""Write the statistics to files that outlast the windows, or take those of files (docs/statistics.md)."""
+"""Write the statistics to files that outlast the windows, or take those of files (docs/operate/figures.md)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ class Command(BaseCommand):
             "--recording",
             type=Path,
             metavar="FILE",
-            help="with --demo: replay this recording (docs/recording.md) again and again instead of the Spark jobs",
+            help="with --demo: replay this recording again and again instead of the Spark jobs "
+            "(docs/develop/recording.md)",
         )
         parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
         parser.add_argument("--port", type=int, default=8000, help="port of the web server")

@@ -1,4 +1,4 @@
-/** Types of the JavaScript client; docs/javascript.md is its guide. */
+/** Types of the JavaScript client; docs/develop/javascript.md is its guide. */
 
 /** Text, or binary. */
 export type Value = string | Uint8Array;
@@ -44,7 +44,7 @@ export type StatusName =
 export type PublishStatus =
   | "denied" | "failed" | "too_large" | "not_ready" | "invalid" | "limit" | "queue_full" | "unknown";
 
-/** What happened; which keys are there depends on the name (docs/javascript.md lists them). */
+/** What happened; which keys are there depends on the name (docs/develop/javascript.md lists them). */
 export interface Status {
   readonly name: StatusName;
   readonly url?: string;
@@ -210,7 +210,7 @@ export interface Client {
 }
 
 export class RealtimeError extends Error {
-  /** A PublishStatus, "not_connected", or a code of docs/protocol.md 4.12. */
+  /** A PublishStatus, "not_connected", or a code of docs/reference/protocol.md 4.12. */
   readonly status: string;
   readonly reason: string;
   readonly subject: string;

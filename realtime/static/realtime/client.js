@@ -2,7 +2,7 @@
  * The JavaScript client: `connect()` and what it returns; for browsers, and for Node from 22 on.
  *
  * This file does the I/O: sockets (connector.js), a timer, tokens, promises. What to do when is session.js's to say.
- * docs/javascript.md is its guide.
+ * docs/develop/javascript.md is its guide.
  */
 
 import { Connector, viaOf } from "./client/connection/connector.js";

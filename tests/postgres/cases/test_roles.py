@@ -13,12 +13,13 @@ import pytest
 from django.db import connection
 
 from entitlement.following import triggers
-from tests.entitlement.test_migrating import Watched, node
-from tests.entitlement.test_migrating import pytestmark as pytestmark
+from tests.support.entitlement.watched import Watched, node
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
 
 __all__ = ["node"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
 
 ROLE = "application"
 

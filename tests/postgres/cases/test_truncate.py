@@ -10,11 +10,12 @@ from django.db import connection
 
 from entitlement.following import triggers
 from entitlement.models import Change, Generation
-from tests.entitlement.test_migrating import SUBJECT, Watched, node
-from tests.entitlement.test_migrating import pytestmark as pytestmark
+from tests.support.entitlement.watched import SUBJECT, Watched, node
 from tests.support.sidecar import Sidecar
 
 __all__ = ["node"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _truncate(tables: str) -> None:

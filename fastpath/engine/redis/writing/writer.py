@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from ....core.broker.admission import Done, Outcome, with_refusals
 from ....core.protocol.messages import Message
 from ....core.protocol.packets import Refusal
-from ...order_fence import HELD, Holds
+from ...order_fence import HELD, OrderFence
 from ..address import Address, RedisAway, RedisConfig, shown
 from ..checks import RedisRefused, check, connect
 from ..connection import AWAY, Link, replicas_in, sections
@@ -42,8 +42,8 @@ log = logging.getLogger("fastpath.redis")
 
 
 class RedisWriter:
-    """``Broker.upstream`` of a node. With ``guaranteed`` a publication is acknowledged when it cannot get lost any more
-    (replica_acks.py), else when the primary has it.
+    """Stores the publications of a node. With ``guaranteed`` a publication is acknowledged when it cannot get lost any
+    more (replica_acks.py), else when the primary has it.
 
     ``epoch_known`` is the highest epoch that this node has seen, ``stored`` is told the epoch and the ends of logs when
     the script has run, ``on_state`` when acknowledgements stop, why, and when they go on. ``end`` is called when
@@ -86,7 +86,7 @@ class RedisWriter:
         self._recent = Recent(prefix, loop.time)
         self._lost: deque[Batch] = deque()  # acknowledged, and to be stored again
         self._queue = Queue()
-        self._holds = Holds(loop.time)
+        self._holds = OrderFence(loop.time)
         self._batch: Batch | None = None
         self._unread = Unread(loop, epoch_known, end)
         self._wake = asyncio.Event()
@@ -115,7 +115,7 @@ class RedisWriter:
         self._task = self._loop.create_task(self._run())
 
     def submit(self, messages: Sequence[Message], done: Done | None) -> None:
-        """Store accepted publications, with all others of this tick (Broker.upstream)."""
+        """Store accepted publications, with all others of this tick."""
         if self._closing:
             if done is not None:
                 done([_ENDS] * len(messages))

@@ -1,4 +1,4 @@
-/** What codes and statuses mean, in words for people (docs/protocol.md 4.4, 4.12, 7). */
+/** What codes and statuses mean, in words for people (docs/reference/protocol.md 4.4, 4.12, 7). */
 
 import { isFinal } from "../client/wire/closing.js";
 

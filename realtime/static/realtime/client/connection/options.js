@@ -3,7 +3,7 @@
 import { SUBPROTOCOLS } from "../wire/codec.js";
 import { serversOf } from "./servers.js";
 
-/** What a program may leave out; docs/javascript.md says what each means. */
+/** What a program may leave out; docs/develop/javascript.md says what each means. */
 export const DEFAULTS = {
   form: /** @type {"json" | "msgpack"} */ ("msgpack"),
   quickRetries: 3,

@@ -1,6 +1,6 @@
 /** The error that commands of the client end with. */
 
-/** A command that did not work; `status` is one of docs/protocol.md 4.4 or 4.12, or "unknown" when the answer is lost. */
+/** A command that did not work; `status` is one of docs/reference/protocol.md 4.4 or 4.12, or "unknown" when the answer is lost. */
 export class RealtimeError extends Error {
   name = "RealtimeError";
 

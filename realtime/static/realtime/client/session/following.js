@@ -1,6 +1,6 @@
 /**
  * The subscriptions of a client: how they are asked for, and what the server's answers and messages mean; without I/O or
- * clock (docs/protocol.md 3.2, 3.3, 3.8, 4.2, 4.7, 4.8, 4.13 and 5). wanted.js holds what is wanted.
+ * clock (docs/reference/protocol.md 3.2, 3.3, 3.8, 4.2, 4.7, 4.8, 4.13 and 5). wanted.js holds what is wanted.
  */
 
 import {

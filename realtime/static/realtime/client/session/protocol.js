@@ -1,5 +1,5 @@
 /**
- * The protocol as a client sees it, without I/O or clock: frames in, events and frames out (docs/protocol.md 3 to 5, 7).
+ * The protocol as a client sees it, without I/O or clock: frames in, events and frames out (docs/reference/protocol.md 3 to 5, 7).
  *
  * The state outlives connections: `open()` begins one, `lose()` ends it. What is to be sent gathers in `out`. Its
  * subscriptions are `following`.

@@ -1,4 +1,4 @@
-/** The close codes of a connection (docs/protocol.md 7). */
+/** The close codes of a connection (docs/reference/protocol.md 7). */
 
 /** @type {Record<number, string>} */
 const NAMES = {

@@ -1,5 +1,5 @@
 /**
- * Frames of the wire protocol as values, and back, in both forms (docs/protocol.md 1.2 to 1.5, 3 to 5).
+ * Frames of the wire protocol as values, and back, in both forms (docs/reference/protocol.md 1.2 to 1.5, 3 to 5).
  *
  * A command or answer is an object whose `op` names it; a message is an object with the op "message". Encoding writes
  * the keys in the protocol's order and leaves out what holds its default, so that it is canonical.

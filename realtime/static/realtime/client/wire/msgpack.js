@@ -1,7 +1,7 @@
 /**
  * MessagePack, as much of it as the protocol uses: nil, booleans, numbers, text, binary, arrays, maps with text keys.
  *
- * Integers are written in their shortest form (docs/protocol.md 1.3). Maps become objects without a prototype, so that
+ * Integers are written in their shortest form (docs/reference/protocol.md 1.3). Maps become objects without a prototype, so that
  * a field may have any name. Integers beyond 2^53 are refused rather than rounded.
  */
 

@@ -1,0 +1,175 @@
+"""What a process of the sidecar consists of: its components, in the order in which they are built."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..core.auth.hook_grants import Hooked
+from ..core.broker.broker import Broker
+from ..core.sessions.sessions import Sessions
+from ..edge.clients.backlogs import Recovering
+from ..edge.clients.liveness import Moving
+from ..edge.clients.quotas import Quotas, make_guard
+from ..edge.control.actions import Operating
+from ..edge.control.client_detail import Inspecting
+from ..edge.control.connection import ControlConnection
+from ..edge.control.find_clients import Finding
+from ..edge.control.publisher_rankings import Suppliers
+from ..edge.control.rankings import Top
+from ..edge.control.subject_branches import Branches
+from ..edge.control.subject_detail import Exploring
+from ..edge.control.subjects import Subjects
+from ..edge.control.traces import Tracing
+from ..edge.hooks.gateway import Asks
+from ..edge.listen.key_file import KeyFile
+from ..edge.listen.listeners import Ports
+from ..edge.listen.reload import Reloader
+from ..edge.runtime.component import Component, Offers, Plain
+from ..edge.runtime.runtime import Runtime, now
+from ..edge.runtime.socket_writer import SocketWriter
+from ..edge.telemetry.bounds import Bounds
+from ..edge.telemetry.figures import Statistics
+from ..edge.telemetry.health import Readiness
+from ..edge.telemetry.http_endpoint import Health, MetricsConnection
+from ..edge.telemetry.rights_assurance import Assurance
+from ..edge.telemetry.samples import Samples
+from ..edge.workers.drain import Drainer
+from ..edge.workers.follower import Follower
+from ..edge.workers.heartbeat import Pulse
+from ..edge.workers.leader import Links
+from ..engine import registry
+from ..engine.base import Engine
+from ..listen_address import Listener
+from ..logs import formats
+from ..settings import Settings
+from . import failpoints
+from .modes import make_grants
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What the parent tells one of several workers; see fastpath/server/workers.py."""
+
+    number: int
+    listeners: Sequence[Listener]
+    """With their real ports."""
+    sockets: dict[str, socket.socket]
+    """The unix sockets to listen on, by path: all workers share them."""
+    links: str
+    """The path of the unix socket that links the others to the first."""
+    links_socket: socket.socket | None
+    """It, listening, for the first worker."""
+    survivors: int
+    """For the first worker: how many others may still hold the state of the one before it."""
+    count: int
+    """How many workers there are."""
+    parent: int
+    """A descriptor that ends when the parent has ended."""
+    report: int
+    """A descriptor that takes one line when this worker serves, and its beats from then on (watchdog.py)."""
+
+
+def make_hub(
+    settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None, worker: int = 0
+) -> Runtime:
+    """The broker with everything that every process serves from its start."""
+    started = now()
+    engine = engine or registry.memory(started)
+    broker = Broker(
+        engine,
+        make_grants(settings),
+        settings.limits,
+        server=secrets.token_hex(8),
+        started=started,
+        secret=secrets.token_bytes(32),
+        guaranteed=settings.delivery == "guaranteed",
+        snapshots=settings.snapshots,
+        own=registry.own_numbering(engine, started),
+        writer=SocketWriter(),
+    )
+    sessions = Sessions(broker, settings.ping_seconds, make_guard(settings, broker.counters), Moving().moved)
+    hub = Runtime(loop, settings, broker, sessions, worker)
+    sessions.recoveries.run_by(Recovering(hub).wake)
+    grants = broker.grants
+    components: list[Component] = [
+        Finding(hub),
+        Inspecting(hub),
+        Operating(hub),
+        Exploring(hub),
+        Tracing(hub),
+        *([KeyFile(hub, settings.token_keys)] if settings.token_keys and grants.keys is not None else []),
+        Quotas(hub),
+        Plain(Offers(figures=lambda: {"log_dropped": formats.dropped()})),
+    ]
+    if isinstance(grants, Hooked):
+        components.append(Asks(hub, grants.asking))
+    hub.serve(*components)
+    failpoints.install(hub)
+    return hub
+
+
+class Node:
+    """One process with its ports, none of them open yet, and what tells others how it is.
+
+    ``worker`` is what the parent says of one of several, ``links`` is its way to the others. What begins only when the
+    engine has what it kept is not here: the publisher port's services, the audit and presence.
+    """
+
+    def __init__(self, hub: Runtime, worker: Worker | None = None, links: Links | Follower | None = None) -> None:
+        first = not hub.workers.follows
+        report = links.report if isinstance(links, Follower) else None
+        leads = links if isinstance(links, Links) else None
+        self.hub = hub
+        self.statistics = Statistics(hub, hub.workers.number, report)
+        self._samples = Samples(hub, self.statistics) if first else None
+        self.pulse = Pulse(hub, worker.count - 1 if worker is not None and first else 0)
+        assurance = Assurance()
+        readiness = Readiness(hub, self.pulse, self._draining, assurance)
+        health = Health(hub, self.statistics, readiness)
+        self.ports = Ports(
+            hub,
+            lambda: ControlConnection(hub, self.statistics, leads, self.drain),
+            lambda: MetricsConnection(health),
+            shared=worker is not None,
+            inherited=worker.sockets if worker is not None else None,
+        )
+        self.drain = Drainer(hub, self.ports, worker.count if worker is not None else 1)
+        self.reload = Reloader(hub, self.ports)
+        components: list[Component] = [
+            *((links,) if links is not None else ()),
+            self.statistics,
+            *((Subjects(hub), self._samples, Branches(hub)) if self._samples is not None else ()),
+            self.pulse,
+            assurance,
+            readiness,
+            health,
+            Bounds(hub, self.ports.connections_max),
+            Top(hub, self.statistics),
+            Suppliers(hub, self.statistics),
+            self.drain,
+            self.reload,
+        ]
+        hub.serve(*components)
+
+    def _draining(self) -> bool:
+        return self.drain.active
+
+    def open(self, listeners: Sequence[Listener], *purposes: str) -> None:
+        """Open the ports of these purposes; raises SettingsError."""
+        for listener in listeners:
+            if not listener.purposes.isdisjoint(purposes):
+                self.ports.open(listener)
+
+    def start(self) -> None:
+        """Count from now on, and on the first worker sample."""
+        self.statistics.start()
+        if self._samples is not None:
+            self._samples.start()
+
+    def beat(self, beat: Callable[[], None]) -> None:
+        """Show each second that the loop runs."""
+        self.pulse.start(beat, self.ports.taking_none)

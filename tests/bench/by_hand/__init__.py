@@ -1,0 +1,1 @@
+"""Tests of fastpath/bench/by_hand."""

@@ -1,0 +1,112 @@
+"""Why somebody may read a subject, in words: the same yes or no as the check, in every mode."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpath.core.auth.basic_grants import BasicGrants
+from fastpath.core.auth.grants import ASKED, NOT_READY, Grants, Why
+from fastpath.core.auth.hook_decisions import HookDecisions, HookState
+from fastpath.core.auth.hook_grants import CustomGrants, hooked
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.rules import SUBSCRIBE, Rule, RuleSet
+from fastpath.core.protocol.subject import PRESENCE
+from tests.support.tokens import SECRET, mint, mint_jwt
+
+NOW = 1_700_000_000_000
+
+
+def ruled(*rules: Rule) -> RuleGrants:
+    """Mode ``rules`` with these in force."""
+    grants, whole = RuleGrants(SECRET), RuleSet()
+    for rule in rules:
+        whole.put(rule)
+    grants.replace(whole, {}, {}, 1, NOW)
+    return grants
+
+
+RULES = (
+    Rule(1, "everyone", "/a/**", SUBSCRIBE, True),
+    Rule(2, "user:ann", "/a/no", SUBSCRIBE, False),
+    Rule(3, "group:3", "/{username}/*", SUBSCRIBE, True),
+)
+
+
+@pytest.mark.parametrize(
+    ("token", "subject", "why"),
+    [
+        ("ann", "/a/one", Why(True, "rule 1 allows /a/** to everyone", 1)),
+        ("ann", "/a/no", Why(False, "rule 2 denies /a/no to user:ann", 2)),
+        ("ann", "/ann/x", Why(True, "rule 3 allows /{username}/* to group:3", 3)),
+        ("ann", "/bob/x", Why(False, "no rule allows it")),
+        ("ann", PRESENCE + "/a/one", Why(True, "rule 1 allows /a/** to everyone", 1)),
+        ("root", "/x/y", Why(True, "a superuser may read everything")),
+        ("", "/a/one", Why(True, "rule 1 allows /a/** to everyone", 1)),
+    ],
+)
+def test_rules(token: str, subject: str, why: Why) -> None:
+    grants = ruled(*RULES)
+    minted = mint(token, groups=["3"], superuser=token == "root") if token else ""
+    principal = grants.principal(minted, 0)
+    assert grants.explain(principal, subject, NOW) == why
+    assert why.allowed == (not grants.check(principal, SUBSCRIBE, subject, NOW))
+
+
+def test_before_the_rules_have_come() -> None:
+    grants = RuleGrants(SECRET)
+    assert grants.explain(grants.principal("", 0), "/a/b", NOW) == Why(False, NOT_READY)
+
+
+def test_other_modes() -> None:
+    assert Grants().explain(Grants().principal("", 0), "/a/b", NOW).allowed
+    basic = BasicGrants("secret")
+    assert basic.explain(basic.principal("", 0), "/a/b", NOW) == Why(
+        True, "in mode basic everybody may read everything"
+    )
+    tokens = JwtGrants(SECRET)
+    ann = tokens.principal(mint_jwt("ann", subscribe=["/a/*"]), 0)
+    assert tokens.explain(ann, "/a/b", NOW) == Why(True, "the token permits /a/*")
+    assert tokens.explain(ann, "/b/b", NOW) == Why(False, "no permission in the token covers it")
+    assert tokens.explain(tokens.principal("", 0), "/a/b", NOW) == Why(False, "a token is needed")
+    custom = CustomGrants(frozenset(["publish"]))
+    assert custom.explain(custom.principal("x", 0), "/a/b", NOW) == Why(False, "the hook is not asked about subscribe")
+
+
+class Party:
+    """Somebody whom a hook is asked about."""
+
+    waits = False
+
+
+def test_what_a_hook_has_said_is_told_without_asking_it() -> None:
+    asking = HookDecisions([SUBSCRIBE], 1)
+    grants = hooked(CustomGrants, asking)(asking.events)
+    principal = grants.principal("x", 0)
+    principal.asked = asked = HookState(asking, Party())  # type: ignore[arg-type]
+    assert grants.explain(principal, "/a/b", NOW) == Why(False, ASKED)
+    assert not asked.wanted, "nothing is asked for it"
+    asked.note((SUBSCRIBE, "/a/b"), "not you", NOW + 1)
+    assert grants.explain(principal, "/a/b", NOW) == Why(False, "not you")
+    asked.note((SUBSCRIBE, "/a/b"), "", NOW + 1)
+    assert grants.explain(principal, "/a/b", NOW) == Why(
+        True, "mode custom leaves it to the hook; the hook has allowed it"
+    )
+
+
+patterns = st.sampled_from(["/a/**", "/a/b", "/a/*", "/**", "/{username}/*", "/ann/b", "/*/b"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["everyone", "user:ann", "group:3"]), patterns, st.booleans()), max_size=8),
+    st.sampled_from(["/a/b", "/a/c", "/ann/b", "/x/y/z", PRESENCE + "/a/b"]),
+)
+def test_it_is_always_the_answer_of_the_check(rules: list[tuple[str, str, bool]], subject: str) -> None:
+    grants = ruled(*(Rule(number, who, text, SUBSCRIBE, allow) for number, (who, text, allow) in enumerate(rules)))
+    principal = grants.principal(ANN, 0)
+    assert grants.explain(principal, subject, NOW).allowed == (not grants.check(principal, SUBSCRIBE, subject, NOW))
+
+
+ANN = mint("ann", groups=["3"])

@@ -1,0 +1,104 @@
+"""Epochs: what a subscriber is told when a subject goes on in another one, and what counts as recovered afterwards."""
+
+from __future__ import annotations
+
+from fastpath.core.broker.epochs import restart
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
+from tests.support.core.stage import START, Stage
+
+SUBJECT = "/epoch/one"
+
+
+def comes(stage: Stage, epoch: int, *seqs: int) -> None:
+    """Messages of an epoch are delivered."""
+    messages = [Message(SUBJECT, f"{epoch - START}/{seq}", epoch=epoch, seq=seq, time=stage.now) for seq in seqs]
+    stage.broker.deliver(messages)
+    stage.end()
+
+
+def recovery(stage: Stage, epoch: int, seq: int) -> tuple[str, list[str]]:
+    """How a client that comes back with this position is answered, and with what."""
+    ann = stage.enter("back")
+    ann.say(Subscribe(id=1, subjects=[SUBJECT], since={SUBJECT: (epoch, seq)}))
+    [result] = [r for one in ann.got if isinstance(one, Subscribed) for r in one.results]
+    return result.recovery, [one.content for one in ann.got if isinstance(one, Data)]
+
+
+def test_the_epoch_is_told_before_its_first_message_and_numbers_go_on() -> None:
+    stage = Stage()
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=[SUBJECT]))
+    comes(stage, START, 1, 2)
+    ann.taken()
+    comes(stage, START + 1, 3)
+    epoch, message = ann.taken()
+    assert isinstance(epoch, Epoch)
+    assert isinstance(message, Data)
+    assert (epoch.epoch, epoch.seq, message.seq) == (START + 1, 2, 3)
+    assert recovery(stage, START, 1) == ("recovered", ["0/2", "1/3"])
+    assert recovery(stage, START, 2) == ("recovered", ["1/3"])
+    assert recovery(stage, START + 1, 2) == ("recovered", ["1/3"])
+
+
+def test_who_has_read_what_is_numbered_again_is_resynchronised() -> None:
+    stage = Stage()
+    comes(stage, START, 1, 2, 3)
+    comes(stage, START + 1, 3, 4)
+    assert recovery(stage, START, 2) == ("recovered", ["1/3", "1/4"])
+    for seq in (3, 4, 5):
+        assert recovery(stage, START, seq) == ("resynchronised", ["1/4"])
+    assert recovery(stage, START + 1, 3) == ("recovered", ["1/4"])
+
+
+def test_what_was_gathered_for_an_interval_counts_in_the_epoch_it_came_in() -> None:
+    stage = Stage()
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=[SUBJECT], conflation=500))
+    comes(stage, START, 1, 2)
+    comes(stage, START + 1, 2)
+    stage.advance(500)
+    kinds = [(type(one), one.seq) for one in ann.got if isinstance(one, Epoch | Data)]
+    assert kinds == [(Data, 2), (Epoch, 1), (Data, 2)]
+
+
+def test_a_restart_keeps_what_leads_there_and_tells_everybody() -> None:
+    stage = Stage()
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=[SUBJECT]))
+    comes(stage, START, 1, 2, 3)
+    ann.taken()
+    topic = stage.broker.interest.topics[SUBJECT]
+    restart(stage.broker, topic, START, 2, topic.snapshot)
+    stage.end()
+    assert [(one.epoch, one.seq) for one in ann.taken()] == [(START, 2)]
+    assert [one.seq for one in topic.ring] == [1, 2]
+    assert recovery(stage, START, 1)[1] == ["0/2"]
+    restart(stage.broker, topic, START, 9)
+    stage.end()
+    assert (topic.seq, topic.ring, topic.snapshot) == (9, [], None)
+    assert recovery(stage, START, 2) == ("resynchronised", [])
+    assert recovery(stage, START, 9) == ("recovered", [])
+
+
+def test_a_snapshot_expires_and_its_fields_with_it() -> None:
+    stage = Stage(limits=Limits(snapshot_ms=1000))
+    stage.publish(SUBJECT, "1", {"a": "1"})
+    stage.advance(900)
+    stage.publish(SUBJECT, "2", {"b": "2"})
+    stage.advance(900)
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=[SUBJECT]))
+    assert [one.fields for one in ann.taken() if isinstance(one, Data)] == [{"a": "1", "b": "2"}]
+    stage.advance(1200)
+    ann.say(Subscribe(id=2, subjects=[SUBJECT]))
+    assert not [one for one in ann.taken() if isinstance(one, Data)]
+    stage.publish(SUBJECT, "3", {"c": "3"})
+    ann.taken()
+    ann.say(Subscribe(id=3, subjects=[SUBJECT]))
+    assert [one.fields for one in ann.taken() if isinstance(one, Data)] == [{"c": "3"}]
+    stage.advance(2000)
+    stage.publish(SUBJECT, "4", {"d": "4"})
+    ann.taken()
+    ann.say(Subscribe(id=4, subjects=[SUBJECT]))
+    assert [one.fields for one in ann.taken() if isinstance(one, Data)] == [{"d": "4"}]

@@ -1,0 +1,347 @@
+"""Running subscriptions follow the rights: cut, start, wait, close; nothing revoked leaves the queue."""
+
+import jwt
+import pytest
+
+from fastpath.core.auth import rule_grants
+from fastpath.core.auth.grants import NOT_READY
+from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.protocol.errors import InvalidMessage, Refused
+from fastpath.core.protocol.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
+from fastpath.core.protocol.messages import Publish as PublishCommand
+from tests.support.core.rights import SECRET, change, fill, mint, rule
+from tests.support.core.stage import START, Actor, Stage
+
+
+def enter(stage: Stage, *subjects: str, token: str | None = None) -> Actor:
+    """Ann connects and subscribes."""
+    ann = stage.enter("ann", mint() if token is None else token)
+    ann.say(Subscribe(id=1, subjects=list(subjects)))
+    return ann
+
+
+def test_before_the_rules_nobody_is_denied_and_nothing_flows() -> None:
+    """``not_ready`` with a time to retry; when the rules come it starts by itself, or is denied."""
+    stage = Stage(RuleGrants(SECRET))
+    ann = enter(stage, "/s/1", "/t/1")
+    results = ann.taken()[1].results
+    assert [(one.error, one.reason, one.retry_ms) for one in results] == [("not_ready", NOT_READY, 500)] * 2
+    stage.publish("/s/1", "hidden")
+    assert ann.taken() == []
+    fill(stage, rule(1))
+    answer, snapshot = ann.taken()
+    assert [(one.subject, one.error) for one in answer.results] == [("/s/1", ""), ("/t/1", "denied")]
+    assert answer.id != 1  # an event, not an answer: the id is unset
+    assert snapshot.content == "hidden"
+
+
+def test_a_rule_cuts_and_starts_a_running_subscription() -> None:
+    """Told which subjects and why; the snapshot comes when the right comes back."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    ann = enter(stage, "/s/1", "/s/2")
+    ann.taken()
+    change(stage, 1, rules=[rule(2, pattern="/s/1", allow=False)])
+    assert [(one.subjects, one.reason) for one in ann.taken()] == [(["/s/1"], "rule 2 denies it")]
+    stage.publish("/s/1", "secret")
+    stage.publish("/s/2", "open")
+    assert ann.messages() == [("/s/2", 1, "open")]
+    change(stage, 2, removed=[2])
+    answer, snapshot = ann.taken()
+    assert (answer.results[0].subject, answer.results[0].error, snapshot.content) == ("/s/1", "", "secret")
+    stage.publish("/s/1", "live")
+    assert ann.messages() == [("/s/1", 2, "live")]
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+@pytest.mark.parametrize("window_bits", [0, 15])
+def test_nothing_revoked_leaves_the_queue_of_a_stalled_client(form: str, window_bits: int) -> None:
+    """What waits for the client is filtered, compressed or not; what is not revoked comes, in order."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    ann = stage.enter("ann", mint(), wire=wire(encoding(form, window_bits, 1)))
+    ann.say(Subscribe(id=1, subjects=["/s/1", "/s/2"]))
+    ann.taken()
+    ann.blocked = True
+    for number in range(4):
+        stage.publish("/s/1", f"secret {number}" * 50)
+        stage.publish("/s/2", f"open {number}" * 50)
+    assert all(bool(chunk[0] & 0x40) == bool(window_bits) for chunk in ann.client.queue.chunks)
+    change(stage, 1, rules=[rule(2, pattern="/s/1", allow=False)])
+    ann.unblock()
+    got = ann.taken()
+    assert [one.content for one in got if isinstance(one, Data)] == [f"open {number}" * 50 for number in range(4)]
+    assert isinstance(got[-1], Revoked)
+
+
+def test_a_frame_begun_is_finished() -> None:
+    """The socket took a part of a frame before its subject was revoked."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    ann = enter(stage, "/s/1")
+    ann.taken()
+    ann.blocked = True
+    stage.publish("/s/1", "begun")
+    stage.publish("/s/1", "never")
+    queue = ann.client.queue
+    whole = b"".join(queue.chunks)
+    queue.advance(5)
+    change(stage, 1, removed=[1])
+    rest = b"".join(ann.client.queue.chunks)[ann.client.queue.sent :]
+    begun = whole.index(b'"begun"]') + len(b'"begun"]')
+    assert rest.startswith(whole[5:begun])
+    assert b"never" not in rest
+    assert queue.size == len(rest)
+
+
+def test_users_and_sessions() -> None:
+    """A changed user replaces what older tokens say; a signed-out session and an inactive user are closed."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, who="group:7"))
+    ann = enter(stage, "/s/1", token=mint(groups=["7"]))
+    assert ann.taken()[1].results[0].error == ""
+    user = {"uid": "1", "user": "ann", "active": True, "superuser": False, "groups": [], "generation": 2}
+    change(stage, 1, users=[user])
+    assert isinstance(ann.taken()[0], Revoked)
+    change(stage, 2, users=[user | {"superuser": True, "generation": 3}])
+    assert isinstance(ann.taken()[0], Subscribed)
+    change(stage, 3, users=[user | {"active": False, "generation": 4}])
+    assert ann.closed == (4502, "revoked: the user is not active")
+    with pytest.raises(Refused):
+        stage.enter("ann", mint())
+    assert stage.enter("ann", mint(gen=4)).closed is None
+    bob = stage.enter("bob", mint("bob", "2", sid="s1"))
+    change(stage, 4, sessions=[{"sid": "s1", "generation": 5}])
+    assert bob.closed == (4502, "revoked: signed out")
+    with pytest.raises(Refused):
+        stage.enter("bob", mint("bob", "2", sid="s1"))
+
+
+def test_validity_opens_and_closes() -> None:
+    """Without any word from Django."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, start=START + 1000, end=START + 2000))
+    ann = enter(stage, "/s/1")
+    assert ann.taken()[1].results[0].error == "denied"
+    stage.advance(1000)
+    assert isinstance(ann.taken()[0], Subscribed)
+    stage.advance(1000)
+    assert isinstance(ann.taken()[0], Revoked)
+
+
+def test_only_those_concerned_are_looked_at() -> None:
+    """A change of one user's rules leaves the others alone."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1), rule(2, who="user:2"))
+    enter(stage, "/s/1")
+    bob = stage.enter("bob", mint("bob", "2"))
+    before = bob.client.principal
+    change(stage, 1, rules=[rule(1, pattern="/t/*")])
+    assert bob.client.principal is before
+
+
+def test_differences_must_fit() -> None:
+    """A difference from another generation, a bad rule, a chunk out of place."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, generation=7)
+    with pytest.raises(InvalidMessage, match="stale: generation 7 is in force, not 5"):
+        change(stage, 5)
+    with pytest.raises(InvalidMessage, match=r"rule 3: only one segment"):
+        change(stage, 7, rules=[rule(3, pattern="/x")])
+    with pytest.raises(InvalidMessage, match="rules_begin comes first"):
+        stage.sessions.rights.commit(8, stage.now)
+    with pytest.raises(InvalidMessage, match="mode none, not rules"):
+        change(Stage(), 0)
+
+
+def test_a_token_is_renewed_and_ends() -> None:
+    """Renewal adopts the new rights; another user's token is refused; after the end the client is closed."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, who="group:7"))
+    ann = enter(stage, "/s/1", token=mint(seconds=100))
+    ann.taken()
+    ann.say(Token(id=2, token=mint("bob", "2")))
+    ann.say(Token(id=3, token=mint(groups=["7"], seconds=200)))
+    refused, started, renewed = ann.taken()[:3]
+    assert (refused.code, refused.reason) == ("bad_token", "the token is another user's")
+    assert (started.results[0].error, renewed.user) == ("", "ann")
+    for second in range(201):
+        assert ann.closed is None, second
+        stage.now += 1000
+        ann.client.alive = True
+        stage.sessions.beat(stage.now)
+        stage.end()
+        if second == 150:
+            assert [one.expires for one in ann.taken()] == [START + 200_000]
+        if ann.closed:
+            break
+    assert ann.closed is not None
+    assert ann.closed[0] == 4007
+    assert stage.now - START in range(200_000, 202_000)
+
+
+def test_a_client_without_a_sign_of_life_is_closed() -> None:
+    """Pinged every 25 s, closed at the second time."""
+    stage = Stage()
+    ann = stage.enter("ann")
+    for _ in range(24 + 26):
+        stage.sessions.beat(stage.now)
+        stage.end()
+    assert ann.closed == (4002, "ping_timeout: no sign of life")
+
+
+def test_time_in_which_the_server_did_not_run_is_no_silence_of_its_clients() -> None:
+    """Pinged as ever, but judged by the time that the server had: here a tenth of what passes."""
+    stage = Stage()
+    ann = stage.enter("ann")
+    for second in range(1, 10 * 24):
+        stage.sessions.beat(stage.now + 1000 * second, second / 10)
+        stage.end()
+        assert ann.closed is None, second
+    for second in range(10 * 24, 10 * 80):
+        stage.sessions.beat(stage.now + 1000 * second, second / 10)
+        stage.end()
+    assert ann.closed == (4002, "ping_timeout: no sign of life")
+
+
+def test_the_claims_of_an_outside_issuer() -> None:
+    """Mode jwt: patterns for sub, pub and all; without a token nothing."""
+    stage = Stage(JwtGrants(SECRET))
+    permissions = {"sub": ["/s/*"], "pub": ["/p/**"], "all": ["/both/x"]}
+    token = jwt.encode({"sub": "x", "exp": START // 1000 + 60, "permissions": permissions}, SECRET, "HS256")
+    ann = enter(stage, "/s/1", "/p/1", "/both/x", token=token)
+    assert [one.error for one in ann.taken()[1].results] == ["", "denied", ""]
+    for subject in ("/s/1", "/p/1/2", "/both/x"):
+        ann.say(PublishCommand(subject=subject, content="x", closure="c"))
+    answers = [one for one in ann.taken() if isinstance(one, Published)]
+    assert [one.status for one in answers] == ["denied", "ok", "ok"]
+    bob = enter(stage, "/s/1", token="")
+    assert bob.taken()[1].results[0].reason == "a token is needed"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "garbage",
+        mint() + "x",
+        jwt.encode({"aud": "fastpath", "sub": "ann"}, SECRET, "HS256"),
+        jwt.encode({"aud": "other", "sub": "ann", "exp": START}, SECRET, "HS256"),
+        jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60}, None, "none"),
+        jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60}, SECRET + "!", "HS256"),
+        jwt.encode({"aud": "fastpath", "sub": "ann", "exp": START // 1000 + 60, "groups": 5}, SECRET, "HS256"),
+        mint(seconds=-1),
+    ],
+)
+def test_bad_tokens_are_refused(token: str) -> None:
+    """Signature, audience, algorithm, form, time."""
+    with pytest.raises(Refused) as caught:
+        RuleGrants(SECRET).principal(token, START)
+    assert int(caught.value.code) in (4501, 4007)
+
+
+def session(sid: str, until: int = 0) -> dict:
+    """A revoked session or token as Django sends it (protocol.md 8.3)."""
+    return {"sid": sid, "generation": 2, "until": until}
+
+
+def person(**more: object) -> dict:
+    """Ann as Django sends her (protocol.md 8.3)."""
+    plain = {"uid": "1", "user": "ann", "active": True, "superuser": False, "groups": [], "generation": 2}
+    return plain | more
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "reason"),
+    [
+        ({"sessions": [session("jti:t1")]}, 4502, "the token was revoked"),
+        ({"sessions": [session("s1")]}, 4502, "signed out"),
+        ({"users": [person(active=False)]}, 4502, "the user is not active"),
+        ({"users": [person(since=2)]}, 4007, "the password was changed: get a new token"),
+        # What comes together: the hardest that cannot be helped by a new token, else that one helps.
+        ({"users": [person(since=2)], "sessions": [session("s1")]}, 4007, "the password was changed: get a new token"),
+        ({"users": [person(since=2)], "sessions": [session("jti:t1")]}, 4502, "the token was revoked"),
+        ({"users": [person(since=2, active=False)]}, 4502, "the user is not active"),
+        ({"sessions": [session("t1"), session("jti:s1")], "users": [person(since=1)]}, 0, ""),
+    ],
+)
+def test_what_ends_a_connection(changes: dict, code: int, reason: str) -> None:
+    """And with which code: after 4007 the client comes back with another token, after 4502 it does not."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    token = mint(jti="t1", sid="s1")
+    ann = enter(stage, "/s/1", token=token)
+    ann.taken()
+    change(stage, 1, **changes)
+    while stage.sessions.rights.busy:
+        stage.sessions.rights.step(stage.now)
+    stage.end()
+    if not code:
+        assert ann.taken() == []
+        return
+    assert ann.taken() == [Revoked(subjects=["/s/1"], reason=reason)]
+    with pytest.raises(Refused) as caught:
+        stage.broker.grants.principal(token, stage.now)
+    assert (int(caught.value.code), caught.value.reason) == (code, reason)
+
+
+def test_revoked_sessions_are_forgotten_when_no_token_of_them_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sidecar runs for months; one without an end is kept."""
+    monkeypatch.setattr(rule_grants, "SESSIONS_KEPT", 10)
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1))
+    change(stage, 1, sessions=[session("for ever")])
+    for generation in range(2, 102):
+        change(stage, generation, sessions=[session(f"s{generation}", stage.now + 1000)])
+        stage.now += 100
+    assert isinstance(stage.broker.grants, RuleGrants)
+    kept = {one.sid for one in stage.broker.grants.contents()[2]}
+    assert len(kept) <= 30
+    assert {"for ever", *(f"s{generation}" for generation in range(93, 102))} <= kept
+
+
+def test_a_key_that_is_gone_ends_who_came_with_it() -> None:
+    """In slices, like any change of rights; anonymous clients came without one."""
+    keys = Keys(SECRET)
+    stage = Stage(RuleGrants(keys))
+    fill(stage, rule(1), rule(2, "everyone", "/open/*"))
+    ann, nobody = enter(stage, "/s/1"), enter(stage, "/open/x", token="")
+    ann.taken(), nobody.taken()
+    other = Keys("another secret of more than thirty-two bytes")
+    stage.broker.grants.keys = other
+    stage.sessions.rights.keys_changed()
+    assert stage.sessions.rights.busy
+    stage.sessions.rights.step(stage.now)
+    stage.end()
+    assert [type(one) for one in ann.taken()] == [Revoked]
+    assert nobody.taken() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"users": [person(active=False)]},
+        {"users": [person(since=2)]},
+        {"sessions": [session("s1")]},
+        {"sessions": [session("jti:t1")]},
+    ],
+    ids=["deactivated", "password", "signed out", "revoked"],
+)
+def test_a_question_about_a_right_does_not_make_the_principal_look_fresh(changes: dict) -> None:
+    """Who advertises is asked about each time that something is wanted, between a change and the look at it."""
+    stage = Stage(RuleGrants(SECRET))
+    grants = stage.broker.grants
+    fill(stage, rule(1, action="publish"))
+    ann = grants.principal(mint(jti="t1", sid="s1"), stage.now)
+    known = grants.publishable(ann)
+    assert known is not None
+    known.add("/s/1")
+    assert grants.publishable(ann) == {"/s/1"}
+    change(stage, 1, **changes)
+    assert grants.check(ann, "publish", "/s/2", stage.now) == ""
+    assert grants.publishable(ann) == set(), "what was known before the change"
+    assert grants.check(ann, "publish", "/s/1", stage.now) == ""
+    with pytest.raises(Refused):
+        grants.current(ann)

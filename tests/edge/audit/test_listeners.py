@@ -1,0 +1,292 @@
+"""Who listens to the audit over the control socket: what it is told, and what it costs when it does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastpath.client.control.client import Control
+from fastpath.edge.audit import event_queue, listeners
+from fastpath.edge.audit import files as audit_files
+from fastpath.edge.audit.events import stamp
+from fastpath.edge.audit.recorder import Audit
+from fastpath.edge.node.messages import Events, EventsTaken, Listen
+from fastpath.server.components import make_hub
+from fastpath.settings import Settings
+from tests.support.audit import Written
+from tests.support.ear import Ear
+from tests.support.edge.operators import Following, Leading
+from tests.support.edge.wire import WireClient, WirePublisher
+from tests.support.sidecar import Sidecar
+from tests.support.waiting import auntil, run
+
+
+def test_each_hears_the_kinds_it_asked_for(shared: Sidecar) -> None:
+    with Ear(shared.control, "access") as access, Ear(shared.control, "message", "cache") as messages:
+        assert access.answer == [1, "ok", {"kinds": ["access"]}]
+        with WireClient(shared, headers="User-Agent: Browser/9\r\n") as client:
+            client.subscribe("/ear/a")
+            client.ask("publish", "published", subject="/ear/a", content="x", closure="1")
+        gone = access.hear(event="disconnected")
+        assert [event["event"] for event in access.heard] == ["connected", "subscribed", "disconnected"]
+        assert access.heard[0]["agent"] == "Browser/9"
+        assert gone["time"].endswith("Z")
+        assert messages.hear(kind="message")["subject"] == "/ear/a"
+        assert {event["kind"] for event in messages.heard} == {"message", "cache"}
+
+
+@pytest.mark.parametrize("kinds", [["nonsense"], [["access"]], 7, "access"])
+def test_what_is_no_list_of_kinds_is_refused(shared: Sidecar, kinds: Any) -> None:
+    with Ear(shared.control, "access") as ear:
+        assert ear.ask(kinds)[1:2] == ["error"]
+
+
+def test_other_kinds_in_place_of_the_first(shared: Sidecar) -> None:
+    with Ear(shared.control, "access") as ear, WirePublisher(shared) as publisher:
+        ear.ask(["message"])
+        publisher.publish(["/ear/b", "x"])
+        ear.hear(kind="message")
+        assert {event["kind"] for event in ear.heard} <= {"message", "access"}
+        assert not [event for event in ear.heard if event["event"] == "publisher_disconnected"]
+
+
+def test_who_does_not_read_misses_events_and_is_told_how_many(shared: Sidecar) -> None:
+    """Another one beside it misses none, and nothing grows."""
+    rows = [["/ear/c", "x"]] * 10_000
+    with Ear(shared.control, "message") as deaf, Ear(shared.control, "message") as good, WirePublisher(shared) as port:
+        for count in range(10_000, 80_000, 10_000):
+            port.publish(*rows)
+            while len(good.heard) < count:
+                good.hear()
+        assert good.dropped == 0
+        while not deaf.dropped:
+            deaf.hear()
+            port.publish(["/ear/c", "more"])
+        assert deaf.dropped > 1000
+        assert len(deaf.heard) + deaf.dropped >= 70_000
+    with Control(shared.control) as control:
+        assert control.stats()["audit_dropped"] == 0
+
+
+def test_what_nobody_asks_for_takes_part_in_nothing() -> None:
+    """Off is off: no observer of clients, no trail of publications, nobody told of the cache."""
+
+    async def story() -> None:
+        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
+        audit = Audit(hub, 0, 1, dict)
+        hub.serve(audit)
+        broker = hub.broker
+        before = list(broker.observers)
+        assert (broker.trail, broker.history.told, audit in before) == (None, None, False)
+        peer = Peer()
+        for kinds, observes, follows, sees in (
+            (["access"], True, True, False),
+            (["message"], False, True, False),
+            (["cache"], True, True, True),
+            (["statistics"], False, False, False),
+        ):
+            hub.verbs["listen"](peer, {"kinds": kinds})
+            assert (audit in broker.observers, broker.trail is audit) == (observes, follows), kinds
+            assert (broker.history.told is not None) == sees, kinds
+        for ended in peer.ended:
+            ended()
+        assert (broker.trail, broker.history.told, broker.observers) == (None, None, before)
+        hub.stop()
+
+    run(story())
+
+
+def test_more_events_than_can_wait_are_dropped_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the files by kind, to listeners as a number, and in the figures."""
+    monkeypatch.setattr(event_queue, "EVENTS_MAX", 10)
+    written, peer = Written(tmp_path), Peer()
+
+    async def story() -> int:
+        settings = Settings(mode="none", audit="message", audit_folder=str(tmp_path))
+        hub = make_hub(settings, asyncio.get_running_loop())
+        audit = Audit(hub, 0, 1, dict)
+        hub.serve(audit)
+        hub.verbs["listen"](peer, {"kinds": ["access", "message"]})
+        hub.publish_rows(None, [["/q/a", "x"] for _ in range(25)], lambda outcomes: None)
+        hub.publish_rows(None, [["no subject", "x"]], lambda outcomes: None)
+        await auntil(lambda: written.all(kind="audit"))
+        hub.publish_rows(None, [["/q/b", "x"], ["no subject", "x"]], lambda outcomes: None)
+        await auntil(lambda: written.all(subject="/q/b"))
+        hub.stop()
+        return audit.dropped
+
+    assert run(story()) == 16
+    assert [(one["event"], one.get("dropped")) for one in written.all()] == [
+        *[("published", None)] * 10,
+        ("dropped", {"message": 15}),
+        ("published", None),
+    ]
+    assert [(name, len(content["events"]), content["dropped"]) for name, content in peer.pushed] == [
+        ("events", 10, 16),
+        ("events", 2, 0),
+    ]
+
+
+def test_more_than_the_disk_takes_is_dropped_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the next event, or at the end."""
+    monkeypatch.setattr(audit_files, "LINES_MAX", 5)
+    written = Written(tmp_path)
+
+    async def story() -> int:
+        settings = Settings(mode="none", audit="message", audit_folder=str(tmp_path))
+        hub = make_hub(settings, asyncio.get_running_loop())
+        audit = Audit(hub, 0, 1, dict)
+        hub.serve(audit)
+        hub.publish_rows(None, [["/q/a", "x"] for _ in range(10)], lambda outcomes: None)
+        await auntil(lambda: audit.dropped == 10)
+        hub.publish_rows(None, [["/q/b", "x"]], lambda outcomes: None)
+        await auntil(lambda: written.all(kind="audit", dropped={"message": 10}))
+        hub.publish_rows(None, [["/q/c", "x"] for _ in range(7)], lambda outcomes: None)
+        hub.stop()
+        return audit.dropped
+
+    assert run(story()) == 17
+    assert [(one.get("subject"), one.get("dropped")) for one in written.all()] == [
+        ("/q/b", None),
+        (None, {"message": 10}),
+        (None, {"message": 7}),
+    ]
+
+
+def test_what_another_worker_tells_and_could_not_tell() -> None:
+    peer = Peer()
+    answers: list[Any] = []
+
+    async def story() -> None:
+        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
+        hub.serve(Audit(hub, 0, 2, dict))
+        links = Leading()
+        hub.workers.lead(links)
+        hub.verbs["listen"](peer, {"kinds": ["message"]})
+        hub.workers.received(1, Events(7, [{"kind": "message", "n": 1}, {"kind": "access", "n": 2}]))
+        hub.workers.linked(2)
+        hub.stop()
+        answers.extend(links.sent)
+
+    run(story())
+    assert peer.pushed == [("events", {"events": [{"kind": "message", "n": 1}], "dropped": 7})]
+    listen = Listen(["message"])
+    assert answers == [(listen, None), (EventsTaken(2), 1), (listen, 2)]
+
+
+def test_content_that_waits_is_bounded_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And goes in small slices: no turn of the loop encodes megabytes."""
+    monkeypatch.setattr(event_queue, "CONTENT_WAITING_MAX", 100)
+    monkeypatch.setattr(event_queue, "SLICE_BYTES", 20)
+    peer = Peer()
+
+    async def story() -> int:
+        hub = make_hub(Settings(mode="none", audit_content=True), asyncio.get_running_loop())
+        audit = Audit(hub, 0, 1, dict)
+        hub.serve(audit)
+        hub.verbs["listen"](peer, {"kinds": ["message"]})
+        for _ in range(2):
+            peer.pushed.clear()
+            hub.publish_rows(None, [["/q/a", "0123456789"] for _ in range(15)], lambda outcomes: None)
+            await auntil(lambda: len(peer.pushed) == 5)
+        hub.stop()
+        return audit.dropped
+
+    assert run(story()) == 10
+    assert [len(content["events"]) for _, content in peer.pushed] == [2] * 5
+
+
+@pytest.mark.parametrize("settings", [{"delivery": "standard"}, {"cache_messages": 0}])
+def test_without_a_cache_nothing_is_cached(settings: dict[str, Any]) -> None:
+    peer = Peer()
+
+    async def story() -> None:
+        hub = make_hub(Settings(mode="none", **settings), asyncio.get_running_loop())
+        hub.serve(Audit(hub, 0, 1, dict))
+        hub.verbs["listen"](peer, {"kinds": ["message", "cache"]})
+        hub.publish_rows(None, [["/q/a", "x"]], lambda outcomes: None)
+        await auntil(lambda: peer.pushed)
+        hub.stop()
+
+    run(story())
+    assert [event.kind for _, content in peer.pushed for event in content["events"]] == ["message"]
+
+
+def test_another_worker_sends_no_more_than_the_first_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "WINDOW", 10)
+    link = Following()
+    sent = link.sent
+
+    async def story() -> None:
+        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
+        audit = Audit(hub, 1, 2, dict)
+        hub.serve(audit)
+        hub.workers.follow(link)
+        hub.workers.received(0, Listen(["message"]))
+
+        async def publish(count: int, *, goes: bool) -> None:
+            before = len(sent)
+            hub.publish_rows(None, [["/q/a", "x"] for _ in range(count)], lambda outcomes: None)
+            await auntil(lambda: audit.waiting == 0)
+            assert len(sent) == before + goes
+
+        await publish(11, goes=True)
+        await publish(3, goes=False)
+        hub.workers.received(0, EventsTaken(11))
+        await publish(12, goes=True)
+        await publish(4, goes=False)
+        hub.workers.linked(0)  # a new first worker
+        await publish(1, goes=True)
+        hub.workers.received(0, Listen([]))
+        await publish(5, goes=False)
+        assert audit not in hub.broker.observers
+        hub.stop()
+
+    run(story())
+    assert all(type(packet) is Events for packet in sent)
+    assert [(packet.lost, len(packet.events)) for packet in sent] == [(0, 11), (3, 12), (4, 1)]
+
+
+class Peer:
+    """A connection of the control socket as ``listen`` sees it."""
+
+    request = 1
+
+    def __init__(self) -> None:
+        self.ended: list[Any] = []
+        self.pushed: list[tuple[str, dict[str, Any]]] = []
+
+    def reply(self, number: int, answer: dict[str, Any]) -> None:
+        """Not here."""
+
+    def push(self, name: str, content: dict[str, Any]) -> int:
+        """Keep it."""
+        self.pushed.append((name, content))
+        return 0
+
+    def waiting(self) -> int:
+        """Nothing."""
+        return 0
+
+
+def test_times() -> None:
+    assert stamp(0) == "1970-01-01T00:00:00.000Z"
+    assert stamp(1_795_323_353_394) == "2026-11-22T04:55:53.394Z"
+    assert stamp(1 << 52) == "9999-12-31T23:59:59.999Z", "an outside issuer's token that hardly ends"
+    assert stamp(10**300) == stamp(1 << 52)
+    assert stamp(-(10**300)) == stamp(0)
+
+
+def test_the_figures_at_the_start_and_at_the_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        settings = Settings(mode="none", audit="statistics", audit_folder=str(tmp_path))
+        hub = make_hub(settings, asyncio.get_running_loop())
+        figures = iter((1.0, 2.0))
+        hub.serve(Audit(hub, 0, 1, lambda: {"worker": 0, "messages_in": next(figures)}))
+        hub.stop()
+
+    run(story())
+    assert [one["figures"] for one in Written(tmp_path).all()] == [{"messages_in": 1.0}, {"messages_in": 2.0}]

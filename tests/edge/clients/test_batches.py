@@ -1,0 +1,107 @@
+"""What a listener collects, through real sockets: by time, by size, before an answer that ends it, before the end."""
+
+from __future__ import annotations
+
+import time
+from threading import Thread
+
+import pytest
+
+from tests.support.certificates import Certificate
+from tests.support.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.sidecar import Sidecar
+
+NEVER = "clients://127.0.0.1:0?batch_ms=10000&batch_bytes=300,clients://127.0.0.1:0,publishers://127.0.0.1:0"
+"""Only the size ever ends a batch in a test's time."""
+
+
+def test_messages_wait_for_the_size_and_answers_do_not() -> None:
+    with (
+        Sidecar(listen=NEVER) as sidecar,
+        WireClient(sidecar) as client,
+        WireClient(f"ws://{sidecar.ready['clients'][1]}/ws") as prompt,
+        WirePublisher(sidecar) as publisher,
+    ):
+        for one in (client, prompt):
+            one.subscribe("/batch/a")
+        publisher.publish(["/batch/a", "1"], ["/batch/a", "2"])
+        publisher.publish(["/batch/a", "3"])
+        assert prompt.texts(3) == ["1", "2", "3"]
+        assert client.quiet(), "it was answered, and nothing else came"
+        publisher.publish(["/batch/a", "x" * 300])
+        assert client.texts(4) == ["1", "2", "3", "x" * 300]
+        publisher.publish(["/batch/a", "5"])
+        assert client.quiet()
+        assert client.say("unsubscribe", subjects=["/batch/a"])
+        assert client.message()[3] == "5", "what was collected goes before the answer"
+        assert client.answer("unsubscribed")["subjects"] == ["/batch/a"]
+        publisher.publish(["/batch/a", "x" * 300])
+        assert client.quiet()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_messages_leave_when_their_time_is_over(tls: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    certificate = Certificate(tmp_path_factory.mktemp("tls"))
+    url = certificate.url("clients") + "&batch_ms=150" if tls else "clients://127.0.0.1:0?batch_ms=150"
+    context = certificate.trusting() if tls else None
+    with (
+        Sidecar(listen=f"{url},publishers://127.0.0.1:0") as sidecar,
+        WireClient(sidecar, tls=context) as client,
+        WirePublisher(sidecar) as publisher,
+    ):
+        client.subscribe("/batch/a")
+        for _ in range(3):
+            begin = time.monotonic()
+            publisher.publish(["/batch/a", "1"])
+            publisher.publish(["/batch/a", "2"])
+            assert client.texts(2) == ["1", "2"]
+            assert time.monotonic() - begin >= 0.148
+
+
+def test_a_short_time_is_not_held_up_by_a_long_one() -> None:
+    listen = "clients://127.0.0.1:0?batch_ms=9000,clients://127.0.0.1:0?batch_ms=50,publishers://127.0.0.1:0"
+    with (
+        Sidecar(listen=listen) as sidecar,
+        WireClient(sidecar) as slow,
+        WireClient(f"ws://{sidecar.ready['clients'][1]}/ws") as quick,
+        WirePublisher(sidecar) as publisher,
+    ):
+        slow.subscribe("/batch/slow")
+        quick.subscribe("/batch/quick")
+        publisher.publish(["/batch/slow", "1"])
+        begin = time.monotonic()
+        publisher.publish(["/batch/quick", "2"])
+        assert quick.texts(1) == ["2"]
+        assert time.monotonic() - begin < 5
+        assert slow.quiet()
+
+
+def test_what_is_collected_is_sent_before_the_server_stops() -> None:
+    with Sidecar(listen=NEVER) as sidecar, WireClient(sidecar) as client, WirePublisher(sidecar) as publisher:
+        client.subscribe("/batch/a")
+        publisher.publish(["/batch/a", "the last"])
+        assert client.quiet()
+        stopping = Thread(target=sidecar.stop)
+        stopping.start()
+        assert client.message()[3] == "the last"
+        with pytest.raises(Ended) as end:
+            client.next()
+        assert end.value.code == 4000
+        client.sock.close()
+        publisher.sock.close()
+        stopping.join(10)
+
+
+def test_workers_collect_too() -> None:
+    """The worker that has the client gets the messages from the first one."""
+    with Sidecar(listen=NEVER, workers=2) as sidecar, WirePublisher(sidecar) as publisher:
+        clients = [WireClient(sidecar) for _ in range(8)]
+        for client in clients:
+            client.subscribe("/batch/a")
+        publisher.publish(["/batch/a", "1"])
+        for client in clients:
+            assert client.quiet()
+        publisher.publish(["/batch/a", "x" * 300])
+        for client in clients:
+            assert client.texts(2) == ["1", "x" * 300]
+            client.sock.close()

@@ -1,0 +1,152 @@
+"""Before there is a WebSocket: half-open connections, plain HTTP, garbage, heads that are too long, and too many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.edge.wire import Socket, WireClient, open_files, request, undisturbed, wait_gone
+from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
+
+PLAIN = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+REFUSED: dict[str, tuple[bytes, int, str]] = {
+    "plain GET": (b"GET /ws HTTP/1.1\r\nHost: x\r\n\r\n", 426, "This address speaks WebSocket"),
+    "another path": (PLAIN.encode(), 404, "open a WebSocket at /ws"),
+    "echo is off": (request("/echo"), 404, "open a WebSocket at /ws"),
+    "POST": (request().replace(b"GET", b"POST"), 405, "opened with GET"),
+    "version 8": (request().replace(b"13\r\n", b"8\r\n"), 426, "version 13"),
+    "short key": (request().replace(b"dGhl", b""), 400, "Sec-WebSocket-Key"),
+    "no Connection": (request().replace(b"Connection: Upgrade\r\n", b""), 400, "Connection header"),
+    "two hosts": (request(headers="Host: y\r\n"), 400, "host may come only once"),
+    "a body": (request(headers="Content-Length: 5\r\n") + b"hello", 400, "no body"),
+    "HTTP/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/1.1"),
+    "TLS on a plain port": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100), 400, "For TLS use a port"),
+    "garbage": (bytes(range(256)), 400, "no HTTP"),
+    "nonsense lines": (b"hello\r\nworld\r\n\r\n", 400, "The first line"),
+    "head of 9 KiB": (request(headers=f"X-Long: {'x' * 9216}\r\n"), 431, "8192 bytes"),
+    "endless head": (b"GET /ws HTTP/1.1\r\n" + b"X: y\r\n" * 40_000, 431, "8192 bytes"),
+    "address of 9 KiB": (request("/ws?" + "x" * 9216), 414, "8192 bytes"),
+    "101 header lines": (request(headers="X: y\r\n" * 101), 431, "more than 100 header lines"),
+}
+
+
+@pytest.mark.parametrize(("data", "status", "text"), REFUSED.values(), ids=REFUSED)
+def test_refused_with_a_status_and_a_sentence(shared: Sidecar, data: bytes, status: int, text: str) -> None:
+    with undisturbed(shared), Socket(shared.client_url) as peer:
+        peer.send(data)
+        answer = peer.rest().decode()
+        assert answer.startswith(f"HTTP/1.1 {status} "), answer
+        assert text in answer
+        assert "Connection: " in answer
+
+
+def test_a_head_in_single_bytes_is_a_head(shared: Sidecar) -> None:
+    with Socket(shared.client_url) as peer:
+        for byte in request():
+            peer.send(bytes((byte,)))
+        assert peer.read(12) == b"HTTP/1.1 101"
+
+
+def test_commands_right_behind_the_head_are_read(shared: Sidecar) -> None:
+    with Socket(shared.client_url) as peer:
+        peer.send(request() + b"\x81\x94\0\0\0\0" + b'{"op":"ping","id":7}')
+        assert b'{"op":"pong","id":7,' in peer.read(190)
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Sidecar]:
+    """A sidecar that waits one second for a handshake."""
+    with Sidecar(handshake_seconds=1) as running:
+        yield running
+
+
+@pytest.mark.parametrize("begun", [b"", b"G", request()[:-2]], ids=["nothing", "a letter", "all but the last line"])
+def test_a_request_that_does_not_come_in_time(hasty: Sidecar, begun: bytes) -> None:
+    files = open_files(hasty.pid)
+    with Socket(hasty.client_url) as peer:
+        peer.send(begun)
+        assert peer.rest().startswith(b"HTTP/1.1 408 ")
+    wait_gone(hasty, files)
+
+
+def test_bytes_that_dribble_do_not_buy_time(hasty: Sidecar) -> None:
+    began = time.monotonic()
+    with Socket(hasty.client_url) as peer:
+        head = iter(request(headers="X-Slow: yes\r\n" * 20))
+
+        def refused() -> bool:
+            if peer.silent():
+                peer.send(bytes((next(head),)))
+                return False
+            return True
+
+        until(refused)
+        assert peer.rest().startswith(b"HTTP/1.1 408 ")
+    assert time.monotonic() - began < 5
+
+
+def test_a_websocket_without_a_command_in_time(hasty: Sidecar) -> None:
+    with WireClient(hasty) as silent, WireClient(hasty) as chatty, WireClient(hasty) as good:
+        chatty.frame(9, b"a ping of the WebSocket is no command")
+        good.say("ping")
+        assert silent.closed() == (4003, "handshake_timeout")
+        assert chatty.closed() == (4003, "handshake_timeout")
+        assert good.answer("pong")
+        assert good.quiet()
+
+
+def test_a_publisher_that_says_no_hello_in_time(hasty: Sidecar) -> None:
+    with Socket(hasty.publisher_url) as silent, Socket(hasty.publisher_url) as begun:
+        begun.send(b"\x00\x00")
+        for peer in (silent, begun):
+            assert b"handshake_timeout: no hello in time" in peer.rest()
+
+
+def test_who_does_not_answer_the_goodbye_is_let_go(hasty: Sidecar) -> None:
+    """Also when the first command of all was the one that ended it."""
+    files = open_files(hasty.pid)
+    with ExitStack() as stack:
+        peers = [stack.enter_context(WireClient(hasty)) for _ in range(3)]
+        peers[0].frame(1, b"[]")
+        peers[1].say("ping")
+        peers[1].frame(1, b"[]")
+        peers[2].send(b"\x00\x00")
+        wait_gone(hasty, files)
+
+
+def test_a_refused_connection_takes_no_place() -> None:
+    with Sidecar(connections_max=2) as sidecar, ExitStack() as stack:
+        first, second = (stack.enter_context(WireClient(sidecar)) for _ in range(2))
+        for _ in range(5):
+            with Socket(sidecar.client_url) as peer:
+                peer.send(request())
+                answer = peer.rest()
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                assert b"Retry-After: 5\r\n" in answer
+        assert first.ask("ping", "pong")
+        assert second.ask("ping", "pong")
+        second.sock.close()
+        third = until(lambda: _try(sidecar))
+        stack.enter_context(third)
+        assert third.ask("ping", "pong")
+
+
+def _try(sidecar: Sidecar) -> WireClient | None:
+    try:
+        return WireClient(sidecar)
+    except AssertionError:
+        return None
+
+
+def test_five_hundred_half_open_connections_disturb_nobody() -> None:
+    with Sidecar(handshake_seconds=1) as sidecar, undisturbed(sidecar), ExitStack() as stack:
+        files = open_files(sidecar.pid)
+        peers = [stack.enter_context(Socket(sidecar.client_url)) for _ in range(500)]
+        for peer in peers:
+            peer.send(request()[:40])
+        until(lambda: open_files(sidecar.pid) >= files + 500)
+        wait_gone(sidecar, files)

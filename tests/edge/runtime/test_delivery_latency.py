@@ -1,0 +1,109 @@
+"""How long deliveries took, turn by turn; and how late the loop was."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fastpath.core.broker.broker import Broker
+from fastpath.core.telemetry.histogram import BOUNDS_NS, quantile_ms
+from fastpath.edge.runtime.delivery_latency import DeliveryLatency, measure
+from fastpath.edge.runtime.loop_lag import Lateness
+from tests.support.core.crowds import SLOWLY, crowd
+from tests.support.core.stage import Stage
+
+MS = 1_000_000
+
+
+def counted(latency: DeliveryLatency) -> dict[float, int]:
+    """Deliveries by the upper bound of their bucket, in ms."""
+    bounds = (*(bound / MS for bound in BOUNDS_NS), float("inf"))
+    return {bound: count for bound, count in zip(bounds, latency.histogram.counts, strict=True) if count}
+
+
+@pytest.mark.timing
+def test_a_turn_counts_from_its_first_publication_on_and_weighs_as_many_as_it_delivers() -> None:
+    latency = DeliveryLatency()
+    latency.flushed(5)
+    assert counted(latency) == {}, "nothing was published in this turn: it is an event"
+    latency.accepted(time.monotonic_ns() - 40 * MS)
+    latency.accept()
+    latency.accepted(time.monotonic_ns())
+    latency.flushed(1000)
+    assert counted(latency) == {50: 1000}
+    latency.flushed(1)
+    assert counted(latency) == {50: 1000}, "the next turn begins anew"
+    latency.accept()
+    latency.flushed(0)
+    assert counted(latency) == {50: 1000}
+    latency.accept()
+    latency.flushed(2)
+    assert sum(latency.histogram.counts) == 1002
+    assert quantile_ms(latency.histogram.counts, 0.001) < 20
+
+
+@pytest.mark.timing
+def test_what_comes_from_elsewhere_counts_from_its_acceptance_there() -> None:
+    latency = DeliveryLatency()
+    latency.accepted(0)
+    latency.flushed(1)
+    assert counted(latency) == {}, "a log in which nothing was published"
+    latency.accepted_at(time.time_ns() // MS - 250)
+    latency.flushed(3)
+    assert counted(latency) == {300: 3}
+    latency.accepted_at(time.time_ns() // MS + 60_000)
+    latency.flushed(1)
+    assert sum(counted(latency).values()) == 4, "another machine's clock is ahead"
+    assert latency.histogram.sum_ns < 3 * 300 * MS
+    for hours in (-1, 1):
+        latency.accepted_at(time.time_ns() // MS + hours * 3_600_000)
+        latency.flushed(1)
+    assert sum(counted(latency).values()) == 4, "a clock has been set"
+
+
+@pytest.mark.timing
+def test_what_a_listener_collects_counts_from_the_moment_at_which_it_began() -> None:
+    """Whatever the clock says meanwhile."""
+    stage = Stage()
+    latency = measure(stage.broker, on=True)
+    assert latency is not None
+    crowd(stage, ["ann", "bob"], "/s/1", SLOWLY)
+    for _ in range(3):
+        latency.accepted(time.monotonic_ns() - 25 * MS)
+        stage.publish("/s/1", "x")
+        before = stage.broker.counters.messages_out - latency.collected
+        stage.broker.flush(stage.now)
+        latency.flushed(stage.broker.counters.messages_out - latency.collected - before)
+    assert counted(latency) == {}
+    stage.broker.flush(stage.now + 3_600_000)
+    assert latency.collected == 6
+    assert sum(counted(latency).values()) == 6
+    assert 25 * 6 <= latency.histogram.sum_ns / MS < 500 * 6
+
+
+def test_nothing_is_attached_when_nobody_wants_to_know() -> None:
+    broker: Broker = Stage().broker
+    assert measure(broker, on=False) is None
+    assert (broker.accepting, broker.batches.released) == (None, None)
+
+
+@pytest.mark.timing
+def test_the_longest_delay_of_a_second_is_kept() -> None:
+    lateness = Lateness()
+    assert lateness.longest_ms == 0
+    lateness.came()
+    assert lateness.longest_ms == 0, "it was not expected yet"
+    lateness.expect(-0.08)
+    lateness.came()
+    lateness.expect(-0.03)
+    lateness.came()
+    assert 80 <= lateness.longest_ms < 130
+    lateness._began -= 1
+    lateness.expect(0)
+    lateness.came()
+    assert 80 <= lateness.longest_ms < 130, "of the last second that is over"
+    lateness._began -= 1
+    lateness.expect(0)
+    lateness.came()
+    assert lateness.longest_ms < 50

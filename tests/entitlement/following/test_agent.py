@@ -1,0 +1,339 @@
+"""Changes in the database reach live connections through a real sidecar, within a second."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+from websockets.exceptions import ConnectionClosed
+
+from entitlement import conf, tokens
+from entitlement.following import compiler
+from entitlement.following.agent import follow
+from entitlement.models import Change, Generation, Rule
+from fastpath.client.control.client import Control
+from fastpath.client.errors import SidecarUnavailable
+from tests.support.entitlement.live import SECONDS_MAX, RunningAgent, Viewer
+from tests.support.sidecar import ROOT, Sidecar
+from tests.support.waiting import until
+
+SUBJECT = "/stocks/us/AAPL"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def carrier(settings: Any) -> Iterator[Sidecar]:
+    """A sidecar in mode ``rules`` that trusts this project's tokens, without rights yet."""
+    assert not getattr(connection, "is_in_memory_db", bool)(), "the agent's thread needs a database in a file"
+    with Sidecar(mode="rules", token_secret=conf.token_secret()) as sidecar:
+        settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
+        yield sidecar
+
+
+@pytest.fixture
+def desk() -> Group:
+    """A group that bob is not in, with a rule for the subject."""
+    group = Group.objects.create(name="NASDAQ desk")
+    Rule.objects.create(group=group, pattern="/stocks/us/*")
+    return group
+
+
+@pytest.fixture
+def bob() -> User:
+    """A user without rights."""
+    return User.objects.create_user("bob", password="demo")
+
+
+def _generation(sidecar: Sidecar) -> int | None:
+    with Control(sidecar.control) as control:
+        try:
+            return control.hello().get("generation")
+        except SidecarUnavailable:
+            return None
+
+
+def _sync(sidecar: Sidecar, seconds: float = 10) -> None:
+    """Wait until the sidecar has what the database has."""
+    until(lambda: _generation(sidecar) == compiler.position().generation, seconds)
+
+
+def _raw(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def _post_members(desk: Group, members: list[User]) -> None:
+    browser = Client()
+    browser.force_login(User.objects.get_or_create(username="root", is_staff=True, is_superuser=True)[0])
+    url = f"/admin/auth/group/{desk.pk}/change/"
+    page = browser.get(url)
+    data: dict[str, Any] = {"name": desk.name, "members": [user.pk for user in members]}
+    for inline in page.context["inline_admin_formsets"]:
+        for form in [inline.formset.management_form, *inline.formset.initial_forms]:
+            data |= {form.add_prefix(name): form[name].value() for name in form.fields if form[name].value()}
+    assert browser.post(url, data).status_code == 302
+
+
+WAYS: dict[str, tuple[Callable[[User, Group], object], Callable[[User, Group], object]]] = {
+    "save and delete": (
+        lambda bob, desk: Rule(user=bob, pattern="/stocks/**").save(),
+        lambda bob, desk: Rule.objects.get(user=bob).delete(),
+    ),
+    "bulk_create and QuerySet.delete": (
+        lambda bob, desk: Rule.objects.bulk_create([Rule(user=bob, pattern=SUBJECT)]),
+        lambda bob, desk: Rule.objects.filter(user=bob).delete(),
+    ),
+    "QuerySet.update": (
+        lambda bob, desk: Rule.objects.update(group=None, everyone=True),
+        lambda bob, desk: Rule.objects.update(effect="deny"),
+    ),
+    "switched off": (
+        lambda bob, desk: Rule.objects.update(group=None, everyone=True),
+        lambda bob, desk: Rule.objects.update(enabled=False),
+    ),
+    "raw SQL": (
+        lambda bob, desk: _raw("UPDATE entitlement_rule SET group_id = NULL, everyone = true"),
+        lambda bob, desk: _raw("DELETE FROM entitlement_rule"),
+    ),
+    "the user's groups": (lambda bob, desk: bob.groups.add(desk), lambda bob, desk: bob.groups.clear()),
+    "the group's members": (
+        lambda bob, desk: desk.user_set.add(bob),
+        lambda bob, desk: desk.user_set.set([]),
+    ),
+    "the admin's member list": (
+        lambda bob, desk: _post_members(desk, [bob]),
+        lambda bob, desk: _post_members(desk, []),
+    ),
+    "a deleted group": (lambda bob, desk: bob.groups.add(desk), lambda bob, desk: desk.delete()),
+    "superuser": (
+        lambda bob, desk: User.objects.filter(pk=bob.pk).update(is_superuser=True),
+        lambda bob, desk: User.objects.filter(pk=bob.pk).update(is_superuser=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_right_comes_and_goes(carrier, bob, desk, way):
+    grant, revoke = WAYS[way]
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        _sync(carrier)
+        # The first answer may have been that the rights are not there yet; ask again now that they are.
+        assert viewer.subscribe(SUBJECT) == "denied"
+        grant(bob, desk)
+        viewer.started(SUBJECT)
+        with Control(carrier.control) as control:
+            control.publish([[SUBJECT, "182.31"]])
+        assert viewer.told(lambda frame: isinstance(frame, list))[3] == "182.31"
+        revoke(bob, desk)
+        assert viewer.revoked(SUBJECT)
+        with Control(carrier.control) as control:
+            control.publish([[SUBJECT, "182.32"]])
+        with pytest.raises(AssertionError, match="nothing of the kind"):
+            viewer.told(lambda frame: isinstance(frame, list), 0.3)
+
+
+def test_not_ready_until_the_rules_are_there(carrier, bob, desk):
+    bob.groups.add(desk)
+    with Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        assert viewer.subscribe(SUBJECT) == "not_ready"
+        assert viewer.subscribe("/stocks/ca/SHOP") == "not_ready"
+        with RunningAgent(carrier.control):
+            viewer.started(SUBJECT, 5)
+            assert viewer.subscribe("/stocks/ca/SHOP") == "denied"
+
+
+def test_who_connected_before_the_rules_came_is_judged_by_them(carrier, bob):
+    session = SessionStore()
+    session.create()
+    revoked, kept = tokens.mint(bob, session)[0], tokens.mint(bob)[0]
+    session.delete()
+    with Viewer(carrier.client_url, revoked) as viewer, Viewer(carrier.client_url, kept) as other:
+        assert viewer.ask("ping")["op"] == "pong"
+        with RunningAgent(carrier.control):
+            assert viewer.closed(5) == 4502
+            assert other.ask("ping")["op"] == "pong"
+
+
+def test_validity_begins_and_ends_by_itself(carrier, bob):
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        _sync(carrier)
+        assert viewer.subscribe(SUBJECT) == "denied"
+        now = timezone.now().replace(microsecond=0)
+        begin, end = now + timedelta(seconds=1.5), now + timedelta(seconds=2.2)
+        Rule.objects.create(user=bob, pattern=SUBJECT, valid_from=begin, valid_until=end)
+        viewer.started(SUBJECT, 1.5 + SECONDS_MAX)
+        assert timezone.now() >= begin
+        viewer.revoked(SUBJECT, 0.7 + SECONDS_MAX)
+        assert timezone.now() >= end
+
+
+def test_a_renamed_user_reads_the_inbox_of_the_new_name(carrier, bob):
+    Rule.objects.create(everyone=True, pattern="/inbox/{username}")
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        _sync(carrier)
+        assert viewer.subscribe("/inbox/bob") == ""
+        assert viewer.subscribe("/inbox/robert") == "denied"
+        User.objects.filter(pk=bob.pk).update(username="robert")
+        viewer.revoked("/inbox/bob")
+        viewer.started("/inbox/robert")
+
+
+def test_explain_asks_the_sidecar(carrier, bob, desk):
+    def explain(*arguments: str) -> str:
+        out = io.StringIO()
+        call_command("entitlement_explain", *arguments, stdout=out)
+        return out.getvalue()
+
+    with RunningAgent(carrier.control):
+        _sync(carrier)
+        assert explain("bob", SUBJECT) == (
+            f"bob may not subscribe {SUBJECT}: no rule in force allows it.\n"
+            "The sidecar says: denied, no rule allows it.\n"
+        )
+        bob.groups.add(desk)
+        denies = Rule.objects.create(anonymous=True, pattern=SUBJECT, effect="deny")
+        _sync(carrier)
+        assert explain("bob", SUBJECT).startswith(f"bob may subscribe {SUBJECT}")
+        assert explain("bob", SUBJECT, "publish").startswith(f"bob may not publish {SUBJECT}")
+        assert explain("-", SUBJECT).startswith(f"Somebody who is not signed in may not subscribe {SUBJECT}")
+        assert f"The sidecar says: denied, rule {denies.pk} denies it." in explain("-", SUBJECT)
+        assert f" → rule {denies.pk}: deny anonymous to subscribe {SUBJECT}; it decides\n" in explain("-", SUBJECT)
+
+
+def test_the_agent_as_a_process(carrier, bob, desk):
+    environment = os.environ | {"REALTIME_DATABASE": str(connection.settings_dict["NAME"])}
+    command = [sys.executable, "-m", "django", "realtime_agent", "--control", carrier.control]
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+        try:
+            _sync(carrier)
+            bob.groups.add(desk)
+            _sync(carrier, SECONDS_MAX)
+        finally:
+            process.terminate()
+        assert process.wait(5) == 0
+
+
+def test_every_node_is_followed_and_one_that_is_away_delays_no_other(carrier, bob, desk, tmp_path):
+    silent = str(tmp_path / "silent.sock")
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listening.bind(silent)  # takes what it is asked and never answers
+        listening.listen(16)
+        second = stack.enter_context(Sidecar(mode="rules", token_secret=conf.token_secret()))
+        addresses = [silent, carrier.control, str(tmp_path / "none.sock"), second.control]
+        stop = threading.Event()
+        agents = threading.Thread(target=follow, args=(addresses, stop))
+        agents.start()
+        stack.callback(agents.join, 10)
+        stack.callback(stop.set)
+        _sync(carrier)
+        _sync(second)
+        viewers = [stack.enter_context(Viewer(node.client_url, tokens.mint(bob)[0])) for node in (carrier, second)]
+        for viewer in viewers:
+            assert viewer.subscribe(SUBJECT) == "denied"
+        bob.groups.add(desk)
+        for viewer in viewers:
+            viewer.started(SUBJECT)
+        carrier.kill()
+        bob.groups.clear()
+        viewers[1].revoked(SUBJECT)
+        carrier.start()
+        _sync(carrier, 3)
+
+
+def test_a_killed_sidecar_gets_everything_again(carrier, bob, desk):
+    session = SessionStore()
+    session.create()
+    bob.groups.add(desk)
+    with RunningAgent(carrier.control):
+        _sync(carrier)
+        revoked = tokens.mint(bob, session)[0]
+        session.delete()
+        bob.groups.clear()
+        old = tokens.mint(bob)[0]
+        bob.groups.add(desk)
+        _sync(carrier)
+        for _ in range(2):
+            carrier.kill()
+            carrier.start()
+            _sync(carrier, 3)
+            with Viewer(carrier.client_url, old) as viewer:
+                assert viewer.subscribe(SUBJECT) == "", "what changed after the token was minted counts"
+            with pytest.raises(ConnectionClosed, match="4502"):
+                Viewer(carrier.client_url, revoked)
+
+
+def test_an_agent_that_starts_later_finds_the_set_in_force(carrier, bob, caplog):
+    caplog.set_level(logging.INFO, "entitlement.agent")
+    for _ in range(2):
+        with RunningAgent(carrier.control):
+            _sync(carrier)
+            until(lambda: "connected to sidecar" in caplog.text)
+    assert caplog.text.count("sent all") == 1
+
+
+def test_a_lower_generation_and_a_forgotten_one_send_everything(carrier, bob):
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        _sync(carrier)
+        assert viewer.subscribe(SUBJECT) == "denied"
+        Rule.objects.create(everyone=True, pattern="/stocks/**")
+        viewer.started(SUBJECT)
+        # As after a restored backup: neither the rule's end nor a rise of the generation is in the log.
+        _raw("DELETE FROM entitlement_rule")
+        Change.objects.all().delete()
+        Generation.objects.update(value=1000)
+        viewer.revoked(SUBJECT)
+        # As after a migration, or an agent that was away for long: the log does not reach back.
+        Rule.objects.create(everyone=True, pattern="/stocks/**")
+        Change.objects.all().delete()
+        Generation.objects.update(value=2000, forgotten=2000)
+        viewer.started(SUBJECT)
+
+
+def test_a_large_change_comes_as_a_full_set(carrier, bob, caplog):
+    caplog.set_level(logging.INFO, "entitlement.agent")
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        _sync(carrier)
+        assert viewer.subscribe(SUBJECT) == "denied"
+        Rule.objects.bulk_create(
+            [Rule(everyone=True, pattern=f"/a/{n}") for n in range(2100)] + [Rule(everyone=True, pattern=SUBJECT)]
+        )
+        viewer.started(SUBJECT, 3)
+    assert "sent all 2101 rules" in caplog.text
+
+
+def test_the_agent_outlives_faults_of_the_database(carrier, bob, caplog):
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        _sync(carrier)
+        assert viewer.subscribe(SUBJECT) == "denied"
+        _raw("ALTER TABLE entitlement_generation RENAME TO away")
+        try:
+            until(lambda: "the database cannot be read" in caplog.text)
+        finally:
+            _raw("ALTER TABLE away RENAME TO entitlement_generation")
+        Rule.objects.create(everyone=True, pattern="/stocks/**")
+        viewer.started(SUBJECT, 2)
+    assert caplog.text.count("the database cannot be read") == 1, "said once, not five times a second"
+
+
+def test_without_a_sidecar_the_agent_says_so_once_and_stops_when_told(tmp_path, caplog):
+    with RunningAgent(str(tmp_path / "none.sock")):
+        until(lambda: "the sidecar cannot be reached" in caplog.text)
+    assert caplog.text.count("the sidecar cannot be reached") == 1

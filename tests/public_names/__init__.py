@@ -1,0 +1,1 @@
+"""The names that users, clients and operators know: none goes."""

@@ -1,0 +1,248 @@
+"""runrealtime with everything that it starts: one command up, kills survived, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from fastpath.client.control.client import Control
+from tests.support.processes import descendants, running, send
+from tests.support.realtime.everything import Everything, environment, folder
+from tests.support.realtime.server import ROOT
+from tests.support.recording.samples import message, write
+from tests.support.waiting import until
+
+__all__ = ["folder"]
+
+
+@pytest.fixture
+def everything(folder: Path) -> Iterator[Everything]:
+    """All of it, without the demonstration."""
+    with Everything(folder) as program:
+        yield program
+
+
+def test_up_in_one_session_and_down_without_a_trace(everything: Everything) -> None:
+    """The web server answers, the rights have arrived, and SIGTERM ends it all."""
+    until(lambda: everything.status("/snapshot?subject=/a/b") == 403)  # denied, and no longer "not ready"
+    assert everything.status("/static/admin/css/base.css") == 200
+    pids = descendants(everything.process.pid)
+    assert {os.getsid(pid) for pid in pids} == {os.getsid(everything.process.pid)}
+    assert len(pids) == 5, "the web server, the collector, and the sidecar with its two workers"
+    everything.process.terminate()
+    assert everything.process.wait(15) == 0
+    assert not running(pids)
+    assert "Traceback" not in everything.output
+
+
+def test_a_killed_sidecar_is_back_where_it_was_with_its_rights(everything: Everything) -> None:
+    """The web server goes on meanwhile, and what was acknowledged is still there."""
+    web = everything.pid("realtime.web")
+    path, row = everything.latest(r"control +(\S+)"), ["/kept/one", "1", None, {"id": 1}]
+    with Control(path) as control:
+        first_answer = control.publish([row], publisher="test")
+    for _ in range(2):
+        first = until(lambda: everything.pid("fastpath"))
+        os.kill(first, signal.SIGKILL)
+        until(lambda gone=first: everything.pid("fastpath") not in (None, gone))
+        until(lambda: everything.status("/snapshot?subject=/a/b") == 403)
+        with connect(everything.client_url) as client:
+            client.send('{"op":"connect","id":1}')
+            assert json.loads(client.recv(timeout=5))["op"] == "connected"
+    assert everything.pid("realtime.web") == web
+    with Control(path) as control:  # the same publication again: it has been stored
+        assert control.publish([row], publisher="test")["results"] == [[first_answer["epoch"], 1]]
+
+
+def test_a_hangup_restarts_the_web_server_and_no_socket_of_the_sidecar_drops(everything: Everything) -> None:
+    """So that Django is deployed anew while data flows."""
+    sidecar, web = everything.pid("fastpath"), everything.pid("realtime.web")
+    with connect(everything.client_url) as client:
+        client.send('{"op":"connect","id":1}')
+        assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        everything.process.send_signal(signal.SIGHUP)
+        until(lambda: everything.pid("realtime.web") not in (None, web), 20)
+        until(lambda: everything.status("/favicon.ico") == 200, 20)
+        client.send('{"op":"ping","id":2}')
+        assert json.loads(client.recv(timeout=5))["op"] == "pong"
+    assert everything.pid("fastpath") == sidecar
+
+
+def test_its_end_sends_clients_to_the_other_nodes(folder: Path) -> None:
+    """FASTPATH_* reaches the sidecar, and nobody kills it before its clients have gone."""
+    with (
+        Everything(folder, FASTPATH_SERVERS="ws://b.example.com/ws 50") as program,
+        connect(program.client_url) as client,
+    ):
+        client.send('{"op":"connect","id":1}')
+        assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        program.process.terminate()
+        notice = json.loads(client.recv(timeout=10))
+        assert (notice["code"], notice["servers"]) == ("drain", [["ws://b.example.com/ws", 50]])
+        with pytest.raises(ConnectionClosed, match="4000"):
+            client.recv(timeout=5)
+        assert program.process.wait(15) == 0
+
+
+def test_ctrl_c_ends_it_without_a_traceback(folder: Path) -> None:
+    """The terminal sends SIGINT to the whole group at once."""
+    with Everything(folder) as program:
+        pids = descendants(program.process.pid)
+        send(signal.SIGINT, [program.process.pid, *pids])
+        assert program.process.wait(15) == 0
+        assert not running(pids)
+        assert program.output.rstrip().endswith("stopped")
+        assert "Traceback" not in program.output
+
+
+def test_kill_minus_nine_leaves_nothing(folder: Path) -> None:
+    """The children die with it."""
+    with Everything(folder) as program:
+        pids = descendants(program.process.pid)
+        program.process.kill()
+        until(lambda: not running(pids), 5)
+
+
+def refused(folder: Path, *options: str, **more: str) -> str:
+    """What a run that must not start says."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "runrealtime", *options],
+        cwd=ROOT,
+        capture_output=True,
+        env=environment(folder) | more,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.strip().splitlines()
+    return line
+
+
+def test_what_is_in_the_way_is_said_in_one_line(folder: Path, tmp_path: Path) -> None:
+    """A database that is not up to date, ports that are taken, settings that disagree."""
+    assert "manage.py migrate" in refused(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port} of 127.0.0.1 is in use" in refused(folder, "--port", str(port))
+        clash = refused(folder, "--port", "0", FASTPATH_LISTEN=f"clients://127.0.0.1:{port}")
+        assert f"port {port} of 127.0.0.1 is in use" in clash
+        assert "FASTPATH_LISTEN" in clash
+
+
+@pytest.mark.slow
+def test_a_recording_that_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
+    """Before anything is started."""
+    assert "No such file" in refused(folder, "--demo", "--recording", str(tmp_path / "none"))
+    assert "give both" in refused(folder, "--recording", str(tmp_path / "none"))
+
+
+def test_a_sidecar_that_refuses_its_settings_is_quoted(folder: Path) -> None:
+    """FASTPATH_* reaches it, and so does what it says."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "runrealtime", "--port", "0"],
+        cwd=ROOT,
+        text=True,
+        timeout=30,
+        env=environment(folder) | {"FASTPATH_NONSENSE": "1"},
+        capture_output=True,
+    )
+    assert done.returncode == 1
+    assert "FASTPATH_NONSENSE" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_at_once_are_refused(everything: Everything, folder: Path) -> None:
+    """The second would take the first one's control socket away."""
+    assert "already answers at" in refused(folder, "--port", "0")
+
+
+def collected(folder: Path) -> tuple[str, int]:
+    """Who collects the statistics, and up to which second (-1: none yet)."""
+    with closing(sqlite3.connect(folder / "db.sqlite3", timeout=20)) as database:
+        row = database.execute("SELECT holder, through FROM realtime_statisticsstate").fetchone()
+    return row or ("", -1)
+
+
+@pytest.mark.slow
+def test_the_statistics_are_collected_also_after_a_kill(everything: Everything, folder: Path) -> None:
+    """The collector is started again, goes on, and lets go at the end; without statistics there is none."""
+    first = until(lambda: everything.pid("realtime_collect"))
+    until(lambda: f" {first} " in collected(folder)[0] and collected(folder)[1] > 0, 20)
+    assert everything.status("/api/stats/") == 401
+    os.kill(first, signal.SIGKILL)
+    second = until(lambda: (pid := everything.pid("realtime_collect")) != first and pid)
+    through = collected(folder)[1]
+    until(lambda: f" {second} " in collected(folder)[0] and collected(folder)[1] > through, 20)
+    everything.process.terminate()
+    assert everything.process.wait(15) == 0
+    assert collected(folder)[0] == ""
+    with Everything(folder, FASTPATH_STATISTICS="off") as program:
+        assert program.pid("realtime_collect") is None
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_demonstration_publishes_through_spark_and_ends(tmp_path: Path) -> None:
+    """From an empty database to prices that a user may read; then no JVM and no worker is left."""
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment(tmp_path), check=True)
+    with Everything(tmp_path, "--demo") as program:
+        token = subprocess.run(
+            [sys.executable, "manage.py", "realtime_token", "alice"],
+            cwd=ROOT,
+            text=True,
+            env=environment(tmp_path),
+            capture_output=True,
+            check=True,
+        ).stdout.strip()
+        until(lambda: program.status(f"/snapshot?subject=/stocks/us/AAPL&token={token}") == 200, 180)
+        pids = descendants(program.process.pid)
+        assert len(pids) >= 4
+        program.process.terminate()
+        assert program.process.wait(30) == 0
+        until(lambda: not running(pids), 5)
+        assert token not in program.output
+        assert "Traceback" not in program.output
+
+
+@pytest.mark.slow
+def test_the_demonstration_replays_a_recording_instead(tmp_path: Path) -> None:
+    """Again and again, with the right of the demonstration's feed; without a JVM."""
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment(tmp_path), check=True)
+    prices = [message(ms, "/stocks/us/AAPL", str(ms)) for ms in (0, 200)]
+    recording = write(tmp_path / "prices.jsonl", prices)
+    with Everything(tmp_path, "--demo", "--recording", str(recording)) as program:
+        assert re.search(r"processes .*, replay \d+$", program.output, re.MULTILINE)
+        with Control(program.latest(r"control +(\S+)")) as control:
+
+            def seq() -> int:
+                return int((control.snapshot("/stocks/us/AAPL", admin)["message"] or {"seq": 0})["seq"])
+
+            admin = subprocess.run(
+                [sys.executable, "manage.py", "realtime_token", "admin"],
+                cwd=ROOT,
+                text=True,
+                env=environment(tmp_path),
+                capture_output=True,
+                check=True,
+            ).stdout.strip()
+            until(lambda: seq() > 3, 20)  # in its second pass
+        pids = descendants(program.process.pid)
+        program.process.terminate()
+        assert program.process.wait(30) == 0
+        until(lambda: not running(pids), 5)
+        assert "Traceback" not in program.output

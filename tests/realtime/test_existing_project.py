@@ -1,0 +1,173 @@
+"""The apps in another Django project, made of the blocks of docs/develop/django.md as they are printed there."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fastpath.client.control.client import Control
+from tests.support.guide import Project, blocks, one
+from tests.support.realtime.server import Program
+from tests.support.waiting import until
+
+PLAIN_STORAGE = "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
+RULES_IMPORT = "from entitlement.admin import GroupRules\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A new project with the blocks of the guide, migrated."""
+    made = Project(tmp_path)
+    made.manage("migrate", "-v0")
+    return made
+
+
+def status(url: str) -> int:
+    """What a page answers, after its redirects."""
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own server
+        return int(answer.status)
+
+
+def test_every_block_names_its_file_or_is_for_the_shell() -> None:
+    """So that none is left out of the project by mistake."""
+    files = {block.file for block in blocks("docs/develop/django.md") if block.file}
+    assert files == {f"mysite/{name}.py" for name in ("settings", "urls", "asgi", "storage", "production")} | {
+        "templates/order.html"
+    }
+
+
+def test_one_command_runs_it_and_it_publishes(project: Project) -> None:
+    """Their settings, URLs and ASGI application; our supervisor, which makes the socket's folder for one user alone."""
+    with project.running() as site:
+        assert (project.folder / "run").stat().st_mode & 0o777 == 0o700
+        assert set(site.links()) == {"web", "admin"}
+        assert status(site.links()["admin"]) == 200
+        assert status(site.url + "/order/") == 200
+        assert project.shell("from realtime import publish; print(publish('/orders/all', '42').seq)").strip() == "1"
+        check = project.manage("check", check=False)
+        assert (check.returncode, "realtime." in check.stderr) == (0, False), check.stderr
+
+
+@pytest.mark.parametrize("field", ["AutoField", "BigAutoField"])
+def test_the_projects_kind_of_keys_asks_for_no_migration_of_the_apps(tmp_path: Path, field: str) -> None:
+    """Else `makemigrations` of the project would write files into these packages."""
+    project = Project(tmp_path, f'DEFAULT_AUTO_FIELD = "django.db.models.{field}"')
+    done = project.manage("makemigrations", "--check", "--dry-run", check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "No changes detected"), done.stdout + done.stderr
+
+
+SHOWN = """
+from django.contrib import admin
+from django.contrib.auth.models import Group
+pages = admin.site.get_model_admin(Group) if admin.site.is_registered(Group) else None
+print(type(pages).__name__, pages and [inline.__name__ for inline in pages.get_inlines(None, Group(pk=1))])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("app", "admin", "shown"),
+    [
+        ("last", "", "GroupAdmin ['RuleInline']"),
+        ("first", "OWN", "TeamAdmin []"),
+        ("last", "OWN", "TeamAdmin []"),
+        ("first", "admin.site.unregister(Group)", "NoneType None"),
+        ("first", "GUIDE", "TeamAdmin ['RuleInline']"),
+        ("last", "GUIDE", "TeamAdmin ['RuleInline']"),
+    ],
+)
+def test_the_projects_own_page_of_groups_stays(tmp_path: Path, app: str, admin: str, shown: str) -> None:
+    """Its app comes before or after, and takes the rules where it wants them, as docs/develop/entitlement.md says."""
+    apps = '["teams", *INSTALLED_APPS]' if app == "first" else '[*INSTALLED_APPS, "teams"]'
+    project = Project(tmp_path, f"INSTALLED_APPS = {apps}")
+    (tmp_path / "teams").mkdir()
+    guide = one("docs/develop/entitlement.md", "python", "class TeamAdmin")
+    own = guide.replace("GroupRules, ", "").replace('"rule_count"', "").replace(RULES_IMPORT, "")
+    head = "from django.contrib import admin\nimport django.contrib.auth.admin\n"
+    text = {"OWN": own, "GUIDE": guide}.get(admin, f"{head}from django.contrib.auth.models import Group\n{admin}\n")
+    project.append("teams/__init__.py", "")
+    project.append("teams/admin.py", text)
+    project.manage("migrate", "-v0")
+    assert project.shell(SHOWN).strip() == shown
+
+
+@pytest.mark.slow
+def test_the_parts_under_another_supervisor(project: Project) -> None:
+    """The guide's commands: the sidecar has the derived secret, and `check` would say if it had another."""
+    project.shell("from django.contrib.auth.models import User; User.objects.create_user('ann')")
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    commands = ["sh", "-e", "-c", one("docs/develop/django.md", "sh", "exec python -m fastpath")]
+
+    def program(argv: list[str], ready: str) -> Program:
+        return Program(argv, {"PATH": path}, ready, folder=project.folder, base=project.environment)
+
+    with program(commands, r"ready \{") as sidecar:
+        with program([sys.executable, "manage.py", "realtime_agent"], ""):
+            token = project.manage("realtime_token", "ann").stdout.strip()
+            with Control(project.folder / "run" / "fastpath.sock") as control:
+                until(lambda: control.hello()["generation"] is not None)
+                assert control.snapshot("/a/b", token)["status"] == "denied"
+                assert project.manage("check").stdout.startswith("System check identified no issues")
+        assert "Traceback" not in sidecar.output
+    commands[-1] = commands[-1].replace('"$(python', '"another $(python')
+    agent = [sys.executable, "manage.py", "realtime_agent"]
+    with (
+        program(commands, r"ready \{"),
+        program(agent, ""),
+        Control(project.folder / "run" / "fastpath.sock") as control,
+    ):
+        until(lambda: control.hello()["generation"] is not None)
+        refused = project.manage("check", check=False)
+        assert (refused.returncode, "realtime.E013" in refused.stderr) == (1, True)
+
+
+@pytest.mark.slow
+def test_the_secret_of_keys_is_none(project: Project) -> None:
+    """Where keys sign, the command says what the sidecar is given instead."""
+    project.append("mysite/settings.py", 'REALTIME["TOKEN_KEYS"] = BASE_DIR / "keys.json"')
+    project.manage("realtime_keys", "--new", "EdDSA")
+    done = project.manage("realtime_keys", "--secret", check=False)
+    assert (done.returncode, "FASTPATH_TOKEN_KEYS" in done.stderr, "keys.public.json" in done.stderr) == (1, True, True)
+
+
+IMPORT = re.compile(
+    r"""^(?:import|export)\b[^;]*?["'](\.{1,2}/[^"']+)["'];|^import\(["'](\.{1,2}/[^"']+)["']\)""", re.MULTILINE
+)
+
+
+def imports(folder: Path, manifest: dict[str, str]) -> dict[str, set[str]]:
+    """What each module of the client that has a name by its content imports, as names in the static folder."""
+    found = {}
+    for name, hashed in manifest.items():
+        if name.startswith("realtime/") and name.endswith(".js") and "/vendor/" not in name:
+            text = (folder / hashed).read_text(encoding="utf-8")
+            beside = posixpath.dirname(name)
+            found[name] = {posixpath.normpath(posixpath.join(beside, one or two)) for one, two in IMPORT.findall(text)}
+    return found
+
+
+@pytest.mark.parametrize("storage", ["mysite.storage.ModuleStorage", PLAIN_STORAGE])
+def test_the_modules_under_names_by_content(tmp_path: Path, storage: str) -> None:
+    """With the guide's storage whatever is imported has such a name; with Django's plain one it is there, and told."""
+    project = Project(tmp_path)
+    project.append("mysite/production.py", f'STORAGES["staticfiles"]["BACKEND"] = "{storage}"')
+    production = ("--settings", "mysite.production")
+    project.manage("collectstatic", "--noinput", "-v0", *production)
+    manifest = json.loads((tmp_path / "static" / "staticfiles.json").read_text())["paths"]
+    found = imports(tmp_path / "static", manifest)
+    assert len(found["realtime/client.js"]) >= 6
+    assert len(set().union(*found.values())) > 20
+    for names in found.values():
+        expected = set(manifest) if storage == PLAIN_STORAGE else set(manifest.values())
+        assert names <= expected
+        assert all((tmp_path / "static" / name).is_file() for name in names)
+    project.append("mysite/production.py", 'REALTIME = REALTIME | {"CONTROL": BASE_DIR / "none.sock"}')
+    told = project.manage("check", "--deploy", *production, check=False)
+    assert ("realtime.W005" in told.stderr) == (storage == PLAIN_STORAGE)

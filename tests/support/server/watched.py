@@ -1,0 +1,26 @@
+"""What a sidecar says of a worker that hangs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+from tests.support.sidecar import Sidecar
+
+
+def readiness(sidecar: Sidecar) -> dict[str, Any]:
+    """The reasons why the node is not ready."""
+    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return dict(answer.get("reasons", {}))
+    finally:
+        connection.close()
+
+
+def logged(sidecar: Sidecar, name: str) -> list[dict[str, Any]]:
+    """The lines of the log that tell of an event."""
+    lines = [json.loads(line) for line in sidecar.log.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == name]

@@ -1,0 +1,104 @@
+"""The documentation holds together: links, anchors, a way to every page, lines of 120, and what the code cites."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+CITING = ("entitlement", "fastpath", "realtime", "spark", "templates", "tests", "tools", "docs")
+WIDTH = 120
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_PATH = re.compile(r"(?<![\w/.-])docs/[\w./-]*\w")
+_OWN = "tests/test_docs.py"
+
+
+def prose(page: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a page with their numbers, without code blocks, tables and what a tool writes."""
+    is_code = is_written = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.lstrip()
+        if text.startswith("```"):
+            is_code = not is_code
+        elif not is_code and re.fullmatch(r"<!-- .* -->", text):
+            is_written = not is_written
+        elif not (is_code or is_written or text.startswith("|")):
+            yield number, line
+
+
+def anchors(page: Path) -> list[str]:
+    """What a link to a heading of the page may name, as GitHub makes it of the heading's text."""
+    headings = [line.lstrip("#").strip() for _, line in prose(page) if re.match(r"#+ ", line)]
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return [re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain]
+
+
+def links(page: Path) -> Iterator[tuple[str, Path, str]]:
+    """The relative links of a page: each as written, the file or folder, and the anchor."""
+    for written in _LINK.findall(re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)):
+        if not re.match(r"\w+:|/", written):
+            path, _, anchor = written.partition("#")
+            yield written, (page.parent / path).resolve() if path else page, anchor
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """The text of every file that may cite a page, by its path."""
+    named = [path for folder in CITING for path in sorted((ROOT / folder).rglob("*"))]
+    for path in [*named, ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "CHANGELOG.md"]:
+        if path.is_file() and path.suffix not in {".pyc", ".svg"} and "node_modules" not in path.parts:
+            try:
+                yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for written, target, anchor in links(page):
+        assert target.exists(), written
+        assert not anchor or anchor in anchors(target), written
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_heading_is_named_once(page: Path) -> None:
+    """A second one of the same text would have another anchor than its text says."""
+    found = anchors(page)
+    if page.name != "CHANGELOG.md":
+        assert sorted(found) == sorted(set(found))
+
+
+def test_the_index_leads_to_every_page() -> None:
+    seen, ahead = set(), [DOCS / "index.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in seen:
+            seen.add(page)
+            ahead += [target for _, target, _ in links(page) if target.suffix == ".md" and target.is_relative_to(DOCS)]
+    assert set(DOCS.rglob("*.md")) - seen == set()
+
+
+def test_the_index_and_the_readme_list_the_same_pages() -> None:
+    """The decisions are listed in the index alone, and the index in the README alone."""
+
+    def listed(page: Path) -> list[Path]:
+        rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| [")]
+        return [(page.parent / match[1]).resolve() for row in rows if (match := re.search(r"\]\((.*?)\)", row))]
+
+    assert listed(ROOT / "README.md") == listed(DOCS / "index.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_are_no_longer_than_the_page(page: Path) -> None:
+    """Longer is only what cannot be broken: one word, as a message in its wire form."""
+    assert [number for number, line in prose(page) if len(line) > WIDTH and " " in line.strip()] == []
+
+
+def test_the_pages_that_files_cite_are_there() -> None:
+    cited = [(file, path) for file, text in sources() if file != _OWN for path in _PATH.findall(text)]
+    assert len(cited) > 50
+    assert [(file, path) for file, path in cited if not (ROOT / path).exists()] == []

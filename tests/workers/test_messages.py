@@ -1,0 +1,41 @@
+"""What workers send each other comes out as it went in, every message of it."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import pytest
+
+from fastpath.edge.node.messages import Figures, Packet, decode, encode
+
+VALUES: dict[Any, Any] = {
+    int: 7,
+    float: 0.25,
+    bool: True,
+    str: "/a/b",
+    str | None: None,
+    Any: [1, "x"],
+    dict[str, Any]: {"whole": 3, "part": 0.5, "text": "x"},
+    list[int]: [1, 2],
+    list[str]: ["/a/*"],
+    list[Any]: [[1, "x"], None],
+    list[list[Any]]: [["/a", "ann", 2]],
+    list[tuple[str, int]]: [("ann", 2)],
+    list[tuple[int, str, str]]: [(1, "ann", "10.0.0.1")],
+    list[tuple[int, str, dict[str, Any]]]: [(1, "subject", {"user": "ann"})],
+}
+
+
+@pytest.mark.parametrize("kind", Packet.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_every_message_is_decoded_as_it_was_encoded(kind: type[Packet]) -> None:
+    packet = kind(*(VALUES[hint] for hint in get_type_hints(kind).values()))
+    data = encode(packet)
+    assert int.from_bytes(data[:4], "big") == len(data) - 4
+    assert decode(memoryview(data)[4:]) == packet
+
+
+def test_a_count_stays_a_whole_number() -> None:
+    """Or operators would read of 3.0 connections."""
+    told = decode(memoryview(encode(Figures({"connections": 3, "cpu_seconds": 0.5})))[4:])
+    assert isinstance(told, Figures)
+    assert {name: type(value) for name, value in told.figures.items()} == {"connections": int, "cpu_seconds": float}
