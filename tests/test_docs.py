@@ -15,6 +15,7 @@ CITING = ("entitlement", "fastpath", "realtime", "spark", "templates", "tests", 
 WIDTH = 120
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"(?<![\w/.-])docs/[\w./-]*\w")
+_RULES = re.compile(r"features\.md ([A-I]\d+(?:, [A-I]\d+)*)")
 _OWN = "tests/test_docs.py"
 
 
@@ -102,3 +103,17 @@ def test_the_pages_that_files_cite_are_there() -> None:
     cited = [(file, path) for file, text in sources() if file != _OWN for path in _PATH.findall(text)]
     assert len(cited) > 50
     assert [(file, path) for file, path in cited if not (ROOT / path).exists()] == []
+
+
+def test_the_rules_that_files_cite_have_their_headings() -> None:
+    page = (DOCS / "reference" / "features.md").read_text(encoding="utf-8")
+    ruled = set(re.findall(r"^### ([A-I]\d+) ", page, flags=re.M))
+    cited = [
+        (file, rule)
+        for file, text in sources()
+        if file != _OWN
+        for rules in _RULES.findall(text)
+        for rule in rules.split(", ")
+    ]
+    assert len(cited) > 30
+    assert [(file, rule) for file, rule in cited if rule not in ruled] == []

@@ -11,7 +11,7 @@ Draw = Callable[[], float]
 
 class Backoff:
     """First some quick retries, the k-th after ``quick_seconds`` × k less a random part of ``quick_seconds``; then a
-    random half to whole of ``backoff_seconds``, which doubles up to ``backoff_seconds_max`` (FEATURES D3)."""
+    random half to whole of ``backoff_seconds``, which doubles up to ``backoff_seconds_max`` (features.md D3)."""
 
     def __init__(
         self,

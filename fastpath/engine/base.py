@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an engine that starts is given by the process around it."""
+    """The things that the process around an engine gives it when it starts."""
 
     loop: asyncio.AbstractEventLoop
     end: Callable[[], None]
@@ -39,11 +39,11 @@ class PresenceChannel(Protocol):
 
     @property
     def away(self) -> bool:
-        """Whether nothing can be heard of the other nodes."""
+        """True while nothing can be heard of the other nodes."""
 
     @property
     def full(self) -> bool:
-        """Whether what is not urgent had better wait."""
+        """True while what is not urgent had better wait."""
 
     def send(self, packet: list[Any]) -> None:
         """Tell all other nodes."""
@@ -83,12 +83,12 @@ class Engine(ABC):
 
     @property
     def numbering(self) -> Numbering | None:
-        """Who numbers messages in this process, at once; None: that is done elsewhere, and messages come later."""
+        """The numbering of this process, which answers at once; None if messages are numbered elsewhere."""
         return None
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be stored at this moment; empty: it can."""
+        """The reason why nothing can be stored at this moment; empty if something can."""
         return ""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Engine(ABC):
         return done
 
     def unheard(self) -> bool:
-        """Whether something that was numbered elsewhere waits unread."""
+        """Return whether something that was numbered elsewhere waits unread."""
         return False
 
     def when_safe(self, told: Callable[[], None]) -> None:

@@ -28,13 +28,13 @@ class Upstream(Protocol):
     """The way to the first worker (edge/workers/follower.py)."""
 
     def refused(self) -> Refusal | None:
-        """Why the first worker takes no publication at this moment."""
+        """The reason why the first worker takes no publication at this moment."""
 
     def hand_in(self, rows: list[list[Any]], since: int) -> None:
         """Send publications, the first of which was accepted at ``since`` (ns of the monotonic clock)."""
 
     def unread(self) -> bool:
-        """Whether something of the first worker's log may wait unread."""
+        """Return whether something of the first worker's log may wait unread."""
 
 
 class FollowerEngine(Engine):
@@ -51,12 +51,10 @@ class FollowerEngine(Engine):
 
     @classmethod
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
-        """Engine."""
         del settings, clock
         return cls()
 
     def attach(self, broker: Broker) -> None:
-        """Engine."""
         self._broker = broker
 
     def follow(self, loop: asyncio.AbstractEventLoop, upstream: Upstream) -> None:
@@ -66,7 +64,6 @@ class FollowerEngine(Engine):
         self._holds.away()
 
     def unheard(self) -> bool:
-        """Engine."""
         return self._upstream is None or self._upstream.unread()
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:

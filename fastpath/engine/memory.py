@@ -33,17 +33,14 @@ class MemoryEngine(Engine):
 
     @classmethod
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
-        """Engine."""
         del settings
         return cls(clock())
 
     def attach(self, broker: Broker) -> None:
-        """Engine."""
         self._broker = broker
 
     @property
     def numbering(self) -> Self:
-        """Engine."""
         return self
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
@@ -94,7 +91,7 @@ class MemoryEngine(Engine):
         return starts
 
     def _places(self, runs: Sequence[ColumnBatch]) -> tuple[list[int], dict[str, int]]:
-        """Where each run would begin, and how far each subject's numbers would have come."""
+        """Return where each run would begin, and how far each subject's numbers would have come."""
         sequences = self._sequences
         starts: list[int] = []
         ends: dict[str, int] = {}

@@ -50,7 +50,7 @@ class OrderFence:
         self._back = self._clock()
 
     def note(self, messages: Sequence[Message]) -> None:
-        """These could not be stored."""
+        """Note messages that could not be stored."""
         now = self._clock()
         for message in messages:
             if message.publication and message.publisher is not None:
@@ -60,7 +60,7 @@ class OrderFence:
                     self._held.move_to_end(message.publisher)
 
     def refused(self, messages: Sequence[Message], why: Refusal) -> dict[int, Refusal]:
-        """Those of the messages, by their index, that come too early."""
+        """Return those of the messages, by their index, that come too early."""
         now = self._clock()
         if now >= self._sweep_at:
             self._sweep(now)

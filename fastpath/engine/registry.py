@@ -51,7 +51,7 @@ def memory(epoch: int) -> Engine:
 
 
 def own_numbering(engine: Engine, started: int) -> Numbering:
-    """Who numbers the server's own messages, which no engine keeps: a process that began at ``started`` (ms)."""
+    """Return the numbering of the server's own messages, which no engine keeps, from the process' start (ms) on."""
     if engine.keeps or engine.numbering is None:
         return MemoryEngine(started)
     return engine.numbering

@@ -36,7 +36,7 @@ log = logging.getLogger("fastpath.server")
 
 
 class Cut(Exception):
-    """This worker did not keep up with the first one and ended itself, so that another takes its place."""
+    """The error of a worker that did not keep up with the first one and ends, so that another takes its place."""
 
 
 def run(settings: Settings) -> None:
@@ -196,7 +196,7 @@ async def _end(node: Node, part: PresenceComponent, services: PublisherServices,
 
 
 def ready(settings: Settings, opened: dict[str, list[str]]) -> dict[str, Any]:
-    """What the line ``ready {…}`` says."""
+    """Return the content of the line ``ready {…}``."""
     privileges.warn()
     log.info(
         "mode %s, delivery %s, clients %s, publishers %s",
@@ -223,7 +223,7 @@ def _report(worker: Worker, node: Node, answer: dict[str, Any]) -> None:
 
 
 class Told:
-    """How often this process was told to stop; ``wait`` for the first time."""
+    """The count of how often this process was told to stop; ``wait`` for the first time."""
 
     def __init__(self, *numbers: signal.Signals) -> None:
         self.count = 0

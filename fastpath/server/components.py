@@ -52,7 +52,7 @@ from .modes import make_grants
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What the parent tells one of several workers; see fastpath/server/workers.py."""
+    """The parent's word to one of several workers (fastpath/server/workers.py)."""
 
     number: int
     listeners: Sequence[Listener]
@@ -113,7 +113,7 @@ def make_hub(
 
 
 class Node:
-    """One process with its ports, none of them open yet, and what tells others how it is.
+    """A process with its ports, none of them open yet, and what tells others how it is.
 
     ``worker`` is what the parent says of one of several, ``links`` is its way to the others. What begins only when the
     engine has what it kept is not here: the publisher port's services, the audit and presence.

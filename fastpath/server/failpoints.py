@@ -157,7 +157,7 @@ def _kill_after_release(hub: Runtime, due: _Countdown) -> None:
 
 
 def _kill_after_staging(name: str) -> Callable[[Runtime, _Countdown], None]:
-    """When the store of staged rows has done that."""
+    """Kill the process when the store of staged rows has done its part."""
 
     def kill(hub: Runtime, due: _Countdown) -> None:
         del hub
@@ -241,7 +241,7 @@ def _pair(messages: Sequence[Message]) -> tuple[Message, Message] | None:
 
 
 def _hide(_: Runtime, due: _Countdown) -> None:
-    """One of the messages that a client missed is left out, and the client is told that nothing is."""
+    """Leave out one of the messages that a client missed, and tell the client that none is."""
     part = backlogs.part  # type: ignore[attr-defined]
 
     def wrapped(ring: Ring, at: int, count: int) -> list[Message]:

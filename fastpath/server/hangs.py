@@ -32,7 +32,7 @@ REPLACED_SECONDS = 30.0
 
 
 class Work(NamedTuple):
-    """What a process has done since it began, as the kernel says."""
+    """The work of a process since it began, as the kernel tells it."""
 
     ran: float
     """CPU time used by all its threads (s)."""
@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
 
 class Verdict(Enum):
-    """What is to be done, or told, about a worker."""
+    """The decision about a worker: what is to be done, or told."""
 
     STARVED = "it gets no CPU; leave it alone"
     HANGS = "ask where it stands"
@@ -52,7 +52,7 @@ class Verdict(Enum):
 
 
 class Silence:
-    """What one worker does between two beats; all in seconds."""
+    """The silence of one worker between two beats; all in seconds."""
 
     def __init__(self, credit: float) -> None:
         self._credit = credit
@@ -92,7 +92,7 @@ class Silence:
             self.blocked += rest - waited
 
     def excuse(self) -> None:
-        """It is the machine's fault that it stood still; what CPU time it used is its own all the same."""
+        """Excuse the worker: the machine stood still. The CPU time that the worker used is its own all the same."""
         self._credit = self.blocked = 0.0
 
     def anew(self) -> None:
@@ -132,19 +132,19 @@ class Judge:
         return found if len(found) > 1 else []
 
     def begin(self, worker: int) -> None:
-        """It serves from now on."""
+        """Begin to watch a worker that serves from now on."""
         self._silences[worker] = Silence(self._credit)
         if worker == self._killed:
             self._judge_anew()
 
     def end(self, worker: int) -> None:
-        """It is no more."""
+        """Stop watching a worker that is no more."""
         self._silences.pop(worker, None)
         if worker == self._suspect:
             self._suspect = None
 
     def heard(self, worker: int) -> Silence | None:
-        """It beats; how it was silent, if something was said of that."""
+        """Note a worker's beat; return how it was silent, if something was said of that."""
         before = self._silences[worker]
         self._silences[worker] = Silence(self._credit)
         if worker == self._suspect:
@@ -184,7 +184,7 @@ class Judge:
         return found
 
     def _hung(self) -> list[Found]:
-        """One after the other: who is asked has its time to answer, and who was killed is replaced first."""
+        """Decide about silent workers one by one: each has time to answer, and a killed one is replaced first."""
         if self._killed is not None:
             return []
         hung = [worker for worker, silence in self._silences.items() if silence.own >= self._hang_seconds]

@@ -80,7 +80,7 @@ def _audit_folder(settings: Settings) -> str:
 
 
 def _log_folder(settings: Settings) -> str:
-    """That of the log's file, if it is to be made; one that is there may be everybody's, such as /var/log."""
+    """Return the folder of the log's file if it is to be made; one that exists may be everybody's, such as /var/log."""
     folder = Path(settings.log_file).parent
     return str(folder) if settings.log_file and not folder.exists() else ""
 
@@ -126,7 +126,7 @@ def _open_folder(folder: Path) -> int:
 
 
 def _is_plain(status: os.stat_result) -> bool:
-    """Whether it is a folder, or a file that has no other name."""
+    """Return whether the path is a folder, or a file that has no other name."""
     return stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
 
 
@@ -140,12 +140,14 @@ class _Kernel:
         self._errno = ctypes.get_errno
 
     def prctl(self, option: int, value: int) -> None:
-        """Raises OSError."""
+        """Call prctl(2); raises OSError."""
         self._check(self._libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
     def keep_only(self, capabilities: int) -> None:
-        """Of what root may do, what these bits say, in this process and those that it forks; a program that it starts
-        has nothing of it. Raises OSError."""
+        """Keep only these bits of what root may do, in this process and those that it forks; raises OSError.
+
+        A program that it starts has nothing of it.
+        """
         header = struct.pack("=Ii", _CAPABILITIES_VERSION, 0)
         # effective, permitted and inheritable, first their low halves, then the high ones
         data = struct.pack("=6I", capabilities, capabilities, 0, 0, 0, 0)
@@ -157,7 +159,7 @@ class _Kernel:
 
 
 def _prove() -> None:
-    """There is no way back; raises SettingsError where there is one after all."""
+    """Prove that there is no way back to root; raises SettingsError where there is one after all."""
     try:
         os.setuid(0)
     except PermissionError:

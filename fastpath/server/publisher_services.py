@@ -14,7 +14,10 @@ from ..listen_address import SettingsError
 
 
 class PublisherServices:
-    """They serve from now on; no port for publishers is open yet, and Redis may be away still. Raises SettingsError."""
+    """The services of the publisher port, from now on; no such port is open yet, and Redis may be away still.
+
+    Raises SettingsError.
+    """
 
     def __init__(self, hub: Runtime, engine: Engine) -> None:
         try:
@@ -34,6 +37,6 @@ class PublisherServices:
 
 
 def make_staging(hub: Runtime, engine: Engine) -> StagingStore:
-    """Where rows are staged: they live as long as what the engine keeps. Raises OSError."""
+    """Make the store of staged rows, which live as long as what the engine keeps; raises OSError."""
     settings = hub.settings
     return engine.open_staging(now, bytes_max=settings.staged_bytes, keep_seconds=settings.staged_seconds)

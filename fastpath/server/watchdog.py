@@ -35,7 +35,7 @@ class Watchdog:
 
     @property
     def watches(self) -> bool:
-        """Whether there is anybody to look at."""
+        """True if there is anybody to look at."""
         return bool(self._pids)
 
     def begin(self, number: int, pid: int) -> None:
@@ -44,7 +44,7 @@ class Watchdog:
         self._judge.begin(number)
 
     def end(self, number: int) -> None:
-        """It has ended."""
+        """Stop watching a worker that has ended."""
         if self._pids.pop(number, None) is not None:
             del self._stacks[number]
             self._judge.end(number)
@@ -103,7 +103,7 @@ def _seconds(silence: Silence) -> dict[str, float]:
 
 
 def work_of(pid: int) -> Work | None:
-    """What a process has done, by Linux' /proc; None elsewhere, and of one that is gone.
+    """Return the work of a process by Linux' /proc; None elsewhere, and of one that is gone.
 
     A kernel without ``schedstat`` tells no time that was waited: then only who is runnable at a look has waited.
     """
@@ -132,7 +132,7 @@ def _stat(path: str) -> list[str]:
 
 
 def _state(pid: int) -> str:
-    """What the kernel says that a process does, such as ``T (stopped)`` or ``D (disk sleep)``; empty elsewhere."""
+    """Return what the kernel says that a process does, as ``T (stopped)`` or ``D (disk sleep)``; empty elsewhere."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return next(line for line in lines if line.startswith("State:")).partition(":")[2].strip()

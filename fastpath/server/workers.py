@@ -71,7 +71,7 @@ def run(settings: Settings) -> None:
 
 
 def workers_of(settings: Settings) -> int:
-    """How many processes the settings ask for on this machine."""
+    """Return how many processes the settings ask for on this machine."""
     if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
         return 1
     if settings.workers:
@@ -80,7 +80,7 @@ def workers_of(settings: Settings) -> int:
 
 
 class _Place:
-    """One worker's place, and the process that fills it."""
+    """A worker's place, and the process that fills it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -317,7 +317,7 @@ class _Parent:
             systemd.tell("WATCHDOG=1")
 
     def _read_anew(self) -> None:
-        """What an operator may have changed: the levels of this process' log here, everything else in the workers."""
+        """Read anew what may have changed: this process' log levels here, everything else in the workers."""
         formats.reopen()
         with suppress(SettingsError):  # a worker says what is wrong
             formats.use_levels(load(os.environ).log_level)

@@ -1,4 +1,4 @@
-"""Tell a node to send its clients elsewhere (FEATURES D4)."""
+"""Tell a node to send its clients elsewhere (features.md D4)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ INDICATORS = (
     "bytes_in_per_s",
     "bytes_out_per_s",
 )
-"""What GET /api/stats/ tells of (FEATURES F1)."""
+"""What GET /api/stats/ tells of (features.md F1)."""
 
 KEPT = (*INDICATORS, *(name for name in (*GAUGES, *RATES) if name not in INDICATORS))
 """All that is kept: with these, what an operator asks for next."""

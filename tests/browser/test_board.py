@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 SYMBOLS = ("AAPL", "BAC", "GE")
 SECONDS_MAX = 1.0
-"""A change of a right must show by then (FEATURES E3)."""
+"""A change of a right must show by then (features.md E3)."""
 
 
 class Prices:

@@ -1,4 +1,4 @@
-"""The attempts to connect: which server, after how long, and what the program is told; pure (FEATURES D3).
+"""The attempts to connect: which server, after how long, and what the program is told; pure (features.md D3).
 
 A round tries servers without a pause between them, each once, until one answers. When none does the round has failed:
 after a pause the next begins. A connection that is lost is followed by a pause and a round too.

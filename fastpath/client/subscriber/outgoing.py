@@ -1,4 +1,4 @@
-"""The publications that are not answered yet: bounded, in order, sent again until they are; pure (FEATURES C5, H1).
+"""The publications that are not answered yet: bounded, in order, sent again until they are; pure (features.md C5, H1).
 
 One of guaranteed quality gets its number when it is first sent, and keeps it until it is known not to be stored: so a
 server stores it once, however often it comes.

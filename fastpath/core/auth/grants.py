@@ -1,4 +1,4 @@
-"""May this principal publish or read this subject: an answer and a reason, the same for every port (FEATURES E1).
+"""May this principal publish or read this subject: an answer and a reason, the same for every port (features.md E1).
 
 A check answers the empty text for yes and the reason for no; those in PENDING are no denial.
 """
@@ -30,7 +30,7 @@ ANSWERS_MAX = 4096
 
 
 class Principal:
-    """Who a connection acts for; ``claims`` is None for anonymous, ``asked`` unless a hook decides as well."""
+    """The identity a connection acts for; ``claims`` is None for anonymous, ``asked`` unless a hook decides as well."""
 
     __slots__ = ("answers", "asked", "claims", "holders", "known_at", "publishable", "superuser", "user", "version")
 
@@ -47,7 +47,7 @@ class Principal:
 
     @property
     def expires(self) -> int | None:
-        """When the token ends, in ms."""
+        """The time when the token ends, in ms."""
         return self.claims.expires if self.claims else None
 
 
@@ -70,7 +70,7 @@ class Grants:
     _everybody = Principal(None, True, ())
 
     def principal(self, token: str, now: int) -> Principal:
-        """Who the bearer of the token is (empty: anonymous); raises Refused."""
+        """Return the principal of the token's bearer (empty: anonymous); raises Refused."""
         del token, now
         return self._everybody
 

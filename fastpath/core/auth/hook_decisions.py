@@ -36,7 +36,7 @@ RETRY_MS = 500
 
 
 class HookState:
-    """What is known of one connection by the hook's answers, and what is wanted."""
+    """The state of one connection: what is known by the hook's answers, and what is wanted."""
 
     __slots__ = (
         "_room",
@@ -177,13 +177,13 @@ class HookDecisions:
         return len(self._open)
 
     def enqueue(self, asked: HookState) -> None:
-        """It has something to ask."""
+        """Queue a connection that has something to ask."""
         if not asked.number and asked not in self._ready:
             self._ready[asked] = None
             self._wake()
 
     def forget(self, asked: HookState) -> None:
-        """It has not any more."""
+        """Forget a connection that has nothing to ask any more."""
         self._ready.pop(asked, None)
         self.withdraw(asked)
         if asked.due:

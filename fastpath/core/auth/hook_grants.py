@@ -102,7 +102,7 @@ class Hooked(Grants):
         return principal
 
     def publishable(self, principal: Principal) -> set[str] | None:
-        """None are known: an answer of the hook may end at any time."""
+        """Return an empty set where the hook decides about publishing: its answer may end at any time."""
         return set() if PUBLISH in self.asking.events else super().publishable(principal)
 
 

@@ -58,7 +58,7 @@ class HookSubject(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether something of it waits for an answer."""
+        """True while something of the party waits for an answer."""
 
     def facts(self) -> dict[str, Any]:
         """Who it is: what the hook is told with each question."""
@@ -71,7 +71,7 @@ class HookSubject(Protocol):
         """A fault of ours: end the connection."""
 
     def parks(self, command: Any, data: bytes, now: int) -> bool:
-        """Whether a command of it waits for an answer."""
+        """Return whether a command of the party waits for an answer."""
 
     def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
         """The hook has answered, or does not, and what it said is noted; whether nothing waits for more."""

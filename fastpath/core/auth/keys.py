@@ -40,7 +40,7 @@ _FAMILIES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
-    """One key: ``kid`` is empty for one without a name."""
+    """A key; ``kid`` is empty for one without a name."""
 
     kid: str
     algorithm: str
@@ -73,11 +73,11 @@ class Keys:
         return any(id(key) not in self._counting for key in before)
 
     def counts(self, key: Key | None) -> bool:
-        """Whether what this key signed still counts; None, of claims that no token brought, does."""
+        """Return whether what this key signed still counts; None, of claims that no token brought, does."""
         return key is None or id(key) in self._counting
 
     def knows(self, kid: str) -> bool:
-        """Whether a key has this name."""
+        """Return whether a key has this name."""
         return kid in self._named
 
     def candidates(self, kid: str, algorithm: str) -> list[Key]:
@@ -126,7 +126,7 @@ def _family(jwk: dict[str, Any]) -> tuple[str, Any, tuple[str, ...]] | None:
 
 
 def _other_purpose(jwk: dict[str, Any]) -> str:
-    """Why the key is none of ours, or an empty text."""
+    """Return why the key is none of ours, or an empty text."""
     family = _family(jwk)
     if family is None:
         return f"kty {jwk.get('kty')!r} with crv {jwk.get('crv')!r}; " + _USABLE

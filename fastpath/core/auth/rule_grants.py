@@ -1,4 +1,4 @@
-"""Mode ``rules``: Django's rules, users and revoked sessions decide (FEATURES E2, protocol.md 8.2, 8.3)."""
+"""Mode ``rules``: Django's rules, users and revoked sessions decide (features.md E2, protocol.md 8.2, 8.3)."""
 
 from __future__ import annotations
 

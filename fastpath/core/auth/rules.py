@@ -1,4 +1,4 @@
-"""The rules of one generation, matched against a subject: most specific wins, deny wins a tie (FEATURES E2).
+"""The rules of one generation, matched against a subject: most specific wins, deny wins a tie (features.md E2).
 
 Patterns are compared segment by segment from the left: a literal segment is more specific than ``*``, and ``*`` more
 than ``**``. ``{username}`` counts as the literal that it stands for. Rules live in one tree per holder (``user:5``,
@@ -32,7 +32,7 @@ _USERNAME = "{username}"
 
 
 class Rule(Struct, frozen=True):
-    """One rule as Django sends it (protocol.md 8.2); ``start`` and ``end`` in ms bound its validity."""
+    """A rule as Django sends it (protocol.md 8.2); ``start`` and ``end`` in ms bound its validity."""
 
     id: int
     who: str
@@ -43,7 +43,7 @@ class Rule(Struct, frozen=True):
     end: int | None = None
 
     def in_force(self, now: int) -> bool:
-        """Whether ``now`` (ms) lies within its validity: from ``start`` on, and before ``end``."""
+        """Return whether ``now`` (ms) lies within the rule's validity: from ``start`` on, and before ``end``."""
         return (self.start is None or self.start <= now) and (self.end is None or now < self.end)
 
 
@@ -76,7 +76,7 @@ class RuleSet:
 
     @property
     def holders(self) -> Collection[str]:
-        """Those who have rules."""
+        """Return the holders that have rules."""
         return self._roots.keys()
 
     def put(self, rule: Rule) -> set[str]:
@@ -200,7 +200,7 @@ class RuleSet:
 
 
 def _rank(rule: Rule) -> tuple[bool, int]:
-    """Where a rule stands among those of one pattern: deny wins; of several, the newest is named."""
+    """Return where a rule stands among those of one pattern: deny wins; of several, the newest is named."""
     return rule.allow, -rule.id
 
 

@@ -34,7 +34,7 @@ _NO_PERMISSIONS: dict[str, tuple[str, ...]] = dict.fromkeys(("sub", "pub", "all"
 
 
 class Claims(msgspec.Struct, frozen=True, gc=False):
-    """What a token says of its bearer; ``expires`` is in ms."""
+    """The claims of a token about its bearer; ``expires`` is in ms."""
 
     user: str
     expires: int
@@ -82,7 +82,7 @@ def verify(
 
 
 def signed_content(token: str, keys: Keys) -> tuple[dict[str, Any], Key]:
-    """What a token says, whether it is valid now or not, and which of the keys has signed it; raises Refused."""
+    """Return a token's content, valid now or not, and the key that has signed it; raises Refused."""
     if len(token) > TOKEN_CHARS_MAX:
         raise Refused(Close.BAD_TOKEN, f"the token has over {TOKEN_CHARS_MAX} characters")
     return _usual(token, keys) or _any(token, keys)

@@ -98,7 +98,7 @@ class Admission:
         return refused
 
     def _refusal(self, principal: Principal | None, message: Message, topic: Topic | None, now: int) -> Refusal | None:
-        """Why the publication is refused, or None (protocol.md 4.4)."""
+        """Return why the publication is refused, or None if it may go on (protocol.md 4.4)."""
         subject = message.subject
         if topic is None:
             refusal = self._no_subject(subject)
@@ -118,7 +118,7 @@ class Admission:
         return None
 
     def _no_subject(self, subject: str) -> Refusal | None:
-        """Why a subject that is not known cannot come to be."""
+        """Return why a subject that is not known cannot come to be."""
         try:
             check_subject(subject)
         except InvalidSubject as error:
@@ -132,7 +132,7 @@ class Admission:
         return None
 
     def _outdated(self, subject: str, version: int, versions: dict[str, int]) -> Refusal | None:
-        """Why what has this version comes too late; ``versions`` are those of the same step that come before it."""
+        """Return why this version comes too late; ``versions`` are those of earlier messages of the same step."""
         if version == NO_VERSION:
             return None
         topic = self.interest.topics.get(subject)

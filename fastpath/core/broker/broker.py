@@ -231,7 +231,7 @@ class Broker:
         return snapshot
 
     def ahead(self, subject: str, epoch: int, seq: int) -> bool:
-        """Whether who has read up to this position has seen more than has come here yet."""
+        """Return whether a reader at this position has seen more of the subject than this process has."""
         topic = self.interest.topics.get(subject)
         return self.engine.numbering is None and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
 

@@ -126,7 +126,7 @@ def _deliver(broker: Broker, topic: Topic, run: ColumnBatch, seq: int, now: int)
 def _taken(
     broker: Broker, runs: Sequence[ColumnBatch], numbers: Sequence[int], stored: int, outcomes: list[RunOutcome]
 ) -> dict[int, ColumnBatch]:
-    """What is new of the runs and not refused, by their index; refusals go into ``outcomes``."""
+    """Return the runs' new rows that are not refused, by their run's index; refusals go into ``outcomes``."""
     fresh: dict[int, ColumnBatch] = {}
     for index, run in enumerate(runs):
         if numbers[index] <= stored < numbers[index + 1] - 1:
@@ -150,7 +150,7 @@ def _release_rows(
     now: int,
     done: RunsDone | None,
 ) -> None:
-    """They are numbered elsewhere, row by row."""
+    """Hand the runs on row by row, to an engine that numbers them elsewhere."""
     taken = _taken(broker, runs, numbers, 0, outcomes)
     messages: list[Message] = []
     for index, run in taken.items():

@@ -21,13 +21,13 @@ class ConnectionListener:
         """A client's WebSocket has opened; who it is may change with ``renewed``."""
 
     def introduced(self, client: Client, program: str) -> None:
-        """It has said ``connect``, and the name of its program (protocol.md 3.1)."""
+        """The client has said ``connect``, and the name of its program (protocol.md 3.1)."""
 
     def disconnected(self, client: Client) -> None:
-        """It is gone, ``client.end`` says why; its subscriptions are still there to be read."""
+        """The client is gone; ``client.end`` says why, and its subscriptions can still be read."""
 
     def renewed(self, client: Client, before: str) -> None:
-        """It has a principal by another token; ``before`` is the name of the user it was."""
+        """The client has a principal by another token; ``before`` is the name of the user it was."""
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
         """A subscription has begun, or begun ``again`` in place of an earlier one of the same subject."""
@@ -45,21 +45,21 @@ class ConnectionListener:
         """Subscriptions have ended: by the client (``why`` is empty), or because a right has."""
 
     def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
-        """Those of all members have, because a right has ended."""
+        """The subscriptions of all members have ended, because a right has."""
         for client in (*group.ready, *group.singles):
             self.unsubscribed(client, topics, why)
 
     def blocked(self, client: Client) -> None:
-        """Its socket did not take what was written: from now on it has a queue."""
+        """The client's socket did not take what was written: from now on the client has a queue."""
 
     def unblocked(self, client: Client) -> None:
-        """It has taken all that was in its queue."""
+        """The client has taken all that was in its queue."""
 
     def lagging(self, client: Client, topics: Sequence[Topic]) -> None:
         """From now on a number stands for what comes of these subscriptions (core/delivery/slow_consumers.py)."""
 
     def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
-        """These are level again."""
+        """Clients that lagged in a topic are level again."""
 
 
 class CommandListener(Protocol):
@@ -69,18 +69,18 @@ class CommandListener(Protocol):
         """A command came, and is done next."""
 
     def refused(self, client: Client, code: str, reason: str) -> None:
-        """It was answered with an error, without effect."""
+        """A command was answered with an error and had no effect."""
 
 
 class Source(Protocol):
-    """Who publishes: a client, or a publisher's connection. ``number`` tells it from the others of its kind."""
+    """The origin of publications: a client or a publisher's connection; ``number`` tells it from others of its kind."""
 
     number: int
     address: str
 
     @property
     def principal(self) -> Principal | None:
-        """Who it acts for."""
+        """The principal that the source acts for."""
 
 
 class PublicationListener:
@@ -88,7 +88,7 @@ class PublicationListener:
     one only while somebody asks for it. None of its methods may raise, wait, or call back into the core."""
 
     def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:
-        """What gets the outcomes of the messages instead of ``done``, and hands them on; source None is Django."""
+        """Return the callback that gets the outcomes instead of ``done`` and hands them on; source None is Django."""
         del source, messages
         return done
 
@@ -99,32 +99,28 @@ class PublicationListener:
         """A publisher's connection is over, after so long; of clients observers are told."""
 
     def delivering(self, messages: Sequence[Message]) -> None:
-        """These have been numbered, and are cached and offered next."""
+        """Messages have been numbered, and are cached and offered next."""
 
 
 class Trails(PublicationListener):
-    """Several that follow, each told of everything."""
+    """A listener of publications that hands everything on to several others."""
 
     def __init__(self, trails: Sequence[PublicationListener]) -> None:
         self._trails = tuple(trails)
 
     def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:
-        """Trail."""
         for trail in self._trails:
             done = trail.publication(source, messages, done)
         return done
 
     def unread(self, source: Source | None, row: Any, code: str, reason: str) -> None:
-        """Trail."""
         for trail in self._trails:
             trail.unread(source, row, code, reason)
 
     def ended(self, source: Source, code: int, reason: str, seconds: float) -> None:
-        """Trail."""
         for trail in self._trails:
             trail.ended(source, code, reason, seconds)
 
     def delivering(self, messages: Sequence[Message]) -> None:
-        """Trail."""
         for trail in self._trails:
             trail.delivering(messages)

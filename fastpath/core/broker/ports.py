@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Numbering(Protocol):
-    """Who gives messages their positions at once, in one atomic step."""
+    """An engine's part that gives messages their positions at once, in one atomic step."""
 
     epoch: int
     deduplicator: Deduplicator
@@ -47,7 +47,7 @@ class Numbering(Protocol):
 
 
 class Engine(Protocol):
-    """Who numbers and keeps messages (fastpath/engine/base.py)."""
+    """The part that numbers and keeps messages (fastpath/engine/base.py)."""
 
     name: ClassVar[str]
     """What the control socket calls it."""
@@ -59,11 +59,11 @@ class Engine(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be stored at this moment; empty: it can."""
+        """The reason why nothing can be stored at this moment; empty if something can."""
 
     @property
     def numbering(self) -> Numbering | None:
-        """Who numbers messages in this process, at once; None: that is done elsewhere, and messages come later."""
+        """The numbering of this process, which answers at once; None if messages are numbered elsewhere."""
 
     def attach(self, broker: Broker) -> None:
         """Deliver through the broker from now on."""
@@ -73,7 +73,7 @@ class Engine(Protocol):
         message, now or later, in the order of the submissions."""
 
     def unheard(self) -> bool:
-        """Whether something that was numbered elsewhere waits unread."""
+        """Return whether something that was numbered elsewhere waits unread."""
 
     def when_safe(self, told: Callable[[], None]) -> None:
         """Call ``told`` when all that was stored before is as safe as this engine makes it, or ``trouble`` says why
@@ -87,10 +87,10 @@ class Engine(Protocol):
 
 
 class Replicas(Protocol):
-    """Those who follow this broker and hold what it holds."""
+    """Followers of this broker, which hold what it holds."""
 
     def note(self, messages: Sequence[Message]) -> None:
-        """These messages are delivered next."""
+        """Note messages that are delivered next."""
 
     def restarted(self, topic: Topic) -> None:
         """The subject stands elsewhere than what was delivered of it leads to."""
@@ -100,7 +100,7 @@ class Replicas(Protocol):
 
 
 class Stopwatch(Protocol):
-    """Who measures how long messages take."""
+    """A clock that measures how long messages take."""
 
     def accept(self) -> None:
         """Publications are about to be numbered here."""
@@ -109,7 +109,7 @@ class Stopwatch(Protocol):
         """A listener begins to collect: a mark for ``release``."""
 
     def release(self, began: int, deliveries: int) -> None:
-        """So many deliveries leave that were collected since that mark."""
+        """Count deliveries that were collected since the mark and leave now."""
 
 
 class Writer:
@@ -133,5 +133,5 @@ class Writer:
         """A turn of writes to large groups begins."""
 
     def over(self) -> bool:
-        """Whether it has taken as long as a turn may; asked after each step of it."""
+        """Return whether the writer has taken as long as a turn may; asked after each step of it."""
         return False

@@ -66,7 +66,7 @@ _META = {"retained", "qos", "closure", "reply_to", "as_of"}
 
 
 class Taken(NamedTuple):
-    """What of a frame may be staged: how many rows, as which bytes (MessagePack of the runs), and which rows not."""
+    """The part of a frame that may be staged: row count, bytes (MessagePack of the runs), and the rows refused."""
 
     rows: int
     refused: list[tuple[int, str, str]]
@@ -74,7 +74,7 @@ class Taken(NamedTuple):
 
 
 class NotReady(Exception):
-    """Whether the rows may be published is not known yet; the text says why."""
+    """The error of rows whose right to be published is not known yet; its text says why."""
 
 
 def read_runs(rows: int, raw: bytes, bytes_max: int) -> tuple[bytes, list[ColumnBatch]]:
@@ -127,7 +127,7 @@ def _inflated(data: bytes, limit: int) -> bytes:
 
 
 def take(runs: list[ColumnBatch], data: bytes, admission: Admission, principal: Principal, now: int) -> Taken:
-    """Which rows may be published as things stand; raises NotReady when that is not known of all."""
+    """Return the rows that may be published as things stand; raises NotReady when that is not known of all."""
     refused: list[tuple[int, str, str]] = []
     taken: list[ColumnBatch] = []
     first = 0
@@ -148,7 +148,7 @@ def take(runs: list[ColumnBatch], data: bytes, admission: Admission, principal: 
 
 
 def _refused_runs(runs: list[ColumnBatch], admission: Admission, principal: Principal, now: int) -> dict[int, Refusal]:
-    """Those of which no row may be published, by their index: one message stands for each."""
+    """Return the runs of which no row may be published, by their index: one message stands for each."""
     refused: dict[int, Refusal] = {}
     samples: list[Message] = []
     for index, run in enumerate(runs):

@@ -33,7 +33,7 @@ Part = list[Any]
 
 
 class Copy:
-    """What is still to be copied of a broker's subjects."""
+    """The rest of a broker's subjects that is still to be copied to a follower."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -78,7 +78,7 @@ class Copy:
         return parts
 
     def _goes_on(self, topic: Topic) -> bool:
-        """Whether what has been copied of the subject still stands: an epoch may have begun that numbers it again."""
+        """Return whether the copied part of the subject still stands: an epoch may have begun that numbers it again."""
         ring, last = topic.ring, self._last
         if not ring or last is None:
             return False

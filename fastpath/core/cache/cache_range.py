@@ -41,14 +41,15 @@ class Span(NamedTuple):
 
 
 def is_ahead(topic: Cached, place: Place) -> bool:
-    """Whether the place is further than what has come here yet."""
+    """Return whether the place is further along than anything that has come here."""
     return place > (topic.epoch, topic.seq)
 
 
 def span(topic: Cached, after: Place | None, upto: Place | None) -> Span:
-    """What lies behind ``after`` up to and including ``upto``, which is not ahead.
+    """Return the cached messages behind ``after``, up to and including ``upto``, which is not ahead.
 
-    Without ``after`` from the oldest that is cached, whatever was before it; without ``upto`` up to the newest.
+    Without ``after`` the span begins with the oldest cached message, whatever was before it; without ``upto`` it ends
+    with the newest.
     """
     ring = chain(topic)
     first = ring[0].seq if ring else topic.seq + 1
@@ -116,7 +117,7 @@ def _epoch(message: Message) -> int:
 
 
 def _count(ring: Ring, epoch: int) -> int:
-    """How many of the ring were numbered in the epoch or before; epochs only rise along it."""
+    """Return how many messages of the ring were numbered in the epoch or before; epochs only rise along it."""
     if ring and ring[-1].epoch <= epoch:
         return len(ring)
     return bisect_right(ring, epoch, key=_epoch)

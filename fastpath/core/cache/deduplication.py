@@ -1,4 +1,4 @@
-"""Which publications have been stored: a retry is answered with its first position, and stored once (FEATURES C5).
+"""Which publications have been stored: a retry is answered with its first position, and stored once (features.md C5).
 
 A publisher numbers its publications upwards, over all its connections. So what is above its last number is new and
 costs one look. Of the others a window is kept: runs of numbers without a gap, each with the positions that they got.
@@ -77,7 +77,7 @@ class Deduplicator:
         """What is kept, counted in positions."""
 
     def find(self, publisher: str, publication: int) -> Position | Refusal | None:
-        """None for a new publication, the position of one that has been stored, or why it cannot be told."""
+        """Return None for a new publication, the position of one that has been stored, or why that cannot be told."""
         known = self._publishers.get(publisher)
         if known is None or publication > known.last:
             return None
@@ -130,7 +130,7 @@ class Deduplicator:
         self._keep_bounds(publisher, known, now)
 
     def undo(self, publisher: str, publication: int) -> None:
-        """What was noted last of the publisher has not been stored after all."""
+        """Take back the publisher's newest note, as its publication has not been stored after all."""
         known = self._publishers[publisher]
         run = known.runs[-1]
         assert run.last == publication
@@ -161,7 +161,7 @@ class Deduplicator:
             known.forgotten = known.last
 
     def publishers(self) -> Iterator[tuple[str, int, int]]:
-        """Each publisher's key, last number and when that was (ms): what outlives the positions."""
+        """Yield each publisher's key, last number and its time (ms): what outlives the positions."""
         for key, known in list(self._publishers.items()):
             yield key, known.last, known.time
 
@@ -195,7 +195,7 @@ class Deduplicator:
             self._let_go(known)
 
     def _let_go(self, known: _Publisher) -> None:
-        """What is kept passes the bound over all: those go who have been quiet longest, never ``known``."""
+        """Forget the publishers that were quiet longest, never ``known``, when all notes together pass their bound."""
         while self.cost > KEPT_MAX:
             publisher, other = next(iter(self._active.items()))
             if other is known:

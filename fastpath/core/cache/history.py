@@ -143,18 +143,18 @@ class History:
             count_max -= dropped + 1
 
     def newest(self, ring: Ring | None, count: int) -> list[Message]:
-        """The newest ``count`` cached messages, oldest first (FEATURES A4)."""
+        """The newest ``count`` cached messages, oldest first (features.md A4)."""
         if not ring or count <= 0:
             return []
         return list(islice(ring, max(0, len(ring) - count), None))
 
     def since(self, topic: Cached, epoch: int, seq: int) -> list[Message] | None:
-        """The messages after (epoch, seq) up to the subject's position; None is a gap (FEATURES C3)."""
+        """The messages after (epoch, seq) up to the subject's position; None is a gap (features.md C3)."""
         at = self.after(topic, epoch, seq)
         return None if at is None else list(islice(topic.ring or (), at, None))
 
     def after(self, topic: Cached, epoch: int, seq: int) -> int | None:
-        """Where in the ring the first of these messages stands, its length when there is none; None is a gap."""
+        """Return the ring's index of the first message behind the place, its length if there is none; None is a gap."""
         ring = topic.ring
         end = len(ring or ())
         if seq == topic.seq == 0:

@@ -1,4 +1,4 @@
-"""Merge a message into its subject's snapshot (FEATURES A3): the newest content, and each field's newest value."""
+"""Merge a message into its subject's snapshot (features.md A3): the newest content, and each field's newest value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..protocol.messages import Fields, Message
 
 
 class Snapshot:
-    """What a subject stands at: its newest retained message, and the fields of all of them."""
+    """The state of a subject: its newest retained message, and the fields of all of them."""
 
     __slots__ = ("fields", "newest")
 

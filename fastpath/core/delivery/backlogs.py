@@ -36,7 +36,7 @@ has a turn."""
 
 
 class Cursor:
-    """How far a subscription has been sent what is cached: (``epoch``, ``seq``), as the client was told.
+    """The place up to which a subscription has been sent what is cached: (``epoch``, ``seq``), as the client was told.
 
     Up to ``upto`` messages are of this ``kind``, and were announced with the answer; those behind came since then.
     ``feed`` is where the client goes when it is level, ``slow`` what it has agreed to if it lags then.
@@ -114,7 +114,7 @@ class Recoveries:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for a slice: call ``step`` for who is ``next``."""
+        """True while somebody waits for a slice: ``step`` is to be called for the client that is ``next``."""
         return bool(self._ready)
 
     def begin(self, client: Client, topic: Topic, feed: SubjectFeed, cursor: Cursor) -> None:
@@ -184,7 +184,7 @@ class Recoveries:
             self._ready[client] = None
 
     def _join(self, client: Client, topic: Topic, cursor: Cursor, join: list[SubjectFeed]) -> None:
-        """It is level: it follows like all others from here on, a conflated one when its interval ends."""
+        """Put a level client among all others; a conflated one follows when its interval ends."""
         feed, live = cursor.feed, topic.live
         feed.recovering -= 1
         slow_consumers.allow(self._broker, client, topic, cursor.slow)
@@ -195,8 +195,10 @@ class Recoveries:
 
 
 def _epoch(client: Client, topic: Topic, cursor: Cursor, epoch: int) -> bytes:
-    """What is behind the cursor stands in another epoch than the client was told (protocol.md 4.8); of what was
-    announced, no more comes than up to here."""
+    """Tell the client that what is behind the cursor stands in another epoch (protocol.md 4.8).
+
+    Of what was announced, no more comes than up to here.
+    """
     cursor.epoch = epoch
     cursor.upto = min(cursor.upto, cursor.seq)
     return framed(encode(Epoch(sid=topic.sid, epoch=epoch, seq=cursor.seq), client.form), client.form)

@@ -1,4 +1,4 @@
-"""One client's state: its rights, subscriptions, and the queue that bounds what it may lag (FEATURES C6)."""
+"""One client's state: its rights, subscriptions, and the queue that bounds what it may lag (features.md C6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PauseReason:
-    """Why nothing is read from a connection for now, nor what has been read is handled."""
+    """The reason why nothing is read from a connection for now, nor what has been read is handled."""
 
     TURN = 1
     """As much as one turn may take has been handled; the rest of what was read waits for the next
@@ -39,9 +39,9 @@ class PauseReason:
 
 
 class Link(Protocol):
-    """What the core asks of the edge for one connection.
+    """The calls that the core makes to the edge for one connection.
 
-    Neither call comes back into the core before it returns: a connection that breaks is reported in a later tick.
+    No call comes back into the core before it returns: a connection that breaks is reported in a later tick.
     """
 
     def write(self, data: bytes) -> None:
@@ -88,7 +88,7 @@ class Waiting:
 
 
 class Queue:
-    """What a blocked client has not taken yet: shared bytes in order, whole frames but for the first's sent part."""
+    """The shared bytes that a blocked client has not taken: in order, whole frames but for the first's sent part."""
 
     __slots__ = ("chunks", "sent", "size")
 
@@ -146,7 +146,7 @@ class Queue:
 
 
 class Client:
-    """One connection on a client port.
+    """A connection on a client port.
 
     ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
     ``lag`` is None without subscriptions that may be conflated (slow_consumers.py), ``recovering`` without any that

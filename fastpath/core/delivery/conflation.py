@@ -1,4 +1,4 @@
-"""Conflation by subject, interval and phase, pulled when an interval ends (FEATURES A7).
+"""Conflation by subject, interval and phase, pulled when an interval ends (features.md A7).
 
 A publication only numbers what it changed: the subject's live state keeps, for the content and for each field, the
 number of the publication that last set it. When a group's interval ends it takes what is numbered above what it took
@@ -24,12 +24,12 @@ def floor_interval(asked_ms: int) -> int:
 
 
 def phase_of(now: int, interval_ms: int) -> int:
-    """Which of the interval's grid slots a subscription made at ``now`` (ms) is counted from."""
+    """Return the slot of the interval's grid from which a subscription made at ``now`` (ms) is counted."""
     return now // CONFLATION_GRID_MS % (interval_ms // CONFLATION_GRID_MS)
 
 
 class ConflationState:
-    """What came of one subject while someone conflates it.
+    """The changes of one subject while someone conflates it.
 
     ``lagging`` are the clients that are conflated because they lag, each with the number it stands at
     (core/delivery/slow_consumers.py).
@@ -71,11 +71,11 @@ class ConflationState:
 
     @property
     def full(self) -> bool:
-        """Whether more fields are gathered than may be."""
+        """True when more fields are gathered than may be."""
         return len(self._fields) > SNAPSHOT_FIELDS_MAX
 
     def since(self, number: int) -> Message | None:
-        """One message for all that came after ``number``; None when nothing did.
+        """Return one message for all that came after ``number``; None when nothing did.
 
         Its position is that of the newest numbered message among them (0 when all were of standard quality).
         """
@@ -102,7 +102,7 @@ class ConflationState:
         )
 
     def fields_after(self, fields: Collection[str]) -> int:
-        """How many field names it would hold after these."""
+        """Return how many field names the state would hold after these were added."""
         return len(self._fields) + sum(1 for name in fields if name not in self._fields)
 
     def forget(self, number: int) -> None:

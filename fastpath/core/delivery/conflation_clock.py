@@ -1,4 +1,4 @@
-"""The clock of conflation: feeds fire when their interval ends, on a grid of 100 ms (FEATURES A7)."""
+"""The clock of conflation: feeds fire when their interval ends, on a grid of 100 ms (features.md A7)."""
 
 from __future__ import annotations
 

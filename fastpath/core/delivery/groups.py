@@ -12,13 +12,11 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """How far the members of a group are, where that is not the same for all (core/delivery/writing.py).
+    """The progress of a group's members while it is not the same for all (core/delivery/writing.py).
 
     ``ahead`` are those who have had so many of the pending frames (the held ones come first), or need not have them.
-
     While ``writing`` there is a round: ``frames`` in one piece are ``data``; of the group's ``ready`` and ``singles``
     the first so many have had it, the others are owed it, but for ``parts``, who have had so many of its frames.
-
     ``begun`` is the mark of ``Batches.begun`` for the round, ``next`` that for what is pending. ``size`` are the bytes
     of the first ``counted`` pending frames.
     """
@@ -109,7 +107,7 @@ class Group:
     # How far they are
 
     def uneven(self) -> Progress:
-        """Its progress, which from here on is not the same for all."""
+        """Return the group's progress, which from here on is not the same for all members."""
         if self.progress is None:
             self.progress = Progress()
         return self.progress

@@ -67,12 +67,12 @@ class Topic:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing would be lost by forgetting the topic."""
+        """True if nothing would be lost by forgetting the topic."""
         return self.feed is None and self.live is None and self.snapshot is None and not self.ring and self.seq == 0
 
 
 class SubjectFeed:
-    """One way to receive a topic; ``interval`` 0 is live."""
+    """A way to receive a topic; an ``interval`` of 0 is live."""
 
     __slots__ = ("groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
 
@@ -153,14 +153,14 @@ class SubscriptionIndex:
         self.tree.add(topic.subject, topic)
 
     def forget(self, topic: Topic) -> None:
-        """Nothing would be lost by it: see ``Topic.idle``."""
+        """Forget a topic that is ``idle``: nothing is lost by it."""
         self.topics.pop(topic.subject, None)
         if topic.known:
             topic.known = False
             self.tree.discard(topic.subject)
 
     def keep(self, topic: Topic) -> None:
-        """It has a use again, though it may have been forgotten a moment ago for it had none."""
+        """Keep a topic that has a use again, though it may have been forgotten a moment ago for want of one."""
         self.topics[topic.subject] = topic
 
     def take(self, group: Group, feed: SubjectFeed) -> None:

@@ -1,4 +1,4 @@
-"""Clients that lag and agreed to conflation: what waits for them is a number a subscription, not bytes (FEATURES C6).
+"""Clients that lag and accept conflation: what waits for them is a number a subscription, not bytes (features.md C6).
 
 A subscription made with ``slow="conflate"`` is **able** while its client keeps up. When the client's queue passes
 ``Limits.lag_bytes`` all of them fall **behind**: they leave their feeds, and the topic's live state
@@ -72,7 +72,7 @@ def allow(broker: Broker, client: Client, topic: Topic, slow: str) -> None:
 
 
 def due(client: Client, limits: Limits) -> bool:
-    """Whether the client's queue is so long, or was until ``shed``, that ``begin`` has something to do."""
+    """Return whether the client's queue is, or was until ``shed``, so long that ``begin`` has something to do."""
     lag, queue = client.lag, client.queue
     if lag is None or not lag.able:
         return False
@@ -80,7 +80,7 @@ def due(client: Client, limits: Limits) -> bool:
 
 
 def shed(broker: Broker, client: Client) -> bool:
-    """The client's queue passed its bound: take out what may be conflated; whether the rest fits (FEATURES C6).
+    """The client's queue passed its bound: take out what may be conflated; whether the rest fits (features.md C6).
 
     The client is told here, so that it finds no gap unannounced; ``begin`` follows. Called while the broker writes:
     nothing but the client's own queue is touched.
@@ -246,7 +246,7 @@ def needed_from(topic: Topic, live: ConflationState, lagging: Iterable[int] = ()
 
 
 def give_up(live: ConflationState) -> None:
-    """So many fields wait for those who lag that a publication would have to be refused: they go, and resume later."""
+    """Close those who lag, to resume later, when so many fields wait for them that a publication would be refused."""
     for client in live.lagging:
         reason = "over the bound of fields gathered while this client lagged"
         client.link.close(Close.SLOW_CONSUMER, f"{Close.SLOW_CONSUMER.label}: {reason}")
@@ -286,7 +286,7 @@ def anew(broker: Broker, client: Client, topic: Topic, feed: SubjectFeed, result
 
 
 def _missed(broker: Broker, client: Client, topic: Topic, number: int) -> list[bytes]:
-    """One message for all that came of the topic after ``number``, as a frame; none when nothing did."""
+    """Return one frame for all that came of the topic after ``number``; none when nothing did."""
     live, lag = topic.live, client.lag
     message = live.since(number) if live is not None else None
     if live is None or message is None or (lag is not None and topic in lag.lost):

@@ -13,9 +13,9 @@ RECENT_BYTES_MAX = 4 << 20
 
 
 class Encoding:
-    """How a message becomes a frame; two of the same make are the same object (``encoding``).
+    """The way a message becomes a frame; two of the same make are the same object (``encoding``).
 
-    ``window_bits`` 0 is without compression; else messages of ``deflate_bytes`` or more are compressed (FEATURES A9).
+    ``window_bits`` 0 is no compression; else messages of ``deflate_bytes`` or more are compressed (features.md A9).
     """
 
     __slots__ = ("_recent", "_recent_bytes", "deflate_bytes", "form", "opcode", "window_bits")
@@ -50,7 +50,7 @@ class Encoding:
 
 class Wire:
     """An encoding, and how long a listener's messages are collected: ``batch_ms`` or until ``batch_bytes`` wait,
-    whichever is first; 0 is until the end of the tick (FEATURES A8)."""
+    whichever is first; 0 is until the end of the tick (features.md A8)."""
 
     __slots__ = ("batch_bytes", "batch_ms", "encoding")
 

@@ -1,4 +1,4 @@
-"""What groups of listeners with a batching time hold, and until when (FEATURES A8)."""
+"""What groups of listeners with a batching time hold, and until when (features.md A8)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Batches:
         return ready
 
     def release(self, group: Group) -> None:
-        """What the group holds is written next: it goes before what is pending."""
+        """Release what the group holds, to be written before what is pending."""
         held, group.held = group.held, None
         if held is not None:
             group.pending[:0] = held.frames
@@ -88,7 +88,7 @@ class Batches:
         return chain.from_iterable(self._waiting.values())
 
     def wait_ms(self, now: int) -> int | None:
-        """How long until the first group is due; None when nobody holds anything."""
+        """Return the time in ms until the first group is due; None when no group holds anything."""
         waits = [
             min(max(next(iter(waiting.values())).due - now, 0), wire.batch_ms)
             for wire, waiting in self._waiting.items()

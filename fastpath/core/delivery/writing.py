@@ -31,7 +31,7 @@ _ALL = 1 << 62
 
 
 class Writing:
-    """What is written, and what waits for its turn."""
+    """The writing of groups: what is written now, and what waits for its turn."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -43,24 +43,24 @@ class Writing:
 
     @property
     def behind(self) -> bool:
-        """Whether something is to be written that had no room in the last turn: call ``flush`` in the next one."""
+        """True if something to be written had no room in the last turn: ``flush`` is to be called in the next one."""
         return bool(self._left or self._large)
 
     @property
     def delayed(self) -> bool:
-        """Whether small groups are among it."""
+        """True if small groups are among what is behind."""
         return bool(self._left)
 
     @property
     def crowded(self) -> bool:
-        """Whether so much waits that nothing more is to be taken in from those who publish and can be held."""
+        """True if so much waits that nothing more is to be taken in from publishers that can be held."""
         if self._left:
             return True
         most = self._broker.limits.pending_bytes
         return any(_size(group) > most for group in self._large)
 
     def sliced(self, group: Group) -> bool:
-        """Whether the group is not written in one go."""
+        """Return whether the group is written in slices instead of in one go."""
         return group.progress is not None or len(group) > self._broker.writer.members_max
 
     def write(self, groups: list[Group]) -> None:
@@ -232,7 +232,7 @@ class Writing:
             group.even()
 
     def _begin(self, group: Group, progress: Progress) -> None:
-        """What is pending is the next round."""
+        """Begin the group's next round with what is pending."""
         broker = self._broker
         if group.held is not None:
             broker.batches.release(group)

@@ -1,1 +1,7 @@
-"""Subjects and patterns matched against each other: all subjects by segment, sets of patterns, patterns in use."""
+"""Subjects and patterns matched against each other: all subjects by segment, sets of patterns, patterns in use.
+
+Laws:
+
+* A subject is matched segment by segment, never as text.
+* A wildcard in the first place does not stand for the server's own subjects, here as in every index of patterns.
+"""

@@ -36,7 +36,7 @@ class PatternSet:
         return bool(self._root)
 
     def covers(self, subject: str) -> bool:
-        """Whether a pattern covers the subject; at most each pattern is followed once."""
+        """Return whether a pattern covers the subject; at most each pattern is followed once."""
         segments = subject[1:].split("/")
         nodes = [self._root]
         wild = segments[0] != SYSTEM

@@ -1,4 +1,4 @@
-"""All subjects that have been published to, by their segments: finds those that a pattern covers (FEATURES A10)."""
+"""All subjects that have been published to, by their segments: finds those that a pattern covers (features.md A10)."""
 
 from __future__ import annotations
 

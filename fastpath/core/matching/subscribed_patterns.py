@@ -1,4 +1,4 @@
-"""The patterns that clients are subscribed to: which of them cover a subject (FEATURES A10)."""
+"""The patterns that clients are subscribed to: which of them cover a subject (features.md A10)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PatternSubscription:
 
     @property
     def usual(self) -> bool:
-        """Whether a new subject is joined as by all others, with nothing that is this client's own."""
+        """True if a new subject is joined as by all others, with nothing that is this client's own."""
         request = self.request
         return (
             self.search is None
@@ -185,7 +185,7 @@ class Patterns:
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Whether a pattern without a user's name covers the subject."""
+    """Return whether a pattern without a user's name covers the subject."""
     return _covers(pattern[1:].split("/"), subject[1:].split("/"))
 
 

@@ -1,4 +1,4 @@
-"""Who advertises which patterns, and is told when their subjects are wanted (FEATURES E7, protocol.md 3.10, 6.2)."""
+"""Who advertises which patterns, and is told when their subjects are wanted (features.md E7, protocol.md 3.10, 6.2)."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Advertiser(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """True when the advertiser's connection has ended."""
 
     @property
     def full(self) -> bool:
-        """Whether so much waits for it that it is told later."""
+        """True while so much waits for the advertiser that it is told later."""
 
     @property
     def principal(self) -> Principal | None:
         """Whose rights count; None: nobody's any more."""
 
     def tell(self, subjects: list[str], wanted: bool) -> None:
-        """These are wanted, or not any more."""
+        """Tell the advertiser that these subjects are wanted, or not any more."""
 
 
 class _Advert:
@@ -95,7 +95,7 @@ class Advertisers:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to tell: call ``step`` until there is not."""
+        """True while there is something to tell: ``step`` is to be called until there is not."""
         return bool(self._busy or self._changes)
 
     def advertise(self, advertiser: Advertiser, patterns: Iterable[str]) -> list[Offer]:
@@ -120,7 +120,7 @@ class Advertisers:
         return offers
 
     def leave(self, advertiser: Advertiser) -> None:
-        """It has ended."""
+        """Forget an advertiser that has ended."""
         self._forget(advertiser)
 
     def sweep(self) -> None:

@@ -1,5 +1,5 @@
 """What the clients of one process add to the roster: who is online, who is on a subject, what is wanted of what is
-advertised (FEATURES E6, E7)."""
+advertised (features.md E6, E7)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Attendance(ConnectionListener):
 
     @property
     def busy(self) -> bool:
-        """Whether ``step`` has something to do."""
+        """True while ``step`` has something to do."""
         return bool(self._doubtful or self._search)
 
     def follow(self, patterns: Iterable[str]) -> None:
-        """These are all the patterns that are advertised anywhere."""
+        """Follow these patterns, all that are advertised anywhere."""
         self._advertised = PatternSet(patterns)
         observers = self._broker.observers
         wanted = bool(self._advertised or self.presence)

@@ -40,7 +40,7 @@ class PresenceSender:
 
     @property
     def busy(self) -> bool:
-        """Whether ``next`` has a packet."""
+        """True while ``next`` has a packet."""
         return bool(self._changed) or self._asked or self._whole is not None
 
     def set(self, key: str, count: int) -> None:
@@ -176,7 +176,7 @@ class PresenceReceiver:
         return new
 
     def leave(self, member: str) -> None:
-        """It is known to be gone."""
+        """Forget a member that is known to be gone."""
         if member in self._peers:
             self._end(member)
 

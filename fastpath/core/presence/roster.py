@@ -1,4 +1,4 @@
-"""Who is where, over all processes: what each says of its own clients, added up; joins and leaves (FEATURES E6, E7).
+"""Who is where, over all processes: what each says of its own clients, added up; joins and leaves (features.md E6, E7).
 
 Every process is a **member** that says of each **key** how many of its own there are. A key is
 

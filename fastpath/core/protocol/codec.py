@@ -129,7 +129,7 @@ def check_value(raw: Any, form: Form) -> Value:
 
 
 def check_fields(raw: Any, form: Form, fields_max: int = FIELDS_MAX) -> Fields:
-    """The fields of a publication (FEATURES A2); raises InvalidMessage."""
+    """The fields of a publication (features.md A2); raises InvalidMessage."""
     if not raw:
         return {}
     if not isinstance(raw, dict):

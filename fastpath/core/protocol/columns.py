@@ -43,12 +43,12 @@ class ColumnBatch(Struct, array_like=True, gc=False):
 
     @property
     def standard(self) -> bool:
-        """Whether its rows are of standard quality: not numbered."""
+        """True if the rows are of standard quality: not numbered."""
         return self.meta is not None and self.meta.get("qos") == STANDARD
 
     @property
     def retained(self) -> bool:
-        """Whether its rows go into the snapshot."""
+        """True if the rows go into the snapshot."""
         return self.meta is None or self.meta.get("retained") is not False
 
     @property

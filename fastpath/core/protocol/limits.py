@@ -32,7 +32,7 @@ CLOSURE_BYTES_MAX = 256
 """A closure or publication id comes back with the answer; it is an id, not a payload."""
 
 CONFLATION_GRID_MS = 100
-"""Conflation intervals are floored to a multiple of this (FEATURES A7)."""
+"""Conflation intervals are floored to a multiple of this (features.md A7)."""
 
 CONFLATION_MS_MAX = 3_600_000
 """The longest conflation interval: an hour."""

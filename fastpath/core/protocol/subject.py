@@ -43,17 +43,17 @@ def check_pattern(text: str, *, names: bool = True) -> None:
 
 
 def is_wildcard(text: str) -> bool:
-    """Whether the text is meant as a pattern: a segment of it is a wildcard."""
+    """Return whether the text is meant as a pattern: a segment of it is a wildcard."""
     return "*" in text and not {"*", "**"}.isdisjoint(text.split("/"))
 
 
 def is_system(subject: str) -> bool:
-    """Whether the subject's first segment is the server's own ``__sys__``."""
+    """Return whether the subject's first segment is the server's own ``__sys__``."""
     return subject.startswith(SYSTEM_PREFIX)
 
 
 def is_reported(pattern: str) -> bool:
-    """Whether the subject, or the pattern of a right, is about the progress of jobs."""
+    """Return whether the subject, or the pattern of a right, is about the progress of jobs."""
     return pattern.startswith(JOBS)
 
 
@@ -87,7 +87,7 @@ def _segments(text: str) -> list[str]:
 
 
 def _encodable(text: str) -> bool:
-    """Whether the text has a UTF-8 form within the bound (a lone surrogate has none)."""
+    """Return whether the text has a UTF-8 form within the bound (a lone surrogate has none)."""
     try:
         return len(text.encode()) <= SUBJECT_BYTES_MAX
     except UnicodeEncodeError:

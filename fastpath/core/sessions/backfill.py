@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Room:
-    """How many bytes one command may put before a client at once: ``left`` in all; ``cached`` of what may also come
+    """The bytes that one command may put before a client at once: ``left`` in all; ``cached`` of what may also come
     later, as the client takes it."""
 
     __slots__ = ("cached", "left")
@@ -25,7 +25,7 @@ class Room:
         self.cached = min(left, SLICE_BYTES)
 
     def take(self, size: int) -> None:
-        """So much has been put there."""
+        """Take the bytes from the room."""
         self.left -= size
         self.cached -= size
 

@@ -83,7 +83,7 @@ def _lose(broker: Broker, cohort: Cohort, group: Group, denied: dict[str, list[s
 
 
 def _gains(broker: Broker, cohort: Cohort, group: Group, now: int) -> tuple[bool, int]:
-    """Whether there is a subject that the patterns cover, that is not followed, and may be read; or perhaps one."""
+    """Return whether the patterns cover a subject that is not followed and may, or perhaps may, be read."""
     looked, most = 0, min(LOOK_MAX, LOOK_EACH * len(group))
     for text in cohort.texts:
         found: Iterable[Topic | None] = broker.interest.tree.find(text)

@@ -26,7 +26,7 @@ _TOLD = ("user", "expires", "uid", "groups", "superuser", "generation", "session
 
 
 class DeferredCommands:
-    """One client, as the party of its questions; ``facts`` is what the hook is told of it besides who it is."""
+    """A client as the party of its questions; ``facts`` is what the hook is told of it besides who it is."""
 
     __slots__ = (
         "_subject",
@@ -58,11 +58,11 @@ class DeferredCommands:
 
     @property
     def waits(self) -> bool:
-        """Whether a command waits for an answer."""
+        """True while a command waits for an answer."""
         return self._waits is not None
 
     def facts(self) -> Facts:
-        """What the hook is told of it with each question."""
+        """The facts about the client that the hook is told with each question."""
         principal, token = self._bearer or (self._client.principal, self._token)
         facts = self._facts | facts_of(principal, token, self._sessions.broker.grants.mode) | {"again": self.let_in}
         if self.asked.user is not None:
@@ -70,7 +70,7 @@ class DeferredCommands:
         return facts
 
     def uses(self, key: Key, *, strictly: bool = False) -> bool:
-        """Whether the right is still wanted."""
+        """Return whether the client still wants the right."""
         event, subject = key
         if event == PUBLISH:
             return strictly and subject == self._subject
@@ -91,7 +91,7 @@ class DeferredCommands:
     # Commands that wait
 
     def parks(self, command: AnyCommand, data: bytes, now: int) -> bool:
-        """Whether the command waits, with all that comes after it; raises Refused for a token that is not good."""
+        """Return whether the command waits, with all that comes after it; raises Refused for a bad token."""
         event = self._wanted(command, now)
         if not event:
             return False
@@ -100,7 +100,7 @@ class DeferredCommands:
         return True
 
     def _wanted(self, command: AnyCommand, now: int) -> str:
-        """What is to be asked before the command is done; empty: nothing. Raises InvalidMessage."""
+        """Return the questions to be asked before the command is done, perhaps none; raises InvalidMessage."""
         grants, asked = self._sessions.broker.grants, self.asked
         events = asked.asking.events
         if CONNECT in events and self._passing != CONNECT:
@@ -215,7 +215,7 @@ class DeferredCommands:
 
 
 def facts_of(principal: Principal, token: str, mode: str) -> Facts:
-    """What the hook is told of the bearer of a token: its claims, or in mode ``custom`` the token itself."""
+    """Return what the hook is told of a token's bearer: its claims, or in mode ``custom`` the token itself."""
     if mode == "custom":
         return {"user": principal.user, "token": token}
     claims = principal.claims
@@ -224,7 +224,7 @@ def facts_of(principal: Principal, token: str, mode: str) -> Facts:
 
 
 def refused_by(reply: Reply) -> str:
-    """Why the answer to a question about one thing is no; empty: it is yes."""
+    """Return why the answer to a question about one thing is no; empty if it is yes."""
     if reply.failed:
         return reply.failed
     verdict = reply.verdicts[0]
@@ -232,7 +232,7 @@ def refused_by(reply: Reply) -> str:
 
 
 def is_askable(subject: str) -> bool:
-    """Whether the hook is asked about publishing there: what is refused in any case it does not see."""
+    """Return whether the hook is asked about publishing there: what is refused in any case it does not see."""
     try:
         check_subject(subject)
     except InvalidSubject:

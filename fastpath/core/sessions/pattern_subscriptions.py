@@ -41,7 +41,7 @@ RESULT_BYTES = 160
 
 
 class _PatternAnswer:
-    """What one client is told of subjects that were found: the results, what is stored of them, the feeds to join."""
+    """An answer to one client about found subjects: the results, what is stored of them, the feeds to join."""
 
     __slots__ = ("join", "results", "size", "stored")
 
@@ -52,7 +52,7 @@ class _PatternAnswer:
         self.size = 0
 
     def add(self, result: Result, stored: list[bytes], feed: SubjectFeed | None) -> None:
-        """One subject more."""
+        """Add one more subject to the answer."""
         self.results.append(result)
         self.stored += stored
         self.size += RESULT_BYTES + sum(map(len, stored))
@@ -72,7 +72,7 @@ class PatternSubscriber:
 
     @property
     def busy(self) -> bool:
-        """Whether there is more to look for: call ``step`` until there is not."""
+        """True while there is more to look for: ``step`` is to be called until there is not."""
         return bool(self._searching)
 
     def add(self, client: Client, pattern: str, command: Subscribe) -> Result:
@@ -134,7 +134,7 @@ class PatternSubscriber:
             client.wilds.owners.pop(topic, None)
 
     def brought(self, client: Client, subject: str) -> bool:
-        """Whether the subject follows a pattern of the client, or waits to."""
+        """Return whether the subject follows a pattern of the client, or waits to."""
         topic = self._broker.interest.topics.get(subject)
         waiting = client.waiting.get(subject) if client.waiting else None
         return bool(waiting.pattern if waiting else topic is not None and pattern_of(client, topic))
@@ -150,7 +150,7 @@ class PatternSubscriber:
             client.waiting[subject].pattern = pattern
 
     def runs(self, client: Client, subject: str, pattern: str, result: Result) -> None:
-        """It runs again."""
+        """Note that the subscription runs again, and in its result the pattern that it follows."""
         topic = self._broker.interest.topics.get(subject)
         if pattern and client.wilds is not None and topic in client.subscriptions:
             result.pattern = pattern
@@ -306,7 +306,7 @@ class PatternSubscriber:
             waiting.pattern, waiting.told = wild.text, False
 
     def _is_full(self, client: Client, wild: PatternSubscription, answer: _PatternAnswer) -> bool:
-        """Whether it may not have one subject more, of which it is told once."""
+        """Return whether the client may not have one subject more, of which it is told once."""
         reason = self.subscriptions.refusal(client)
         if reason and not wild.limited:
             wild.limited = True

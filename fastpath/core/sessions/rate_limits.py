@@ -11,7 +11,7 @@ Who = TypeVar("Who")
 
 
 class Bucket:
-    """What is left to one of its share: ``left`` in pieces as of ``moment`` (ms), below zero when it is ahead of it."""
+    """The rest of a share: ``left`` in pieces as of ``moment`` (ms), below zero when its user is ahead of it."""
 
     __slots__ = ("left", "moment")
 
@@ -45,7 +45,7 @@ class RateLimit(Generic[Who]):
         return bucket.moment + int(-bucket.left * 1000 / self.per_second) + 1
 
     def forget(self, who: Who) -> None:
-        """It is gone."""
+        """Forget the bucket of a party that is gone."""
         self._buckets.pop(who, None)
 
     def sweep(self, now: int) -> None:
@@ -88,14 +88,14 @@ class RateLimits(Generic[Who]):
         return name
 
     def due(self, now: int) -> list[Who]:
-        """Those whose pause is over."""
+        """Remove and return the parties whose pause is over."""
         due = [who for who, until in self.pausing.items() if until <= now]
         for who in due:
             del self.pausing[who]
         return due
 
     def forget(self, who: Who) -> None:
-        """It is gone."""
+        """Forget a party that is gone: its pause and its buckets."""
         self.pausing.pop(who, None)
         for rate in (self.commands, self.publications):
             if rate is not None:

@@ -1,4 +1,4 @@
-"""Running subscriptions follow a change of rights: cut, start, or close, in slices (FEATURES E3, protocol.md 4.7)."""
+"""Running subscriptions follow a change of rights: cut, start or close, in slices (features.md E3, protocol.md 4.7)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Revocation:
 
     @property
     def busy(self) -> bool:
-        """Whether clients wait to be looked at: call step() until there are none."""
+        """True while clients wait to be looked at: ``step`` is to be called until there are none."""
         return bool(self._todo or self._roomy or self._wildcards.busy)
 
     def begin(self) -> None:
@@ -168,7 +168,7 @@ class Revocation:
             self._wildcards.look_again(client)
 
     def _follow(self, client: Client, group: Group, now: int) -> bool:
-        """Whether the client's rights are still those of all others in its group, which are followed once for all."""
+        """Return whether the client's rights are those of all others in its group, followed once for all."""
         cohort, grants = group.cohort, self._broker.grants
         if cohort is None or grants.rights_key(client.principal) != cohort.name[1]:
             return False

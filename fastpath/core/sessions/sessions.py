@@ -164,7 +164,7 @@ class Sessions:
                     stack.callback(observer.disconnected, client)
 
     def receive(self, client: Client, data: bytes, now: int) -> None:
-        """One WebSocket message of the client; a fault in it is the client's alone."""
+        """Handle one WebSocket message of the client; a fault in it is the client's alone."""
         try:
             command = decode_command(data, client.form)
             asked = client.principal.asked
@@ -188,7 +188,7 @@ class Sessions:
             client.link.close(error.code, f"{error.code.label}: {error.reason}")
 
     def resume(self, client: Client, data: bytes, now: int) -> None:
-        """The same for one that has waited (core/sessions/deferred_commands.py)."""
+        """Handle a message that has waited for an answer (core/sessions/deferred_commands.py)."""
         self.receive(client, data, now)
 
     def beat(self, now: int, awake: float | None = None) -> None:
@@ -309,7 +309,7 @@ class Sessions:
         self.follow(client, now)
 
     def follow(self, client: Client, now: int) -> None:
-        """Its subscriptions follow what its user may."""
+        """Bring the client's subscriptions in line with what its user may."""
         if client.subscriptions or client.waiting or client.wilds:
             self.rights.recheck(client, now)
 
@@ -331,6 +331,6 @@ class Sessions:
 
 
 def _waits(client: Client) -> bool:
-    """Whether nothing is read from the client because a hook is being asked: what it answers to a ping is not seen."""
+    """Return whether a hook is being asked and nothing is read from the client, not even its answer to a ping."""
     asked = client.principal.asked
     return asked is not None and asked.party is not None and asked.party.waits

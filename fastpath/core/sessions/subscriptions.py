@@ -31,7 +31,7 @@ UNHEARD_MS = 200
 
 
 class Subscriptions:
-    """What clients are subscribed to, or wait for."""
+    """The subscriptions that clients have, or wait for."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -71,7 +71,7 @@ class Subscriptions:
         return self.start(client, subject, command, now, room)
 
     def refusal(self, client: Client) -> str:
-        """Why the client may not have one subscription more, or nothing."""
+        """Return why the client may not have one subscription more; empty if it may."""
         broker = self.broker
         if client.count >= broker.limits.subscriptions_max:
             broker.counters.limit("subscriptions")
@@ -82,14 +82,17 @@ class Subscriptions:
         return ""
 
     def must_wait(self, subject: str, request: Subscribe, room: Room) -> bool:
-        """Whether there is no room for the snapshot that comes first; what is cached comes as the client takes it."""
+        """Return whether there is no room for the snapshot that comes first.
+
+        What is cached needs none: it comes as the client takes it.
+        """
         if room.left > 0:
             return False
         topic = self.broker.interest.topics.get(subject)
         return topic is None or owed(self.broker, topic, request) is None
 
     def room(self, client: Client) -> Room:
-        """How much may be put before the client at once."""
+        """Return how much may be put before the client at once."""
         taken = (client.queue.size if client.queue else 0) + sum(map(len, client.out or ()))
         return Room(self.broker.limits.outbox_bytes_max // 2 - taken)
 
@@ -108,7 +111,7 @@ class Subscriptions:
         return Result(subject=subject, error=error, reason=reason, retry_ms=retry_ms)
 
     def is_behind(self, subject: str, waiting: Waiting, now: int) -> bool:
-        """Whether the client has read further than has come here, and what is missing may still come.
+        """Return whether the client has read further than has come here, and what is missing may still come.
 
         Time in which this process stood still, or had no CPU, is none in which it could have come.
         """
@@ -120,7 +123,7 @@ class Subscriptions:
         return now < waiting.until
 
     def forget(self, client: Client, subject: str) -> None:
-        """It does not wait any more."""
+        """Forget the client's subscription to the subject if it waits."""
         if client.waiting and client.waiting.pop(subject, None):
             self.broker.counters.waiting -= 1
 

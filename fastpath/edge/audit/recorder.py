@@ -114,24 +114,20 @@ class Audit(ConnectionListener, PublicationListener):
             )
 
     def introduced(self, client: Client, program: str) -> None:
-        """Observer."""
         if "access" in self._kinds:
             self._access("introduced", client, program=short(program))
 
     def disconnected(self, client: Client) -> None:
-        """Observer."""
         if "access" in self._kinds:
             code, reason = client.end
             count = len(client.subscriptions)
             self._access("disconnected", client, code=int(code), reason=short(reason), subscriptions=count)
 
     def renewed(self, client: Client, before: str) -> None:
-        """Observer."""
         if "access" in self._kinds:
             self._access("renewed", client, before=before, **_token(client))
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
-        """Observer."""
         if "access" in self._kinds:
             self._access(
                 "subscribed",
@@ -160,7 +156,6 @@ class Audit(ConnectionListener, PublicationListener):
                     )
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
-        """Observer."""
         if "access" in self._kinds:
             event = "revoked" if why else "unsubscribed"
             for topic in topics:
@@ -180,7 +175,6 @@ class Audit(ConnectionListener, PublicationListener):
             self._access(event, source, code=int(code), reason=short(reason))
 
     def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:
-        """Trail."""
         if self._kinds.isdisjoint(("access", "message")):
             return done
 
@@ -192,7 +186,6 @@ class Audit(ConnectionListener, PublicationListener):
         return noted
 
     def unread(self, source: Source | None, row: object, code: str, reason: str) -> None:
-        """Trail."""
         if "access" in self._kinds:
             subject = row[0] if isinstance(row, list | tuple) and row else row
             subject = getattr(subject, "subject", subject)
@@ -208,7 +201,6 @@ class Audit(ConnectionListener, PublicationListener):
                     self._cached("added", message)
 
     def evicted(self, message: Message, cause: str) -> None:
-        """History.told."""
         self._cached("deleted", message, cause)
 
     # What is noted

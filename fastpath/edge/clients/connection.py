@@ -101,7 +101,7 @@ class ClientConnection(Incoming):
             self._sent_all()
 
     def _sent_all(self) -> None:
-        """What was said goodbye is out: end now if the peer's answer has come or would not be seen."""
+        """End the connection, all being sent, if the peer's answer to the goodbye has come or would not be seen."""
         assert self.reader is not None
         if self.reader.error is not None:
             self.finish()  # no frame of this peer is read any more
@@ -148,7 +148,7 @@ class ClientConnection(Incoming):
             self.write_out(data)
 
     def write_out(self, data: bytes) -> None:
-        """The same while the connection ends."""
+        """Write bytes, also while the connection ends: behind a queue if there is one; what is not taken begins one."""
         client = self.client
         queue = client.queue if client is not None else None
         if queue is not None:

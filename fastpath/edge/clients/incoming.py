@@ -48,7 +48,7 @@ class Incoming(ABC):
 
     @abstractmethod
     def close(self, code: int, reason: str) -> None:
-        """Say goodbye."""
+        """Say goodbye to the peer with a close code and reason."""
 
     @abstractmethod
     def requested(self, data: bytes) -> None:
@@ -64,7 +64,7 @@ class Incoming(ABC):
 
     @abstractmethod
     def expire(self) -> None:
-        """What was to happen in time has not."""
+        """End the connection, as what was to happen in time has not."""
 
     @abstractmethod
     def now(self) -> int:
@@ -159,7 +159,7 @@ class Incoming(ABC):
             self.broken()
 
     def hold(self, why: int, held: bool) -> None:
-        """Neither read nor handle what was read while there is a reason (core.client.Hold)."""
+        """Neither read nor handle what was read while there is a reason (core.delivery.client.PauseReason)."""
         if self.ended or (held and self.closing and why != PauseReason.TURN):
             return
         before, self.held = self.held, self.held | why if held else self.held & ~why

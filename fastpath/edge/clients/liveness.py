@@ -13,15 +13,18 @@ KEPT_MAX = 10_000
 
 
 class Moving:
-    """What clients had taken when they were asked last."""
+    """The amounts that clients had taken when they were asked last."""
 
     def __init__(self) -> None:
         self._taken: dict[int, object] = {}
 
     def moved(self, client: Client) -> bool:
-        """Whether it has said something that was not read yet, or has taken any of what waits for it since this was
-        asked last; yes, when it is asked for the first time. No, if nothing waits: then the ping is on its way, and
-        nobody answers it."""
+        """Return whether the client has shown a sign of life since this was asked last.
+
+        A sign is something that it said and nobody has read yet, or that it took any of what waits for it. The answer
+        is yes when it is asked for the first time; no if nothing waits: then the ping is on its way, and nobody answers
+        it.
+        """
         if not cast(Incoming, client.link).held and unread(client.fd):
             return True
         found, queue = network(client.fd), client.queue

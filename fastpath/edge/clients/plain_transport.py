@@ -27,7 +27,7 @@ class RawConnection(ClientConnection):
         hub.watch.add(fd, self)
 
     def readable(self) -> None:
-        """There is something to read, or the end."""
+        """Read from the socket, which has bytes or its end."""
         try:
             data = os.read(self.fd, READ_BYTES_MAX)
         except (BlockingIOError, InterruptedError):
@@ -40,7 +40,7 @@ class RawConnection(ClientConnection):
             self.lost()
 
     def send_now(self, data: bytes) -> int:
-        """One write; 0 when the socket is full."""
+        """Write once and return the bytes taken; 0 when the socket is full."""
         if self.ended:
             return -1
         try:

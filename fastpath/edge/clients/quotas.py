@@ -73,7 +73,7 @@ class CountedPublisher(Protocol):
 
 
 def limited(counters: Counters) -> dict[str, float]:
-    """How often each limit was met, as figures."""
+    """Return how often each limit was met, as figures."""
     counts = {name: counters.limited.get(name, 0) + counters.closes.get(_CLOSES.get(name, ""), 0) for name in LIMITS}
     counts["message"] += counters.closes.get("too_big", 0)
     return {f"limited_{name}": count for name, count in counts.items()}
@@ -156,12 +156,12 @@ class Quotas(ConnectionListener):
         self._take(client)
 
     def renewed(self, client: Client, before: str) -> None:
-        """It may be another user now."""
+        """Ask for a place for the user that the client is now, if it is another one."""
         if client.principal.user != before:
             self._take(client)
 
     def disconnected(self, client: Client) -> None:
-        """It leaves its place."""
+        """Free the client's place."""
         if self._seated.pop(client.number, None) is not None:
             if self._hub.workers.follows:
                 self._hub.workers.to_first(messages.Unseat(client.number))
@@ -172,13 +172,13 @@ class Quotas(ConnectionListener):
         """Takes no place."""
 
     def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
-        """Neither."""
+        """Do nothing: no quota counts subscriptions."""
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
-        """Neither."""
+        """Do nothing: no quota counts subscriptions."""
 
     def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
-        """Neither."""
+        """Do nothing: no quota counts subscriptions."""
 
     def _take(self, client: Client) -> None:
         """Ask for a place: here, or of the first worker, which tells when there is none. The newest goes then."""

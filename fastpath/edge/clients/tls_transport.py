@@ -24,7 +24,7 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
         transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX, low=0)
 
     def data_received(self, data: bytes) -> None:
-        """Decrypted bytes."""
+        """Take in decrypted bytes."""
         if not self.ended:
             self.received(data)
             self.hub.end()

@@ -1,1 +1,9 @@
-"""The control socket and its verbs: rules, publications, clients, subjects, rankings, traces (protocol.md 8)."""
+"""The control socket and its verbs: rules, publications, clients, subjects, rankings, traces (protocol.md 8).
+
+Laws:
+
+* Verbs and their answers are part of the protocol (protocol.md 8): tools outside this repository may rely on them.
+* What takes long is worked out in slices, and a worker that gave no answer in time is named.
+* A client keeps nothing for being looked at: what an operator asks is worked out when it is asked.
+* When a trace ends nothing is attached to the core any more.
+"""

@@ -89,12 +89,10 @@ class Tracer(ConnectionListener, PublicationListener):
     # Who comes, goes and says what
 
     def connected(self, client: Client) -> None:
-        """Observer."""
         if self._is_user(client):
             self.add(client, "connected")
 
     def renewed(self, client: Client, before: str) -> None:
-        """Observer."""
         if client in self.clients:
             self._note("renewed", client, before=before)
             if self._kind == USER and client.principal.user != self._value:
@@ -103,12 +101,10 @@ class Tracer(ConnectionListener, PublicationListener):
             self.add(client, "connected")
 
     def introduced(self, client: Client, program: str) -> None:
-        """Observer."""
         if client in self.clients:
             self._note("introduced", client, program=short(program))
 
     def disconnected(self, client: Client) -> None:
-        """Observer."""
         if client in self.clients or (self._kind == SUBJECT and self._reads(client)):
             self.clients.pop(client, None)
             code, reason = client.end
@@ -123,12 +119,10 @@ class Tracer(ConnectionListener, PublicationListener):
             self._note("command", client, command=command.__struct_config__.tag, detail=detail(command))
 
     def refused(self, client: Client, code: str, reason: str) -> None:
-        """It was answered with an error."""
         if client in self.clients:
             self._note("refused", client, error=code, reason=short(reason))
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
-        """Observer."""
         del request
         if client not in self.clients and not self._covers(topic.subject):
             return
@@ -172,14 +166,12 @@ class Tracer(ConnectionListener, PublicationListener):
         return islice(chain(tuple(group.ready[:room]), tuple(group.singles)), room)
 
     def denied(self, client: Client, results: Sequence[Result]) -> None:
-        """Observer."""
         for result in results:
             if client in self.clients or self._covers(result.subject):
                 subject = short(result.subject)
                 self._note("denied", client, subject=subject, error=result.error, reason=result.reason)
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
-        """Observer."""
         for topic in topics:
             if client in self.clients or self._covers(topic.subject):
                 if why:
@@ -190,21 +182,17 @@ class Tracer(ConnectionListener, PublicationListener):
     # How it keeps up
 
     def blocked(self, client: Client) -> None:
-        """Observer."""
         if client in self.clients:
             self._note("blocked", client, queue_bytes=client.queue.size if client.queue is not None else 0)
 
     def unblocked(self, client: Client) -> None:
-        """Observer."""
         if client in self.clients:
             self._note("unblocked", client)
 
     def lagging(self, client: Client, topics: Sequence[Topic]) -> None:
-        """Observer."""
         self._note_topics("lagging", client, topics)
 
     def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
-        """Observer."""
         self._note_topics("caught_up", client, topics)
 
     def _note_topics(self, event: str, client: Client, topics: Sequence[Topic]) -> None:
@@ -215,7 +203,6 @@ class Tracer(ConnectionListener, PublicationListener):
     # What is published, and what of it reaches whom
 
     def publication(self, source: Source | None, messages: Sequence[Message], done: Done | None) -> Done | None:
-        """Trail."""
         if self._kind != SUBJECT and not self._is_source(source):
             return done
         began = perf_counter()
@@ -231,7 +218,6 @@ class Tracer(ConnectionListener, PublicationListener):
         return noted
 
     def unread(self, source: Source | None, row: Any, code: str, reason: str) -> None:
-        """Trail."""
         subject = row[0] if isinstance(row, list | tuple) and row else row
         subject = getattr(subject, "subject", subject)
         subject = short(subject) if isinstance(subject, str) else ""

@@ -253,12 +253,10 @@ class Tracing(CommandListener):
             self._hub.sessions.show(None)
 
     def said(self, client: Client, command: AnyCommand) -> None:
-        """Witness."""
         for tracer in self._tracers.values():
             tracer.said(client, command)
 
     def refused(self, client: Client, code: str, reason: str) -> None:
-        """Witness."""
         for tracer in self._tracers.values():
             tracer.refused(client, code, reason)
 

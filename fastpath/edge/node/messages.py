@@ -15,14 +15,14 @@ from ...core.protocol.packets import Log, pack
 
 
 class Packet(msgspec.Struct, array_like=True):
-    """One message; the fields of each class below are in the order in which they are sent."""
+    """A message; the fields of each class below are in the order in which they are sent."""
 
 
 # To the first worker
 
 
 class Hello(Packet, tag="hello"):
-    """Which worker this is, the epoch and position of the complete state that it holds, and the last epoch it heard."""
+    """A worker's number, the epoch and position of the complete state that it holds, and the last epoch it heard."""
 
     worker: int
     epoch: int
@@ -42,7 +42,7 @@ class Busy(Packet, tag="busy"):
 
 
 class Figures(Packet, tag="stats"):
-    """What the worker has counted so far, by the figures' names."""
+    """The counts of a worker so far, by the figures' names."""
 
     figures: dict[str, Any]
     """Integers stay what they are."""
@@ -84,7 +84,7 @@ class Events(Packet, tag="events"):
 
 
 class TraceEvents(Packet, tag="trace_events"):
-    """What the worker has seen of a trace, and how many events it had to leave out."""
+    """The events of a trace that a worker has seen, and how many it had to leave out."""
 
     trace: str
     events: list[Any]
@@ -92,7 +92,7 @@ class TraceEvents(Packet, tag="trace_events"):
 
 
 class TraceOver(Packet, tag="trace_over"):
-    """There is nothing more to follow for a trace, and why."""
+    """The end of a trace, after which there is nothing to follow, and its reason."""
 
     trace: str
     why: str
@@ -123,7 +123,7 @@ class Tell(Packet, tag="told"):
 
 
 class Attendance(Packet, tag="said"):
-    """What the worker's clients do, as a packet of the roster, and whether any of them advertises."""
+    """The doings of a worker's clients as a packet of the roster, and whether any of them advertises."""
 
     packet: list[Any]
     follows: bool
@@ -215,13 +215,13 @@ class Listen(Packet, tag="listen"):
 
 
 class EventsTaken(Packet, tag="events_taken"):
-    """So many of the worker's events were taken: more may come."""
+    """The number of the worker's events that were taken: more may come."""
 
     count: int
 
 
 class Memory(Packet, tag="memory"):
-    """Whether the memory that all workers share is used up."""
+    """The state of the memory that all workers share: whether it is used up."""
 
     full: bool
 
@@ -257,7 +257,7 @@ class Patterns(Packet, tag="patterns"):
 
 
 class Presences(Packet, tag="presences"):
-    """Who joined or left a subject: subject, user and the number of the user's connections from now on."""
+    """The joins and leaves of subjects: subject, user and the number of the user's connections from now on."""
 
     events: list[list[Any]]
 
@@ -276,7 +276,7 @@ class AllWanted(Packet, tag="all_wanted"):
 
 
 class Present(Packet, tag="present"):
-    """Who is on a subject, in answer to ``Who``: users with their connections, how many more, and how sure that is."""
+    """The users on a subject, in answer to ``Who``: each with its connections, how many more, and how sure that is."""
 
     number: int
     users: list[tuple[str, int]]

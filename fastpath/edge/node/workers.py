@@ -18,14 +18,14 @@ class Leader(Protocol):
         """Send to all that follow, or to one of them."""
 
     def figures(self) -> list[dict[str, float]]:
-        """What each of the others told last."""
+        """The figures that each of the others told last."""
 
     def ended(self) -> list[dict[str, float]]:
-        """What each of those told last that have gone since this was asked before."""
+        """Return the last figures of workers that have gone since this was asked before."""
 
     @property
     def gone(self) -> Mapping[str, float]:
-        """What those who are gone had counted."""
+        """The figures that workers which are gone had counted."""
 
 
 class LeaderLink(Protocol):
@@ -35,7 +35,7 @@ class LeaderLink(Protocol):
         """Send to the first worker; whether that could be done."""
 
     def unsent(self) -> int:
-        """How many bytes wait for the first worker."""
+        """Return the number of bytes that wait for the first worker."""
 
 
 class Workers:
@@ -56,11 +56,11 @@ class Workers:
         self._parted: list[Callable[[int], None]] = []
 
     def lead(self, leader: Leader) -> None:
-        """This is the first of several workers: the others are there."""
+        """Take part as the first of several workers: the others are there."""
         self._leader = leader
 
     def follow(self, follower: LeaderLink) -> None:
-        """This is not the first worker: that one is there."""
+        """Take part as a worker that is not the first: the first one is there."""
         self._follower = follower
         self.follows = True
 
@@ -87,20 +87,20 @@ class Workers:
             self._leader.send(message, worker)
 
     def unsent(self) -> int:
-        """How many bytes wait for the first worker."""
+        """Return the number of bytes that wait for the first worker."""
         return self._follower.unsent() if self._follower is not None else 0
 
     def figures(self) -> list[dict[str, float]]:
-        """What each of the other workers told last; only the first one knows of others."""
+        """The figures that each of the other workers told last; only the first one knows of others."""
         return self._leader.figures() if self._leader is not None else []
 
     def ended(self) -> list[dict[str, float]]:
-        """What each of those told last that have gone since this was asked before."""
+        """Return the last figures of workers that have gone since this was asked before."""
         return self._leader.ended() if self._leader is not None else []
 
     @property
     def gone(self) -> Mapping[str, float]:
-        """What workers that are no more had counted."""
+        """The figures that workers which are no more had counted."""
         return self._leader.gone if self._leader is not None else {}
 
     def received(self, worker: int, message: Packet) -> bool:
@@ -117,6 +117,6 @@ class Workers:
             told(worker)
 
     def parted(self, worker: int) -> None:
-        """That worker is gone."""
+        """Tell the listeners that the worker is gone."""
         for told in self._parted:
             told(worker)

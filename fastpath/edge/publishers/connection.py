@@ -50,8 +50,10 @@ _numbers = count(1)
 
 
 class PublisherConnection(asyncio.Protocol):
-    """One publisher at ``address``; on a port that clients use too it takes a place as they do, and ``full`` says
-    whether there is none."""
+    """A publisher's connection from ``address``.
+
+    On a port that clients use too it takes a place as they do, and ``full`` says whether there is none.
+    """
 
     def __init__(self, hub: Runtime, address: str = "", full: Callable[[], bool] | None = None) -> None:
         self._hub = hub
@@ -76,7 +78,7 @@ class PublisherConnection(asyncio.Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Who publishes; None before its hello."""
+        """The principal that publishes; None before its hello."""
         return self._principal
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -144,12 +146,12 @@ class PublisherConnection(asyncio.Protocol):
             self._handle_all(kept)
 
     def pause_writing(self) -> None:
-        """It does not read its acknowledgements: take nothing more from it."""
+        """Take nothing more from the publisher, which does not read its acknowledgements."""
         self._full = True
         self.hold(True)
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Take frames again from the publisher, which reads again."""
         self._full = False
         self.hold(self._hub.congested)
 
@@ -190,7 +192,7 @@ class PublisherConnection(asyncio.Protocol):
             self.close(Close.HANDSHAKE_TIMEOUT, "no hello in time")
 
     def _handle(self, packet: list[Any] | Batch) -> bool:
-        """One frame; False when it ended the connection."""
+        """Handle one frame; False when it ended the connection."""
         try:
             match packet:
                 case Batch() if self._principal is not None:
@@ -243,7 +245,7 @@ class PublisherConnection(asyncio.Protocol):
             self._welcome(publisher)
 
     def _welcome(self, publisher: str) -> None:
-        """It is known who it is, and it may come in."""
+        """Let in a publisher whose identity is known and allowed."""
         broker = self._hub.broker
         assert self._principal is not None
         self._publisher, self.name = publisher_key(self._principal.user, publisher) if publisher else None, publisher
@@ -298,12 +300,12 @@ class PublisherConnection(asyncio.Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether it has ended (core.advertising.Advertiser)."""
+        """True when the connection has ended (core.presence.advertisements.Advertiser)."""
         return self._closing
 
     @property
     def full(self) -> bool:
-        """Whether it does not read what it is told."""
+        """True while the publisher does not read what it is told."""
         return self._full
 
     def tell(self, subjects: list[str], wanted: bool) -> None:
@@ -392,7 +394,8 @@ class PublisherConnection(asyncio.Protocol):
         self.close(Close.DRAIN, DRAINS)
 
     def leave(self) -> None:
-        """It is to go elsewhere: nothing more is taken from it, and it is told when what was taken is acknowledged."""
+        """Send the publisher elsewhere: nothing more is taken from it, and it is told when what was taken is
+        acknowledged."""
         if self._draining or self._closing or self._transport is None:
             return
         self._draining = True

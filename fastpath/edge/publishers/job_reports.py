@@ -40,7 +40,7 @@ RESTARTS = "restarts"
 
 
 class Job(Struct):
-    """What was heard of a job last: when (ms), from whom; a field that it does not report any more is empty."""
+    """The last report of a job: when (ms), from whom; a field that the job does not report any more is empty."""
 
     time: int
     user: str
@@ -78,7 +78,7 @@ class Reporting:
     def _refusal(
         self, connection: PublisherConnection, job: str, fields: dict[str, str], moment: int
     ) -> Refusal | None:
-        """Why the report is not taken."""
+        """Return why the report is not taken."""
         subject = JOBS + job
         if not job or "/" in job or len(job) > NAME_CHARS_MAX:
             return "invalid", f"a job's name is one segment of a subject, at most {NAME_CHARS_MAX} characters"
@@ -97,7 +97,7 @@ class Reporting:
         return None if known is not None else self._full(moment)
 
     def _full(self, moment: int) -> Refusal | None:
-        """Why no other job can be remembered; makes room for one if it can."""
+        """Return why no other job can be remembered; makes room for one if it can."""
         broker = self._hub.broker
         if len(broker.interest.topics) >= broker.limits.subjects_max:
             return "failed", f"the server already holds {broker.limits.subjects_max} subjects"

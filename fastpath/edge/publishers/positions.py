@@ -70,7 +70,7 @@ UNKNOWN, MAY, MAY_NOT = range(3)
 
 
 class PositionWatch:
-    """What one connection was told of the subjects that its patterns cover, and whether it may read them."""
+    """The positions that one connection was told of the subjects its patterns cover, and whether it may read them."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self.patterns = patterns
@@ -97,7 +97,7 @@ class PositionWatch:
         self.rights.append(UNKNOWN)
 
     def covers(self, subject: str) -> bool:
-        """Whether one of the patterns does, or names the subject."""
+        """Return whether one of the patterns covers the subject, or names it."""
         return any(text == subject if not is_wildcard(text) else covers(text, subject) for text in self.patterns)
 
 
@@ -141,7 +141,10 @@ class Positions:
             self._wait(waiting)
 
     def _refusal(self, connection: PublisherConnection, patterns: list[str]) -> tuple[str, str] | None:
-        """Why these are not answered. A pattern covers what may be read, a subject that is named must be one."""
+        """Return why the patterns are not answered.
+
+        A pattern covers what may be read, a subject that is named must be one.
+        """
         moment = now()
         principal = connection.current(moment)
         grants = self._hub.broker.grants
@@ -165,7 +168,7 @@ class Positions:
         return None
 
     def _is_full(self, connection: PublisherConnection, patterns: tuple[str, ...]) -> bool:
-        """Whether what is followed besides leaves no room for these."""
+        """Return whether what is followed besides leaves no room for these patterns."""
         for other in [one for one in self._watches if one.over]:
             del self._watches[other]
         followed = [
@@ -211,7 +214,7 @@ class Positions:
             self._timer = self._hub.loop.call_later(LOOK_SECONDS, self._look)
 
     def _is_due(self, waiting: _Waiting) -> bool:
-        """Whether its subjects are to be looked at, or its time is over."""
+        """Return whether the watch's subjects are to be looked at, or its time is over."""
         moment, watch = self._hub.loop.time(), waiting.watch
         if watch.busy:
             return waiting.connection.over
@@ -220,7 +223,7 @@ class Positions:
         return moment >= watch.rest_until and self._has_news(watch, moment)
 
     def _has_news(self, watch: PositionWatch, moment: float) -> bool:
-        """Whether anything may have changed for it since it was looked at."""
+        """Return whether anything may have changed for the watch since it was looked at."""
         return (
             watch.found is not None
             or watch.seen != self._appeared_all

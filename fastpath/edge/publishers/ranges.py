@@ -50,7 +50,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Range(msgspec.Struct, array_like=True):
-    """What is to be read of a subject: behind a place, or from the oldest on; up to a place, or to the newest."""
+    """A part of a subject to be read: behind a place, or from the oldest on; up to a place, or to the newest."""
 
     subject: str
     after: tuple[_Number, _Number] | None = None
@@ -98,7 +98,7 @@ class Reading:
         self._slicing.end(connection, ["read", number, told.count])
 
     def _read(self, told: _Answer, index: int, wanted: Range) -> Slices:
-        """One range; what is evicted while it is read is told as lost where it is missed."""
+        """Read one range; what is evicted while it is read is told as lost where it is missed."""
         topic = self._topic(wanted)
         after, upto = wanted.after, wanted.upto or (topic.epoch, topic.seq)
         check = self._checked(told.connection, wanted.subject)
@@ -167,17 +167,17 @@ class _Answer:
         self._rows = self._bytes = self._ranges = 0
 
     def looked(self) -> bool:
-        """One range more has been looked at; whether it is time for a look at the clock."""
+        """Count one more range that was looked at; return whether it is time for a look at the clock."""
         self._ranges += 1
         return self._ranges % SLICE_RANGES == 0
 
     def lost(self, index: int, lost: Lost) -> None:
-        """These of the range are not there."""
+        """Tell that these messages of the range are not there."""
         self._runs.append([index, *lost])
         self._bytes += RUN_BYTES
 
     def run(self, index: int, messages: list[Message], lost: list[Lost]) -> int:
-        """What of the range comes next, and what is missing before it; how many messages were told."""
+        """Add the next messages of the range, and what is missing before them; return how many messages were told."""
         for one in lost:
             self.lost(index, one)
         if not messages:
@@ -213,7 +213,7 @@ class _Answer:
 
 
 def _fitting(messages: list[Message], rows: int, size_max: int) -> tuple[int, int]:
-    """How many of the messages fit, at least one, and what they take."""
+    """Return how many of the messages fit, at least one, and what they take."""
     messages = messages[: max(rows, 1)]
     size = sum([message.size for message in messages]) + ROW_BYTES * len(messages)
     while size > size_max and len(messages) > 1:

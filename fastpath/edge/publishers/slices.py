@@ -28,14 +28,14 @@ log = logging.getLogger("fastpath.publishers")
 
 
 class Slicing:
-    """What is being answered, of all connections."""
+    """The answers under way, of all connections."""
 
     def __init__(self, hub: Runtime) -> None:
         self._hub = hub
         self._open: WeakKeyDictionary[PublisherConnection, int] = WeakKeyDictionary()
 
     def begin(self, connection: PublisherConnection) -> None:
-        """One answer more is due; raises Refused when the connection waits for too many already."""
+        """Begin one more answer; raises Refused when the connection waits for too many already."""
         count = self._open.get(connection, 0)
         if count >= OPEN_MAX:
             raise Refused(Close.BAD_MESSAGE, f"over {OPEN_MAX} questions without an answer")
@@ -62,7 +62,7 @@ class Slicing:
         slices.close()
 
     def _goes_on(self, connection: PublisherConnection, slices: Slices) -> bool:
-        """One turn's worth; whether there is more to come."""
+        """Do one turn's worth of an answer; return whether there is more to come."""
         until = perf_counter() + TURN_SECONDS
         while not connection.full:
             try:

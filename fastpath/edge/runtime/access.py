@@ -17,14 +17,14 @@ LIVE = ("trusted_proxies", "publish_from", "origins", "log_level")
 
 
 class Access:
-    """What the settings in force say of addresses and origins; one for all ports of a process."""
+    """The addresses and origins that the settings in force allow; one for all ports of a process."""
 
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._sessions = sessions
         self.renew(settings)
 
     def renew(self, settings: Settings) -> None:
-        """These settings take force: at once for publications, for everything else with the next connection."""
+        """Put the settings in force: at once for publications, for everything else with the next connection."""
         self.trusted = Networks.parse(settings.trusted_proxies)
         publish_from, origins = Networks.parse(settings.publish_from), Origins.parse(settings.origins)
         self.publish_from = publish_from or None
@@ -32,7 +32,7 @@ class Access:
         self.origins = origins or None
 
     def may_publish(self, address: str) -> bool:
-        """Whether somebody at this address may publish."""
+        """Return whether somebody at this address may publish."""
         return self.publish_from is None or address in self.publish_from
 
     def check(self, request: Request, peer: str) -> str:

@@ -33,13 +33,13 @@ class ControlPeer(Protocol):
         """Answer a request later."""
 
     def refuse(self, number: int, code: str, reason: str) -> None:
-        """The same with an error."""
+        """Answer a request with an error."""
 
     def push(self, name: str, content: dict[str, Any]) -> int:
         """Say something that was not asked, as ``[0, name, {…}]``; how many bytes wait unsent."""
 
     def waiting(self) -> int:
-        """How many bytes wait unsent."""
+        """Return the number of bytes that wait unsent."""
 
 
 class ConnectionListener(Protocol):
@@ -72,7 +72,10 @@ Answering = Callable[[Answer, Done], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What a component serves. The runtime takes all of it when the component is handed over (``Runtime.serve``)."""
+    """The services of a component.
+
+    The runtime takes all of them when the component is handed over (``Runtime.serve``).
+    """
 
     verbs: Mapping[str, Verb] = field(default_factory=dict)
     """Of the control socket, by name."""
@@ -116,7 +119,7 @@ class Component(Protocol):
 
     @property
     def offers(self) -> Offers:
-        """What it serves."""
+        """Return the services of the component."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,5 +75,5 @@ def publisher_closed(
 
 
 def _seconds(since: int, moment: int) -> float:
-    """How long it was open; 0 for one that was closed as soon as it had opened."""
+    """Return how long the connection was open, in seconds; 0 for one that was closed as soon as it had opened."""
     return max(0, moment - since) / 1000 if since else 0.0

@@ -41,7 +41,7 @@ class Name(NamedTuple):
 
     @property
     def here(self) -> bool:
-        """Whether it is, or was, a connection of this process."""
+        """True if the name is that of a connection of this process, open or closed."""
         return self.pid == os.getpid()
 
 

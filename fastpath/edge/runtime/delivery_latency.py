@@ -43,13 +43,15 @@ class DeliveryLatency:
             self.since = monotonic_ns()
 
     def accepted(self, since: int) -> None:
-        """What comes next was accepted then, by another process of this machine; 0: it is not to be measured."""
+        """Measure what comes next from another local process' mark of its acceptance; 0: do not measure."""
         if since and (not self.since or since < self.since):
             self.since = since
 
     def accepted_at(self, time: int) -> None:
-        """What comes next was accepted at that time (ms since 1970), perhaps on another machine; not measured when that
-        is far from now: a clock has been set."""
+        """Measure what comes next from the time (ms since 1970) at which it was accepted, perhaps on another machine.
+
+        A time far from now is not measured: a clock has been set.
+        """
         age = time_ns() - time * 1_000_000
         if abs(age) < FAR_NS:
             self.accepted(monotonic_ns() - max(0, age))
@@ -59,7 +61,7 @@ class DeliveryLatency:
         return self.since or monotonic_ns()
 
     def release(self, began: int, deliveries: int) -> None:
-        """So many deliveries leave that were collected since then (Stopwatch)."""
+        """Count deliveries that were collected since the mark and leave now (Stopwatch)."""
         self.collected += deliveries
         if began:
             self.histogram.add(max(0, monotonic_ns() - began), deliveries)

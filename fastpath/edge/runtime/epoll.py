@@ -23,7 +23,7 @@ class Watched(Protocol):
     ended: bool
 
     def readable(self) -> None:
-        """There is something to read, or the end."""
+        """Read from the socket, which has bytes or its end."""
 
     def writable(self) -> None:
         """The socket takes bytes again."""
@@ -89,7 +89,7 @@ class EpollPoller:
 
 
 class LoopWatch(EpollPoller):
-    """The same where there is no epoll (macOS): each socket with the loop itself, at a KiB and some time more."""
+    """A watch without epoll (macOS): each socket is with the loop itself, at a KiB and some time more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
         self._loop = loop

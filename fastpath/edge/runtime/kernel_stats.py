@@ -17,7 +17,7 @@ Network = dict[str, float]
 
 
 def unread(fd: int) -> bool:
-    """Whether something has come over a socket that was not read yet; no, if it is closed."""
+    """Return whether something has come over a socket that was not read yet; no, if it is closed."""
     try:
         return fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) != bytes(4)
     except (OSError, ValueError):

@@ -20,7 +20,7 @@ class Lateness:
         self._due = monotonic() + delay
 
     def came(self) -> None:
-        """It came."""
+        """Note that the expected timer came, and how late."""
         moment = monotonic()
         if self._due:
             self._longest = max(self._longest, moment - self._due)

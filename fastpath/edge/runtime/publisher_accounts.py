@@ -29,7 +29,7 @@ Key = tuple[str, str, str]
 
 
 class Account:
-    """Of one publisher; times are in ms since 1970."""
+    """The account of one publisher; times are in ms since 1970."""
 
     __slots__ = ("_marks", "last", "messages")
 
@@ -39,7 +39,7 @@ class Account:
         self._marks: deque[int] = deque((0,), maxlen=RATE_SECONDS + 1)
 
     def took(self, messages: int, moment: int) -> None:
-        """It has sent so many."""
+        """Count the messages that the publisher has sent."""
         self.messages += messages
         self.last = moment
 
@@ -84,7 +84,8 @@ class Accounts:
             account.mark()
 
     def rows(self, waiting: Iterable[tuple[Key, int, int]], moment: int) -> Generator[None, None, list[Row]]:
-        """Those who have sent and those of whom something is staged; yields as often as it may be interrupted.
+        """Return a row for each sender and for each name of which something is staged; yields where it may be
+        interrupted.
 
         ``waiting`` is what has no answer: whose it is, how many messages, and since when.
         """
@@ -122,7 +123,7 @@ def _row(key: Key) -> Row:
 
 
 def together(rows: Iterable[Row]) -> list[Row]:
-    """One row of each sender, of what several workers tell of it."""
+    """Make one row of each sender, of what several workers tell of it."""
     found: dict[Key, Row] = {}
     for row in rows:
         known = found.setdefault((row["user"], row["kind"], row["name"]), row)

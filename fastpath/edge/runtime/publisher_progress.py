@@ -20,7 +20,7 @@ class Frame:
 
 
 class Progress:
-    """Of one publisher's connection; times are in ms since 1970."""
+    """The progress of one publisher's connection; times are in ms since 1970."""
 
     __slots__ = ("_marks", "_open", "_staging", "last", "messages", "transaction", "unacknowledged")
 
@@ -45,7 +45,7 @@ class Progress:
         self._open[batch] = messages, moment
 
     def acknowledged(self, batch: int) -> None:
-        """It is told what became of a batch."""
+        """Note that the publisher is told what became of a batch."""
         self.unacknowledged -= self._open.pop(batch, (0, 0))[0]
 
     def stages(self, transaction: str, rows: int, moment: int) -> Frame:
@@ -58,11 +58,11 @@ class Progress:
         return frame
 
     def staged(self, frame: Frame) -> None:
-        """It is told what became of such rows."""
+        """Note that the publisher is told what became of staged rows."""
         self._staging.discard(frame)
 
     def staging(self) -> list[Frame]:
-        """What the store has not answered."""
+        """Return the frames of staged rows that the store has not answered."""
         return list(self._staging)
 
     def mark(self) -> None:
@@ -76,7 +76,7 @@ class Progress:
 
     @property
     def batches(self) -> int:
-        """How many have no acknowledgement."""
+        """The number of batches without an acknowledgement."""
         return len(self._open)
 
     def oldest_ms(self, moment: int) -> int:
@@ -85,6 +85,6 @@ class Progress:
 
     @property
     def since(self) -> int:
-        """When the oldest of them came; 0 when none waits."""
+        """The time when the oldest of the waiting batches came; 0 when none waits."""
         oldest = next(iter(self._open.values()), None)
         return oldest[1] if oldest is not None else 0

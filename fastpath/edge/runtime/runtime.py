@@ -38,7 +38,7 @@ LINKS, WRITES = 1, 2
 Bits, for ``Runtime.congest``."""
 
 GRID_SECONDS = 0.1
-"""The grid of conflation (FEATURES A7)."""
+"""The grid of conflation (features.md A7)."""
 
 LATE_SECONDS = 2.0
 """A loop that comes late gives those so much more whose time was over meanwhile: what they sent may not be read yet."""
@@ -51,7 +51,7 @@ class Drains(Protocol):
         """Say that the server stops."""
 
     def leave(self) -> None:
-        """The same, once what was taken from it is acknowledged."""
+        """Say that the server stops, once what was taken from the publisher is acknowledged."""
 
     def hold(self, held: bool) -> None:
         """Stop reading from it, or go on."""
@@ -263,7 +263,7 @@ class Runtime:
         self.connections += 1
 
     def connection_closed(self) -> None:
-        """It has left its place."""
+        """Free the place of a connection that has closed."""
         self.connections -= 1
 
     def keep(self, task: asyncio.Task[Any]) -> None:
@@ -310,7 +310,7 @@ class Runtime:
                 self._hold_up(writing.crowded)
 
     def _hold_up(self, crowded: bool) -> None:
-        """What comes in faster than it can be written waits where it is."""
+        """Hold what comes in faster than it can be written, where it is."""
         if crowded != bool(self._congestion & WRITES):
             self.congest(crowded, WRITES)
             for told in self._crowded:

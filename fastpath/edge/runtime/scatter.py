@@ -186,7 +186,7 @@ class Gathering:
         self._ask_next(worker)
 
     def _ask_next(self, worker: int) -> None:
-        """It has room for what waits."""
+        """Send the questions that wait, as the worker has room for them."""
         waiting = self._waiting.get(worker)
         while waiting and len(self._large[worker]) < LARGE_MAX:
             number = next(iter(waiting))
@@ -224,7 +224,7 @@ class Gathering:
             self._workers.add(worker)
 
     def _parted(self, worker: int) -> None:
-        """It is gone: nobody waits for it."""
+        """Stop waiting for a worker that is gone."""
         self._workers.discard(worker)
         self._large.pop(worker, None)
         self._waiting.pop(worker, None)
@@ -237,7 +237,7 @@ class Gathering:
 
 
 class _Question:
-    """One that is open."""
+    """An open question to workers."""
 
     __slots__ = ("answers", "arguments", "asked", "done", "gone", "kind", "sent", "since", "timer")
 
@@ -254,7 +254,7 @@ class _Question:
 
     @property
     def missing(self) -> set[int]:
-        """Who has not answered."""
+        """Return the workers that have not answered."""
         return (self.asked | self.gone) - self.answers.keys()
 
 

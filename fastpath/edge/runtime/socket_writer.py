@@ -24,7 +24,7 @@ class SocketWriter(Writer):
         self._until = 0.0
 
     def write_group(self, group: Group, data: bytes) -> None:
-        """The same bytes for every member."""
+        """Write the same bytes to every member."""
         # Taken first: who blocks below joins them, with these bytes in its queue already.
         singles = group.singles.copy() if group.singles else ()
         if group.fds:
@@ -33,7 +33,7 @@ class SocketWriter(Writer):
             client.link.write(data)
 
     def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
-        """The same bytes for these."""
+        """Write the same bytes to these members."""
         written = _write(map(os.write, fds, repeat(data)))
         size = len(data)
         if written.count(size) != len(written):
@@ -43,7 +43,7 @@ class SocketWriter(Writer):
                 client.link.lag(data, count)
 
     def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
-        """Each its own bytes."""
+        """Write to each client its own bytes."""
         written = _write(map(os.write, fds, frames))
         if written != list(map(len, frames)):
             for group, data, count in zip(groups, frames, written, strict=True):
@@ -55,12 +55,12 @@ class SocketWriter(Writer):
         self._until = perf_counter() + TURN_SECONDS
 
     def over(self) -> bool:
-        """Whether it has taken as long as it may."""
+        """Return whether writing has taken as long as a turn may."""
         return perf_counter() >= self._until
 
 
 def _write(writes: Iterator[int]) -> list[int]:
-    """How much each write took.
+    """Write to all sockets and return how much each write took.
 
     The loop runs inside ``map`` and ``list.extend``, which keep what they got when a write raises, so that a blocked
     socket costs one exception and the others nothing.

@@ -22,7 +22,7 @@ PIECE_BYTES = 2048
 
 
 class Turns:
-    """Who waits for a turn."""
+    """The queue of those who wait for a turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Figures of the sidecar, over all its workers, and their publication on the meta-subject each second (FEATURES F1)."""
+"""Figures of the sidecar, over all workers, and their publication on the meta-subject each second (features.md F1)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ log = logging.getLogger("fastpath.staging")
 
 
 class Commit:
-    """One that was asked for and is not answered."""
+    """A commit that was asked for and is not answered."""
 
     def __init__(self, key: str, batch: int, winners: Winners, principal: Principal | None, *, once: bool) -> None:
         self.key = key
@@ -115,7 +115,7 @@ class Committing:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def running(self, key: str) -> bool:
-        """Whether a commit of the transaction is under way."""
+        """Return whether a commit of the transaction is under way."""
         return key in self._commits
 
     def _figures(self) -> dict[str, float]:
@@ -228,8 +228,11 @@ class Committing:
         return await self._release(commit, record), False
 
     async def _came_to_nothing(self, commit: Commit, record: StagingRecord) -> bool:
-        """Whether it was begun, none of it is stored, and its rows are not staged any more: who commits was told that
-        it could not be begun, and dropped them, and yet its record has come to the disk."""
+        """Return whether the commit was begun, none of it is stored, and its rows are not staged any more.
+
+        Then whoever commits was told that it could not be begun, and dropped the rows, and yet its record has come to
+        the disk.
+        """
         numbering = self.hub.broker.engine.numbering
         if commit.principal is None or numbering is None:
             return False

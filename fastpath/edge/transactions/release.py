@@ -54,8 +54,11 @@ async def turn(hub: Runtime, work: Callable[[], T]) -> T:
 
 
 class CommitRelease:
-    """One batch on its way out. Begun again after a crash it does the same: what is stored has its number. What this
-    process has settled of it in a try ``before`` is not done again, so that refused rows are still known."""
+    """A batch on its way out.
+
+    Begun again after a crash the release does the same: what is stored has its number. What this process has settled of
+    it in a try ``before`` is not done again, so that refused rows are still known.
+    """
 
     def __init__(self, hub: Runtime, key: str, record: StagingRecord, before: CommitRelease | None = None) -> None:
         self.rows = 0
@@ -73,7 +76,7 @@ class CommitRelease:
             self._rows_before = max(before.rows, before._rows_before)
 
     def next_partition(self, partition: int) -> None:
-        """What follows is of this one."""
+        """Go on to the partition: what follows is of this one."""
         self._partition, self._row = partition, 0
 
     async def chunk(self, chunk: Chunk) -> None:
@@ -116,7 +119,7 @@ class CommitRelease:
             pause = min(pause * 2, RETRY_SECONDS_MAX)
 
     def done(self, time: int) -> StagingRecord:
-        """What is to be remembered of it."""
+        """Return the record of the finished batch, as it is to be remembered."""
         return msgspec.structs.replace(
             self._record,
             state=DONE,
@@ -189,7 +192,7 @@ def publisher_of(key: str, record: StagingRecord) -> str:
 
 
 def _cut(rest: list[ColumnBatch], rows: int) -> Iterator[ColumnBatch]:
-    """Runs of so many rows, from the end of ``rest``, which keeps the others."""
+    """Return runs of so many rows, cut from the end of ``rest``, which keeps the others."""
     while rest and rows > 0:
         run = rest.pop()
         if len(run) > rows:
@@ -200,7 +203,7 @@ def _cut(rest: list[ColumnBatch], rows: int) -> Iterator[ColumnBatch]:
 
 
 def _settled(outcomes: list[RunOutcome]) -> int:
-    """How many of them are final: up to the first that could not be stored now and has nothing stored behind it."""
+    """Return how many outcomes are final: up to the first not stored now that has nothing stored behind it."""
     settled = len(outcomes)
     for index in reversed(range(len(outcomes))):
         outcome = outcomes[index]
@@ -213,7 +216,7 @@ def _settled(outcomes: list[RunOutcome]) -> int:
 
 
 def _places(chunk: Chunk) -> list[int] | range:
-    """Where each staged row stood in its frame."""
+    """Return where each staged row stood in its frame."""
     if not chunk.refused:
         return range(chunk.rows)
     refused = {place for place, _, _ in chunk.refused}

@@ -184,13 +184,13 @@ def _attempt(publisher: PublisherConnection, place: tuple[str, int, int, int, in
 
 
 def check_transaction(transaction: str) -> None:
-    """Raises InvalidMessage."""
+    """Raise InvalidMessage if the name of the transaction is not a valid one."""
     if not 0 < len(transaction) <= PUBLISHER_CHARS_MAX:
         raise InvalidMessage("invalid", f"a transaction is a text of 1 to {PUBLISHER_CHARS_MAX} characters")
 
 
 def at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine returns that does not wait for anything."""
+    """Return the result of a coroutine that does not wait for anything."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -34,10 +34,10 @@ class Entrance(Protocol):
     """The ports for clients and publishers (edge/listen/listeners.py)."""
 
     def pause(self) -> None:
-        """Accept nobody."""
+        """Stop accepting connections."""
 
     def resume(self) -> None:
-        """Accept again."""
+        """Accept connections again."""
 
 
 class Drainer:

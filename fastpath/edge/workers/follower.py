@@ -94,7 +94,7 @@ class Follower:
         self._link.flush()
 
     def stop(self) -> None:
-        """This worker stops: what happens to the link does not matter any more."""
+        """Stop the worker's link: what happens to it does not matter any more."""
         self._stopped = True
 
     def _crowded(self, crowded: bool) -> None:
@@ -107,7 +107,7 @@ class Follower:
             self._hub.loop.call_later(BUSY_SECONDS, self._tell_busy)
 
     def _tell_busy(self) -> None:
-        """It is not stuck, and need not be cut, however long the writing takes."""
+        """Tell the first worker that this one is busy, not stuck, and need not be cut while it writes."""
         self._telling = self._busy and not self._stopped
         if self._telling:
             self.send(Busy())
@@ -120,7 +120,7 @@ class Follower:
             self._link.flush()
 
     def unsent(self) -> int:
-        """How many bytes wait for the first worker."""
+        """Return the number of bytes that wait for the first worker."""
         return self._link.waiting if self._link is not None else 0
 
     def send(self, packet: Packet) -> bool:
@@ -132,7 +132,7 @@ class Follower:
         return True
 
     def refused(self) -> Refusal | None:
-        """Why the first worker takes no publication at this moment (Upstream)."""
+        """The reason why the first worker takes no publication at this moment (Upstream)."""
         if self._link is None or not self._welcomed or self._hub.stale:
             return _AWAY
         return _BUSY if self._link.waiting > UPSTREAM_BYTES_MAX else None
@@ -144,7 +144,7 @@ class Follower:
             self._link.flush()
 
     def unread(self) -> bool:
-        """Whether something of the log may wait unread (Upstream)."""
+        """Return whether something of the log may wait unread (Upstream)."""
         return self._link is None or not self._welcomed or self._link.unread()
 
     def _received(self, packet: Packet | Log) -> None:

@@ -48,7 +48,7 @@ class Pulse:
         self._tick()
 
     def troubles(self) -> dict[str, str]:
-        """What stands against this node, by name: ``workers``, ``loop`` and ``full``; sentences."""
+        """Return what stands against this node, by name (``workers``, ``loop`` and ``full``), as sentences."""
         moment, awake, found = time.monotonic(), self._hub.awake.time, {}
         missing = [
             _absent(worker, awake - heard) for worker, heard in self._heard.items() if awake - heard > SILENT_SECONDS

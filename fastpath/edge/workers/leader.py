@@ -67,7 +67,7 @@ log = logging.getLogger("fastpath.links")
 
 
 class Link:
-    """One of the other workers."""
+    """The link to one of the other workers."""
 
     def __init__(self, links: Links, sock: socket.socket) -> None:
         self._links = links
@@ -83,7 +83,7 @@ class Link:
 
     @property
     def current(self) -> bool:
-        """Whether it has the whole copy and follows the log."""
+        """True if the worker has the whole copy and follows the log."""
         return self.giver is not None and self.giver.copy is None
 
     def welcome(self) -> None:
@@ -278,7 +278,7 @@ class Links:
                 link.socket.flush()
 
     def count(self) -> int:
-        """How many others there are."""
+        """The number of other workers that are there."""
         return len(self._links)
 
     def flush(self) -> None:
@@ -305,17 +305,17 @@ class Links:
             link.socket.flush()
 
     def figures(self) -> list[dict[str, float]]:
-        """What each of the others told last."""
+        """The figures that each of the others told last."""
         moment = time.monotonic()
         return [told_since(link.figures, moment - link.told) for link in self._links if link.figures]
 
     @property
     def gone(self) -> dict[str, float]:
-        """What those who are gone had counted."""
+        """The figures that workers which are gone had counted."""
         return self._gone
 
     def ended(self) -> list[dict[str, float]]:
-        """What each of those told last that have gone since this was asked before."""
+        """Return the last figures of workers that have gone since this was asked before."""
         ended = list(self._ended)
         self._ended.clear()
         return ended
@@ -334,7 +334,7 @@ class Links:
         self._changed.set()
 
     def close(self) -> None:
-        """This worker stops: it takes no more publications of the others, whom nobody would tell of them."""
+        """Close the links of a worker that stops: nobody could tell the others of publications that it took."""
         self.flush()
         for link in self._links:
             link.socket.close("this worker stops")

@@ -120,7 +120,7 @@ class LinkSocket:
                 self._loop.remove_reader(self._sock.fileno())
 
     def unread(self) -> bool:
-        """Whether the other side has said something that was not read yet."""
+        """Return whether the other side has said something that was not read yet."""
         return not self.closed and kernel_stats.unread(self._sock.fileno())
 
     def close(self, why: str) -> None:
@@ -141,7 +141,7 @@ class LinkSocket:
         self._taken()
 
     def _look(self) -> None:
-        """Whether the other side still takes what it is to hold others for."""
+        """Check whether the other side still takes what it is to hold others for."""
         self._looking = self.holds and not self._patient
         if not self._looking:
             return
@@ -248,7 +248,7 @@ class StateSender:
 
     @property
     def has_rights(self) -> bool:
-        """Whether all rights that are in force have been given, so that a difference may follow them."""
+        """True once all rights in force have been given, so that a difference may follow them."""
         return self._rights is None
 
     def renew_rights(self) -> None:
@@ -294,7 +294,7 @@ class StateSender:
 
 
 def is_own(sock: socket.socket) -> bool:
-    """Whether the other end of a unix socket is a process of the same user."""
+    """Return whether the other end of a unix socket is a process of the same user."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True  # the folder's mode alone keeps others away
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))

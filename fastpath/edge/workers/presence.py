@@ -40,7 +40,7 @@ AWAY = "the server does not know it at this moment; ask again"
 
 
 class ClientAdvertiser:
-    """A client that advertises (core.advertising.Advertiser)."""
+    """A client that advertises (core.presence.advertisements.Advertiser)."""
 
     def __init__(self, hub: Runtime, client: Client) -> None:
         self._hub = hub
@@ -48,26 +48,26 @@ class ClientAdvertiser:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """True when the client's connection has ended."""
         return self._client.closed
 
     @property
     def full(self) -> bool:
-        """Whether a queue waits for it."""
+        """True while a queue waits for the client."""
         return self._client.queue is not None
 
     @property
     def principal(self) -> Principal:
-        """Who it is now."""
+        """The client's principal at this moment."""
         return self._client.principal
 
     def tell(self, subjects: list[str], wanted: bool) -> None:
-        """protocol.md 4.15."""
+        """Tell the client what is wanted of what it advertised (protocol.md 4.15)."""
         self._hub.broker.send(self._client, Interest(subjects=subjects, wanted=wanted))
 
 
 class Attending:
-    """What this process' clients do goes to the ``view``, or to the first worker's, and what that says comes back."""
+    """The presence of this process' clients: told to the ``view`` or to the first worker's, whose news come back."""
 
     def __init__(self, hub: Runtime, node: str, worker: int = 0, view: View | None = None) -> None:
         self._hub = hub
@@ -105,13 +105,13 @@ class Attending:
         self._on_second()
 
     def stop(self) -> None:
-        """This process ends: its clients are gone, or soon will be."""
+        """End with the process: its clients are gone, or soon will be."""
         self._ended = True
         if self._speaker.n:
             self._say(self._speaker.bye())
 
     def wake(self, seconds: float = FLUSH_SECONDS) -> None:
-        """There is something to look at, or to say, soon."""
+        """Wake the component soon: there is something to look at, or to say."""
         if not self._scheduled and not self._ended:
             self._scheduled = True
             self._hub.loop.call_later(seconds, self._turn)
@@ -138,7 +138,7 @@ class Attending:
             self.wake()
 
     def _is_held(self) -> bool:
-        """Whether the way to the other nodes is full."""
+        """Return whether the way to the other nodes is full."""
         return self._view is not None and self._view.channel is not None and self._view.channel.full
 
     def _on_second(self) -> None:
@@ -261,6 +261,8 @@ class Attending:
 
 
 def node_name(links: str) -> str:
-    """Which node this is: the same for all its workers, and for those that take the place of others; ``links`` is the
-    path of their socket."""
+    """Return the name of this node: the same for all its workers, and for those that take the place of others.
+
+    ``links`` is the path of their socket.
+    """
     return hashlib.blake2b(f"{socket.gethostname()} {links}".encode(), digest_size=8).hexdigest()

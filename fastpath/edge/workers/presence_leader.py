@@ -47,7 +47,7 @@ log = logging.getLogger("fastpath.roster")
 
 
 class View:
-    """What the node knows."""
+    """The node's view of who is there."""
 
     def __init__(self, hub: Runtime, node: str, *, learns: bool) -> None:
         self.roster = Roster()
@@ -80,16 +80,16 @@ class View:
 
     @property
     def learning(self) -> bool:
-        """Whether this process does not know yet what the one before it, or the cluster, knew."""
+        """True while this process does not know yet what the one before it, or the cluster, knew."""
         return self._hub.loop.time() < self._learnt_at
 
     @property
     def stale(self) -> bool:
-        """Whether the view may be incomplete."""
+        """True if the view may be incomplete."""
         return self.learning or (self.channel is not None and self.channel.away)
 
     def join(self, channel: PresenceChannel) -> None:
-        """There are other nodes."""
+        """Join the other nodes, now that there are some."""
         self.channel = channel
         self._learnt_at = self._hub.loop.time() + LEARN_SECONDS
         self.wake()
@@ -129,7 +129,7 @@ class View:
         self.wake()
 
     def present(self, number: int, subject: str) -> Present:
-        """Who is on the subject, or anywhere."""
+        """Return the users on the subject, or anywhere, as the answer to question ``number``."""
         users, anonymous, more = self.roster.who(subject, USERS_MAX)
         return Present(
             id=number,
@@ -150,7 +150,7 @@ class View:
         self.wake()
 
     def wake(self, seconds: float = FLUSH_SECONDS) -> None:
-        """There is something to tell soon."""
+        """Wake the view soon: there is something to tell."""
         if not self._scheduled:
             self._scheduled = True
             self._hub.loop.call_later(seconds, self._turn)
@@ -164,7 +164,7 @@ class View:
             self.channel.send(packet)
 
     def _ask(self, member: str) -> None:
-        """One of this node's processes is to say all that it has."""
+        """Ask one of this node's processes for all that it has."""
         worker = int(member.rpartition("/")[2])
         if worker:
             self._hub.workers.to_others(messages.Attend(), worker)

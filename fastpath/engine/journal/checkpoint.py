@@ -67,7 +67,7 @@ class BaseWriter:
         self._folder.sync()
 
     def abandon(self) -> None:
-        """It is not needed, or cannot be finished."""
+        """Give the base up, as it is not needed or cannot be finished."""
         self._file.close()
         self._file.path.unlink(missing_ok=True)
 

@@ -100,7 +100,6 @@ class JournalEngine(MemoryEngine):
 
     @classmethod
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
-        """Engine."""
         try:
             return cls(settings.data, batch=settings.journal == "batch", clock=clock)
         except JournalError as error:
@@ -109,7 +108,6 @@ class JournalEngine(MemoryEngine):
     # Start and end
 
     def start(self, host: Host) -> None:
-        """Engine."""
         try:
             self.restore()
         except JournalError as error:
@@ -188,7 +186,6 @@ class JournalEngine(MemoryEngine):
     # Publications
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
-        """Engine."""
         super().submit(messages, now, done and self.acknowledging(done))
 
     def acknowledging(self, done: Done) -> Done:
@@ -213,7 +210,7 @@ class JournalEngine(MemoryEngine):
         return self._append(messages, now)
 
     def _append_behind(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
-        """The same while what was refused has to come again before what follows it."""
+        """Append while what was refused has to come again before what follows it."""
         if self._full:
             self._full = False
             self._holds.back()

@@ -159,7 +159,7 @@ class RecordFile:
         sync_data(self.descriptor)
 
     def remove(self) -> None:
-        """It is not needed."""
+        """Remove the file, which is not needed."""
         self.close()
         with suppress(OSError):
             self.path.unlink()

@@ -60,8 +60,11 @@ _KEEP_BYTES = 1 << 20
 
 
 class Header(msgspec.Struct):
-    """What a file says of itself: ``boot`` names the start of the machine that it was written in, empty where unknown,
-    and ``inode`` the file, so that a copy is known to be one."""
+    """The description of a file in its first record.
+
+    ``boot`` names the start of the machine that it was written in, empty where unknown, and ``inode`` the file, so that
+    a copy is known to be one.
+    """
 
     number: int
     epoch: int
@@ -73,7 +76,7 @@ class Header(msgspec.Struct):
 
 
 class Subject(msgspec.Struct, array_like=True, gc=False):
-    """Where a subject stands, with the newest message and the fields of its snapshot."""
+    """The place where a subject stands, with its newest message and the fields of its snapshot."""
 
     subject: str
     epoch: int
@@ -210,7 +213,7 @@ class _Reader:
         return None if good else Damage(0, START_BYTES, False)
 
     def _unusual(self) -> Damage | None:
-        """What to do where no whole record lies at hand: read more, or name the damage. None also at the end."""
+        """Decide what to do where no whole record lies at hand: read more, or name the damage. None also at the end."""
         if not self._more(HEAD_BYTES):
             left = self.data[self.at :]
             if not left:
@@ -254,7 +257,7 @@ _decode_any = msgspec.msgpack.Decoder().decode
 
 
 def read_header(record: Record) -> Header:
-    """Raises msgspec.DecodeError."""
+    """Return the header of the file; raises msgspec.DecodeError."""
     return _decode_header(record.body)
 
 

@@ -56,7 +56,7 @@ log = logging.getLogger("fastpath.journal")
 
 
 class Replay:
-    """One pass over a journal's files into an empty broker; raises JournalError, and OSError from reading.
+    """A pass over a journal's files into an empty broker; raises JournalError, and OSError from reading.
 
     Afterwards ``epoch`` is the highest in it (0: there was none), ``keeps_epoch`` says whether its numbers may be
     continued, and ``holes`` counts what is missing.
@@ -90,7 +90,7 @@ class Replay:
 
     @property
     def keeps_epoch(self) -> bool:
-        """Whether no number can have been given that is not known here."""
+        """True if no number can have been given that is not known here."""
         return self.epoch > 0 and not self._lost and self._original and (self._same_boot or self._clean)
 
     def run(self) -> int:
@@ -331,7 +331,7 @@ class Replay:
 
 
 def _ends_in_pages_of_zeros(path: Path, offset: int) -> bool:
-    """Whether the file from there on ends as the power left it: with whole pages that were never written."""
+    """Return whether the file from there on ends as the power left it: in whole pages never written."""
     with path.open("rb") as file:
         file.seek(offset)
         rest = file.read()

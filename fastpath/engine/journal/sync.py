@@ -29,7 +29,7 @@ Written = list[tuple[int, Any]]
 
 
 class Syncs:
-    """What is written and not synced, and who waits for it; at most one sync is under way."""
+    """The records that are written and not synced, and who waits for them; at most one sync is under way."""
 
     def __init__(self, folder: Folder, reopen: Callable[[Written], RecordFile]) -> None:
         self.failed = ""
@@ -63,14 +63,14 @@ class Syncs:
         self._loop = loop
 
     def begin(self, file: RecordFile) -> None:
-        """This file is written from now on, the one before not any more."""
+        """Begin with a new file, which is written from now on, the one before not any more."""
         if self._file is not None:
             self._retired.append(self._file)
         self._file = file
         self._names_changed = True
 
     def note(self, kind: int, body: Any, size: int) -> None:
-        """This record has been written, in so many bytes."""
+        """Note a record that has been written, and its size in bytes."""
         self._written.append((kind, body))
         self.bytes += size
 
@@ -198,7 +198,7 @@ def _why(error: BaseException) -> str:
 
 
 def _stored(outcome: Outcome) -> bool:
-    """Whether it tells of a message that is kept: not of a refusal, nor of standard quality."""
+    """Return whether the outcome tells of a message that is kept: not of a refusal, nor of standard quality."""
     return outcome != 0 if isinstance(outcome, int) else isinstance(outcome[0], int)
 
 

@@ -57,17 +57,17 @@ class Upkeep:
 
     @property
     def bytes(self) -> int:
-        """What all files but the newest segment take."""
+        """The size of all files but the newest segment, in bytes."""
         return self._sealed_bytes + self._base_bytes
 
     @property
     def segments(self) -> int:
-        """How many segments there are besides the newest."""
+        """The number of segments besides the newest."""
         return len(self._sealed)
 
     @property
     def writing(self) -> bool:
-        """Whether a base is being written."""
+        """True while a base is being written."""
         return self._writer is not None
 
     def find(self) -> None:

@@ -24,7 +24,7 @@ _EXAMPLES = "redis://127.0.0.1:6379 or redis+sentinel://host1:26379,host2:26379,
 
 
 class RedisAway(RedisConnectionError):
-    """There is no Redis to speak to at this moment."""
+    """The error of having no Redis to speak to at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _address(text: str, port: int) -> Address:
 
 
 def _options(query: str) -> dict[str, str]:
-    """What stands behind the question mark; raises ValueError."""
+    """Return the options behind the question mark; raises ValueError."""
     options = {name: value for name, value in parse_qsl(query, keep_blank_values=True) if value}
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:

@@ -25,7 +25,7 @@ log = logging.getLogger("fastpath.redis")
 
 
 class RedisRefused(ValueError):
-    """This Redis must not be used; the text says why and what to do."""
+    """The error of a Redis that must not be used; its text says why and what to do."""
 
 
 async def connect(config: RedisConfig, address: Address) -> Link:
@@ -69,7 +69,7 @@ async def check(link: Link, primary: Primary, *, guaranteed: bool) -> None:
 
 
 def server_faults(where: str, version: str, found: dict[str, str], guaranteed: bool, by_sentinel: bool) -> list[str]:
-    """What must not be."""
+    """Return the faults for which the server must not be used."""
     faults = []
     if tuple(int(part) for part in version.split(".")[:2]) < VERSION_MIN:
         faults.append(f"Redis {version} at {where} is too old: 6.2 is the least")
@@ -89,7 +89,7 @@ def server_faults(where: str, version: str, found: dict[str, str], guaranteed: b
 def warnings(
     where: str, found: dict[str, str], guaranteed: bool, replicas: int, views: list[View], sentinels: int
 ) -> list[str]:
-    """What should not be."""
+    """Return what about the server should be otherwise."""
     lines = []
     if len(found) < 2:
         lines.append(

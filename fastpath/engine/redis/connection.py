@@ -23,7 +23,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection; it may have broken without anybody having noticed."""
+        """True while there is a connection; it may have broken without anybody having noticed."""
         return bool(self._connection.is_connected)
 
     async def ask(self, *commands: Sequence[Any], seconds: float) -> list[Any]:
@@ -51,7 +51,7 @@ class Link:
         return answer
 
     async def read(self) -> Any:
-        """What the server says next by itself, as long as that takes; raises one of ``AWAY``."""
+        """Return what the server says next by itself, as long as that takes; raises one of ``AWAY``."""
         return await self._answer()
 
     async def close(self) -> None:

@@ -78,7 +78,6 @@ class RedisEngine(Engine):
 
     @classmethod
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
-        """Engine."""
         del clock
         try:
             return cls(settings.engine, prefix=settings.redis_prefix, log_messages=settings.redis_log_messages)
@@ -86,7 +85,6 @@ class RedisEngine(Engine):
             raise _wrong(error) from None
 
     def attach(self, broker: Broker) -> None:
-        """Engine."""
         self._broker = broker
 
     def start(self, host: Host) -> None:
@@ -162,7 +160,6 @@ class RedisEngine(Engine):
             self._broker.numbered(messages, self._alone.append(messages, now), done)
 
     def unheard(self) -> bool:
-        """Engine."""
         return self._starting is not None and self.tail.unheard()
 
     def open_staging(self, clock: Callable[[], int], *, bytes_max: int, keep_seconds: int) -> StagingStore:
@@ -174,7 +171,7 @@ class RedisEngine(Engine):
         return RedisRoster(self, node, hear)
 
     async def primary(self) -> Address:
-        """Where the primary is; raises RedisAway when there is none. Not before ``start``."""
+        """Return where the primary is; raises RedisAway when there is none. Not to be called before ``start``."""
         return await self._primary.primary()
 
     def link(self, address: Address) -> Link:
@@ -186,7 +183,6 @@ class RedisEngine(Engine):
         return f"{self._prefix}:{name}"
 
     def figures(self) -> dict[str, float]:
-        """Engine."""
         pause = self._pause_ms
         if self._paused_at is not None:
             pause = max(pause, (monotonic() - self._paused_at) * 1000)
@@ -250,7 +246,7 @@ class RedisEngine(Engine):
             self._go_on_alone()
 
     def _go_on_alone(self) -> None:
-        """Number and deliver for the publishers and clients of this node, in a new epoch (FEATURES D2)."""
+        """Number and deliver for the publishers and clients of this node, in a new epoch (features.md D2)."""
         self.epoch = max(self.epoch, int(time())) + 1 + random.randrange(ALONE_EPOCHS)  # noqa: S311 - to part two nodes, not to hide
         log.error("Redis is away (%s): this node goes on by itself in epoch %d", self._why(), self.epoch)
         alone = MemoryEngine(self.epoch)
@@ -264,7 +260,7 @@ class RedisEngine(Engine):
         self._end()
 
     def _return(self) -> bool:
-        """Whether what was numbered here gives way to Redis again."""
+        """Return whether what was numbered here gives way to Redis again."""
         if self._alone is not None and self.writer.connected:
             log.warning("Redis is back: everybody is resynchronised with it")
             self._alone = None

@@ -73,7 +73,7 @@ def typed(value: str | bytes) -> bytes:
 
 
 def untyped(data: bytes) -> str | bytes:
-    """What ``typed`` was given."""
+    """Return the value that ``typed`` was given."""
     return data[1:] if data[:1] == b"b" else data[1:].decode(errors="replace")
 
 
@@ -199,7 +199,7 @@ class SnapshotParts:
         self._fields: dict[str, dict[str, str | bytes]] = {}
 
     def add(self, name: bytes, value: bytes) -> None:
-        """One field of the hash."""
+        """Add one field of the hash."""
         subject, separator, field = name.decode(errors="replace").partition("\0")
         if separator:
             self._fields.setdefault(subject, {})[field] = untyped(value)
@@ -221,5 +221,5 @@ class SnapshotParts:
 
 
 def positions_of(flat: Sequence[bytes]) -> dict[str, Position]:
-    """Where subjects stand."""
+    """Return the positions of subjects."""
     return {name.decode(): parse_place(value) for name, value in pairs_of(flat)}

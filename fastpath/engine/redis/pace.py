@@ -32,7 +32,7 @@ class Pace:
         self._asked = 0
 
     def begin(self) -> None:
-        """What comes may be of any size: there is a lot that was not read."""
+        """Begin anew: a lot was not read, and what comes may be of any size."""
         self._sizes = [UNKNOWN_BYTES] * GROUPS
 
     def next(self) -> tuple[Sequence[int], int]:
@@ -76,7 +76,7 @@ class Pace:
 
 
 def next_count(count: int, size: int, most: int) -> int:
-    """How many fields of a hash to ask for after ``count`` have brought ``size`` bytes; ``most`` at most."""
+    """Return how many fields of a hash to ask for after ``count`` have brought ``size`` bytes; at most ``most``."""
     return max(1, min(most, count * 2, count * READ_BYTES // max(1, size)))
 
 

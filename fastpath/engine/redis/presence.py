@@ -57,7 +57,7 @@ class RedisRoster:
 
     @property
     def away(self) -> bool:
-        """Whether nothing can be heard of other nodes at this moment."""
+        """True while nothing can be heard of other nodes."""
         return monotonic() - self._answered_at > AWAY_SECONDS
 
     def start(self) -> None:
@@ -78,7 +78,7 @@ class RedisRoster:
 
     @property
     def full(self) -> bool:
-        """Whether what is not urgent had better wait."""
+        """True while what is not urgent had better wait."""
         return self._queue_bytes > QUEUE_BYTES_MAX // 4
 
     def send(self, packet: list[Any]) -> None:

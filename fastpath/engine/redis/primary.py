@@ -41,7 +41,7 @@ log = logging.getLogger("fastpath.redis")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one Sentinel says."""
+    """The answer of one Sentinel."""
 
     primary: Address
     healthy: bool
@@ -79,12 +79,12 @@ class Primary:
 
     @property
     def sentinels(self) -> int:
-        """How many there are; 0 with an address of one Redis."""
+        """The number of Sentinels; 0 with an address of one Redis."""
         return len(self._watched)
 
     @property
     def views(self) -> list[View]:
-        """What the Sentinels said lately, at most one each."""
+        """The answers that the Sentinels gave lately, at most one each."""
         limit = self._loop.time() - STALE_SECONDS
         return [one.view for one in self._watched if one.view is not None and one.view.time > limit]
 
@@ -162,7 +162,7 @@ class Primary:
             one.poke()
 
     async def ask(self) -> list[View]:
-        """What the Sentinels say now; those that do not answer at once are left out."""
+        """Return what the Sentinels say now; those that do not answer at once are left out."""
         answers = await asyncio.gather(*(one.asked() for one in self._watched))
         return [view for view in answers if view is not None]
 
@@ -211,8 +211,11 @@ class _Sentinel:
         self._poked.set()
 
     async def asked(self) -> View | None:
-        """What it says now; None without an answer. A question without an answer for ``PATIENCE_SECONDS`` is none at
-        once, so that a Sentinel that hangs holds nobody up."""
+        """Return what the Sentinel says now; None without an answer.
+
+        A question without an answer for ``PATIENCE_SECONDS`` is none at once, so that a Sentinel that hangs holds
+        nobody up.
+        """
         loop = asyncio.get_running_loop()
         if self._asking is None or self._asking.done():
             self._asking = loop.create_task(self._ask())

@@ -11,8 +11,11 @@ from .entries import GROUPS, START, Entry, Place
 
 
 class Reading:
-    """One place a group. What it delivers of a subject is every message of the log, in order; where that cannot be, it
-    stops, and whoever reads brings the subjects to where Redis has them (``settle``) before it goes on."""
+    """The place up to which each group's log was read.
+
+    What is delivered of a subject is every message of the log, in order; where that cannot be, reading stops, and
+    whoever reads brings the subjects to where Redis has them (``settle``) before it goes on.
+    """
 
     def __init__(self, broker: Broker, delivering: Callable[[int], None] | None = None) -> None:
         """``delivering`` is told the time (ms since 1970) of the first of the messages that are delivered next."""
@@ -87,11 +90,11 @@ class Reading:
         ]
 
     def behind(self, last: Sequence[Place]) -> bool:
-        """Whether a server with these last entries has less than was read already."""
+        """Return whether a server with these last entries has less than was read already."""
         return any(place is not None and one < place for place, one in zip(self.places, last, strict=True))
 
     def reached(self, last: Sequence[Place]) -> bool:
-        """Whether everything up to these entries has been read."""
+        """Return whether everything up to these entries has been read."""
         return all((place or START) >= one for place, one in zip(self.places, last, strict=True))
 
     def complete(self) -> None:

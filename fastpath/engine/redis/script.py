@@ -27,7 +27,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Stored(NamedTuple):
-    """What the script answers."""
+    """The script's answer."""
 
     epoch: int
     time: int
@@ -86,7 +86,7 @@ def pack(messages: Sequence[Message], own: str, first: int, snapshots: bool) -> 
 
 
 def command(prefix: str, known: int, log_messages: int, packed: tuple[bytes, bytes]) -> tuple[Any, ...]:
-    """What to send to Redis for a batch that ``pack`` made."""
+    """Return the command that stores a batch which ``pack`` made."""
     return ("EVALSHA", SHA, 1, prefix, known, log_messages, *packed)
 
 
@@ -97,7 +97,7 @@ def read(answer: Any) -> Stored:
 
 
 class Fault(Enum):
-    """What to do about a refusal of the script, which has then stored nothing."""
+    """The way to handle a refusal of the script, which has then stored nothing."""
 
     CONNECT = "connect anew: it is no primary any more, or does not know the script"
     AGAIN = "send it again: it will pass"
@@ -106,7 +106,7 @@ class Fault(Enum):
 
 
 def fault(error: ResponseError) -> tuple[Fault, str]:
-    """How to take a refusal, and its text."""
+    """Return how to take a refusal, and its text."""
     text = str(error)
     if isinstance(error, (NoScriptError, ReadOnlyError)):
         return Fault.CONNECT, text

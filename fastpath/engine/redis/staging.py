@@ -60,7 +60,7 @@ _header = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, str, str]]]).decode
 
 
 class _HeldChunk(NamedTuple):
-    """What was staged of an attempt through this node, and when the first of it was (ms)."""
+    """The rows of an attempt that were staged through this node, and when the first of them was (ms)."""
 
     rows: int
     bytes: int
@@ -84,7 +84,6 @@ class RedisStaging:
         self.bytes = 0
 
     async def put(self, attempt: Attempt, chunk: int, content: Chunk) -> Chunk | None:
-        """As StagingStore says."""
         size = len(content.data) + OVERHEAD_BYTES
         if self.bytes + size > self._bytes_max:
             raise StagingFailed(
@@ -110,7 +109,6 @@ class RedisStaging:
         return None
 
     async def rows(self, attempt: Attempt) -> int | None:
-        """As StagingStore says."""
         found, headers = await self._ask(
             ("HGET", self._key(attempt.key, "i"), _member(attempt)),
             ("EXISTS", self._key(attempt.key, f"h:{_member(attempt)}")),
@@ -118,7 +116,6 @@ class RedisStaging:
         return int(found) if found is not None and headers else None
 
     async def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
-        """As StagingStore says."""
         headers, data = (self._key(attempt.key, f"{kind}:{_member(attempt)}") for kind in "hd")
         at = 0
         while True:
@@ -131,12 +128,11 @@ class RedisStaging:
             at += CHUNKS_A_READ
 
     async def record(self, key: str) -> StagingRecord | None:
-        """As StagingStore says."""
         (text,) = await self._ask(("GET", self._key(key, "r")))
         return None if text is None else _read(text)
 
     async def begin(self, key: str, record: StagingRecord) -> StagingRecord:
-        """As StagingStore says: Redis has the record, and all replicas that count (redis/writing/replica_acks.py)."""
+        """Store the record in Redis and in all replicas that count (redis/writing/replica_acks.py)."""
         named = [
             part
             for partition, attempt, rows in record.winners
@@ -154,20 +150,17 @@ class RedisStaging:
         raise StagingFailed(UNAVAILABLE, CHANGED)
 
     async def finish(self, key: str, record: StagingRecord) -> None:
-        """As StagingStore says."""
         # Of one batch only: it is remembered for as long as somebody may ask again.
         seconds = self._seconds if record.once else RECORD_SECONDS
         await self._script(key, "finish", record.batch, _text(record), record.time, seconds, TRANSACTIONS_MAX)
         self._let_go([one for one in self._held if one.key == key and one.batch <= record.batch])
 
     async def drop(self, key: str, batch: int, partition: int | None, attempt: int | None) -> None:
-        """As StagingStore says."""
         wanted = [str(part) for part in (batch, partition, attempt) if part is not None]
         await self._script(key, "drop", ":".join(wanted))
         await self._look([one for one in self._held if one.key == key and one.batch == batch])
 
     async def records(self, limit: int) -> list[tuple[str, StagingRecord]]:
-        """As StagingStore says."""
         listed = self._engine.key("tx")
         (names,) = await self._ask(("ZREVRANGE", listed, 0, limit - 1))
         found = await self._named(names)
@@ -177,18 +170,15 @@ class RedisStaging:
         return found
 
     async def unfinished(self) -> list[tuple[str, StagingRecord]]:
-        """As StagingStore says."""
         (names,) = await self._ask(("SMEMBERS", self._engine.key("tx:begun")))
         return [(key, record) for key, record in await self._named(sorted(names)) if record.state != DONE]
 
     async def forget(self, key: str) -> bool:
-        """As StagingStore says."""
         known = await self._script(key, "forget")
         self._let_go([one for one in self._held if one.key == key])
         return bool(known)
 
     def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
-        """As StagingStore says."""
         return summed(self._held.items())
 
     async def sweep(self, now_ms: int) -> None:
@@ -231,7 +221,7 @@ class RedisStaging:
         return [(key, _read(text)) for key, text in zip(keys, texts, strict=True) if text is not None]
 
     async def _look(self, attempts: list[Attempt]) -> None:
-        """Which of them Redis still has."""
+        """Let go of the attempts that Redis does not have any more."""
         for start in range(0, len(attempts), 1000):
             some = attempts[start : start + 1000]
             found = await self._ask(*(("EXISTS", self._key(one.key, f"h:{_member(one)}")) for one in some))

@@ -45,7 +45,7 @@ class Asks(Protocol):
 
 
 class RedisLacks(Exception):
-    """This server cannot be read from; another one may be."""
+    """The error of a server that cannot be read from; another one may be."""
 
 
 class RedisDiffers(Exception):
@@ -53,7 +53,7 @@ class RedisDiffers(Exception):
 
 
 class Heads(NamedTuple):
-    """Where a server's data set stands at one moment."""
+    """The state of a server's data set at one moment."""
 
     primary: bool
     epoch: int
@@ -114,7 +114,7 @@ async def _scan(link: Asks, key: str) -> AsyncIterator[list[bytes]]:
 
 
 def slices(items: Iterable[T]) -> Iterator[list[T]]:
-    """What may be done with them in one turn of the loop."""
+    """Yield the parts that may be handled in one turn of the loop."""
     iterator = iter(items)
     while chunk := list(islice(iterator, SLICE_SUBJECTS)):
         yield chunk
@@ -197,7 +197,7 @@ def _replace_snapshot(broker: Broker, topic: Topic, snapshot: Snapshot | None) -
 
 
 def _differ(one: Snapshot | None, other: Snapshot | None) -> bool:
-    """Whether these are not the same state."""
+    """Return whether the two states are not the same."""
     if one is None or other is None:
         return one is not other
     return one.newest.content != other.newest.content or (one.fields or {}) != (other.fields or {})

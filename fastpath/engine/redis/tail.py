@@ -113,7 +113,7 @@ class Tail:
             await asyncio.wait((self._task,), timeout=0.2)
 
     def unheard(self) -> bool:
-        """Whether there may be entries that were to be read by now and were not (Engine.unheard)."""
+        """Return whether there may be entries that were to be read by now and were not (Engine.unheard)."""
         late = monotonic() - self.answered_at > (BLOCK_MS + LATE_MS) / 1000
         return not self.all_void and (not self.current or self._is_more or late)
 
@@ -186,7 +186,7 @@ class Tail:
             await self._compare(link)
 
     async def _read(self, link: Asks) -> None:
-        """One read of all logs, or of some in turn where all would be too much."""
+        """Read all logs once, or some in turn where all would be too much."""
         answer = await self._ask(link)
         if self.all_void:
             return
@@ -210,7 +210,7 @@ class Tail:
             self._set_current(True)
 
     async def _ask(self, link: Asks) -> list[tuple[int, list[Entry]]]:
-        """What is next in the logs, by group."""
+        """Return what is next in the logs, by group."""
         groups, count = self._pace.next()
         block = ("BLOCK", BLOCK_MS) if len(groups) == GROUPS else ()  # the others do not wait for these
         keys, ids = [self._keys[group] for group in groups], [self.reading.ids[group] for group in groups]

@@ -36,7 +36,7 @@ FREED_AT_ONCE = 16
 
 
 class Staged:
-    """One attempt: its chunks, what it takes, when it was begun and when something was added to it last (ms)."""
+    """An attempt: its chunks, its size, when it was begun and when something was added to it last (ms)."""
 
     __slots__ = ("bytes", "chunks", "places", "rows", "since", "time")
 
@@ -71,7 +71,6 @@ class MemoryStaging:
     # Staged rows
 
     async def put(self, attempt: Attempt, chunk: int, content: Chunk) -> Chunk | None:
-        """See StagingStore; this never waits."""
         staged = self._attempts.get(attempt)
         there = len(staged.chunks) if staged is not None else 0
         if staged is not None and chunk < there:
@@ -90,19 +89,16 @@ class MemoryStaging:
         return None
 
     async def rows(self, attempt: Attempt) -> int | None:
-        """See StagingStore."""
         staged = self._attempts.get(attempt)
         return staged.rows if staged is not None else None
 
     async def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
-        """See StagingStore."""
         staged = self._attempts.get(attempt)
         if staged is not None:
             for chunk in tuple(staged.chunks):
                 yield chunk
 
     async def drop(self, key: str, batch: int, partition: int | None, attempt: int | None) -> None:
-        """See StagingStore."""
         partitions = self._of_key.get(key, {}).get(batch, {})
         if partition is None:
             some = [one for attempts in partitions.values() for one in attempts]
@@ -120,7 +116,7 @@ class MemoryStaging:
             self._free_some()
 
     async def sweep(self, now_ms: int) -> None:
-        """See StagingStore; some hundred attempts a call, so that it takes no long time."""
+        """Forget what is too old, some hundred attempts a call, so that a call takes no long time."""
         for one, staged in list(islice(self._attempts.items(), LET_GO_AT_ONCE)):
             if staged.time > now_ms - self._keep_ms:
                 break
@@ -134,36 +130,29 @@ class MemoryStaging:
         await self._free()
 
     def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
-        """See StagingStore."""
         return summed(self._attempts.items())
 
     # Transactions
 
     async def record(self, key: str) -> StagingRecord | None:
-        """See StagingStore."""
         return self._records.get(key)
 
     async def begin(self, key: str, record: StagingRecord) -> StagingRecord:
-        """See StagingStore; here nobody else can have been first."""
         self._check_winners(key, record)
         self._note(key, record)
         return record
 
     async def finish(self, key: str, record: StagingRecord) -> None:
-        """See StagingStore."""
         self._note(key, record)
         await self._drop_done(key, record)
 
     async def records(self, limit: int) -> list[tuple[str, StagingRecord]]:
-        """See StagingStore."""
         return list(islice(reversed(self._records.items()), limit))
 
     async def unfinished(self) -> list[tuple[str, StagingRecord]]:
-        """See StagingStore."""
         return [(key, self._records[key]) for key in self._begun]
 
     async def forget(self, key: str) -> bool:
-        """See StagingStore."""
         attempts = self._attempts_of(key)
         known = key in self._records
         if known:
@@ -174,7 +163,7 @@ class MemoryStaging:
         return known or bool(attempts)
 
     async def close(self) -> None:
-        """See StagingStore."""
+        """Close nothing: all that was staged goes with the process."""
 
     # What another store does in another way
 
@@ -201,7 +190,7 @@ class MemoryStaging:
             del self._of_key[attempt.key]
 
     def _free_places(self, places: list[Any]) -> None:
-        """What stood there is not needed."""
+        """Free the places of attempts that are not needed."""
 
     def _lighten(self, key: str) -> None:
         """Remember less of a transaction that is done."""
@@ -312,12 +301,12 @@ class MemoryStaging:
 
 
 def weight(content: Chunk) -> int:
-    """What a chunk counts against the bound, in bytes."""
+    """Return what a chunk counts against the bound, in bytes."""
     return len(content.data) + OVERHEAD_BYTES + REFUSED_BYTES * len(content.refused)
 
 
 def _oldest(records: Iterable[tuple[str, StagingRecord]]) -> Iterable[str]:
-    """Who may be forgotten, the oldest first: those of a single batch before others."""
+    """Yield the transactions that may be forgotten, the oldest first: those of a single batch before others."""
     some = list(islice(records, 1000))
     done = [(key, record) for key, record in some if record.state != BEGUN]
     return [key for key, _ in sorted(done, key=lambda one: not one[1].once)]

@@ -39,7 +39,7 @@ UNAVAILABLE = "unavailable"
 
 
 class StagingFailed(Exception):
-    """It could not be staged or remembered; nothing has changed."""
+    """The error of rows or a record that could not be stored; nothing has changed."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"{code}: {reason}")
@@ -49,7 +49,7 @@ class StagingFailed(Exception):
 
 
 class Attempt(NamedTuple):
-    """One try to write one partition of one batch."""
+    """An attempt to write one partition of one batch."""
 
     key: str
     """core.packets.publisher_key of the user and the transaction."""
@@ -59,7 +59,7 @@ class Attempt(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What one frame ``stage`` brought."""
+    """The rows that one frame ``stage`` brought."""
 
     rows: int
     """Staged."""
@@ -70,7 +70,7 @@ class Chunk(NamedTuple):
 
 
 class Uncommitted(NamedTuple):
-    """What is staged of one transaction and not committed, of all its attempts: of those that will not count, too."""
+    """The staged, uncommitted rows of one transaction, of all its attempts: also of those that will not count."""
 
     rows: int
     bytes: int
@@ -80,11 +80,11 @@ class Uncommitted(NamedTuple):
 
 
 class Held(Protocol):
-    """What a store has of an attempt."""
+    """The rows that a store has of an attempt."""
 
     @property
     def rows(self) -> int:
-        """Staged."""
+        """The number of staged rows."""
 
     @property
     def bytes(self) -> int:
@@ -92,11 +92,11 @@ class Held(Protocol):
 
     @property
     def since(self) -> int:
-        """When it was begun (ms)."""
+        """The time when the attempt was begun (ms)."""
 
 
 class StagingRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What is remembered of a transaction: its last batch that was begun."""
+    """The record of a transaction: its last batch that was begun."""
 
     batch: int
     winners: list[tuple[int, int, int]]
@@ -131,17 +131,18 @@ class StagingStore(Protocol):
     staged_rows: int
 
     async def put(self, attempt: Attempt, chunk: int, content: Chunk) -> Chunk | None:
-        """None: it is staged now. One that was there already is left as it is, and returned (``data`` may be empty).
+        """Stage a chunk; returns None when it is staged now.
 
-        Chunks of an attempt come without a gap: else ``gap``, as for what is added to an attempt that a batch was begun
-        with. Over the bound: ``staging_full``.
+        A chunk that was there already is left as it is, and returned (``data`` may be empty). Chunks of an attempt come
+        without a gap: else ``gap``, as for what is added to an attempt that a batch was begun with. Over the bound:
+        ``staging_full``.
         """
 
     async def rows(self, attempt: Attempt) -> int | None:
-        """How many rows are staged of it; None: nothing is known of it."""
+        """Return how many rows of the attempt are staged; None: nothing is known of it."""
 
     def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
-        """What was staged of it, in order."""
+        """Return the chunks of the attempt, in order."""
 
     async def record(self, key: str) -> StagingRecord | None:
         """The transaction's last batch."""
@@ -161,7 +162,7 @@ class StagingStore(Protocol):
         """Transactions and their last batches, the newest first."""
 
     async def unfinished(self) -> list[tuple[str, StagingRecord]]:
-        """Those whose batch was begun and is not done."""
+        """Return the records whose batch was begun and is not done."""
 
     async def forget(self, key: str) -> bool:
         """Forget a transaction and all that is staged of it; False: it is not known."""
@@ -170,7 +171,7 @@ class StagingStore(Protocol):
         """Let go of attempts to which nothing was added for FASTPATH_STAGED_SECONDS, but of none of a begun batch."""
 
     def uncommitted(self) -> Generator[None, None, dict[str, Uncommitted]]:
-        """What is staged and not committed, by transaction (its key); yields as often as it may be interrupted.
+        """Return what is staged and not committed, by transaction (its key); yields as often as it may be interrupted.
 
         A store that nodes share tells of what was staged through this one: over all nodes nothing counts twice. It asks
         nobody: what another node has committed is counted until the next ``sweep``.

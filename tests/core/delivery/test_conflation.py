@@ -9,7 +9,7 @@ from tests.support.core.stage import Stage
 
 
 def test_intervals_are_floored() -> None:
-    """The table of FEATURES A7, and the bound of an hour."""
+    """The table of features.md A7, and the bound of an hour."""
     asked = (0, 78, 100, 547, 887, 3_600_000, 10**12)
     assert [floor_interval(interval) for interval in asked] == [0, 0, 100, 500, 800, 3_600_000, 3_600_000]
 

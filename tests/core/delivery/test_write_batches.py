@@ -1,4 +1,4 @@
-"""What a listener collects (FEATURES A8): when it leaves, in how many writes, and that a frame is compressed once."""
+"""What a listener collects (features.md A8): when it leaves, in how many writes, and that a frame is deflated once."""
 
 from __future__ import annotations
 

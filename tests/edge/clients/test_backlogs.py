@@ -1,4 +1,4 @@
-"""What clients missed, however much it is: exactly that, in bounded memory, while nobody waits for it (FEATURES C3)."""
+"""What clients missed, however much: exactly that, in bounded memory, while nobody waits for it (features.md C3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conflation in real time (FEATURES A7): one message an interval, merged, on the grid that the subscription set."""
+"""Conflation in real time (features.md A7): one message an interval, merged, on the grid that the subscription set."""
 
 from __future__ import annotations
 

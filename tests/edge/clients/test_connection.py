@@ -20,7 +20,7 @@ INVALID = {
     "/s/" + "é" * 255: "too long",
     "/s" * 33: "too many segments",
 }
-"""Subjects that are none, each with its reason (FEATURES A1, protocol.md 2.1)."""
+"""Subjects that are none, each with its reason (features.md A1, protocol.md 2.1)."""
 
 PATTERNS = {"/Stocks/*": "reserved segment", "/Stocks/**": "reserved segment"}
 """What can be subscribed to, and not published to."""
@@ -61,7 +61,7 @@ SNAPSHOTS = [
     ("195", {"ask": "190"}, "195", {"volume": "6.62M", "ask": "190"}),
     ("193", {"bid": "194", "ask": "191"}, "193", {"volume": "6.62M", "ask": "191", "bid": "194"}),
 ]
-"""What is published to /Stocks/NYSE/IBM at 10:12, 10:13, 10:15 and 10:20, and the snapshot after it (FEATURES A3)."""
+"""What is published to /Stocks/NYSE/IBM at 10:12, 10:13, 10:15 and 10:20, and the snapshot after (features.md A3)."""
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])
@@ -119,7 +119,7 @@ def test_nothing_is_missed_or_doubled_between_the_snapshot_and_live(shared: Side
 
 
 def test_a_subscriber_of_one_subject_never_gets_another(shared: Sidecar) -> None:
-    """Also when several share a group, and one of them leaves it (FEATURES A11)."""
+    """Also when several share a group, and one of them leaves it (features.md A11)."""
     with WirePublisher(shared) as publisher, WireClient(shared) as both, WireClient(shared) as one:
         both.subscribe("/alone/a", "/alone/b")
         one.subscribe("/alone/a")
@@ -148,7 +148,7 @@ def test_nothing_follows_the_answer_to_an_unsubscribe(shared: Sidecar) -> None:
 
 @pytest.mark.parametrize("delivery", ["standard", "guaranteed"])
 def test_away_for_two_messages(delivery: str) -> None:
-    """FEATURES C2: standard delivery gives one merged snapshot, guaranteed delivery both messages."""
+    """features.md C2: standard delivery gives one merged snapshot, guaranteed delivery both messages."""
     with Sidecar(delivery=delivery) as sidecar, WirePublisher(sidecar) as publisher:
         with WireClient(sidecar) as client:
             publisher.publish(["/Stocks/IBM", "190", {"bid": "189"}])

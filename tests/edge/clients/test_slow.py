@@ -1,4 +1,4 @@
-"""Clients that never read: bounded memory, no harm to others, a named close, and a way back (FEATURES C6)."""
+"""Clients that never read: bounded memory, no harm to others, a named close, and a way back (features.md C6)."""
 
 from __future__ import annotations
 

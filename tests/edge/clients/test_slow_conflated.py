@@ -1,4 +1,4 @@
-"""Clients that stop reading and agreed to conflation, on real sockets: told, bounded, level again (FEATURES C6)."""
+"""Clients that stop reading and agreed to conflation, on real sockets: told, bounded, level again (features.md C6)."""
 
 from __future__ import annotations
 

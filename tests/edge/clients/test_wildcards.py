@@ -1,4 +1,4 @@
-"""Subscriptions to patterns through real sockets (FEATURES A10, protocol.md 3.8)."""
+"""Subscriptions to patterns through real sockets (features.md A10, protocol.md 3.8)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 from entitlement.following.agent import follow
 
 SECONDS_MAX = 1.0
-"""A change of rights must have reached the clients by then (FEATURES E3)."""
+"""A change of rights must have reached the clients by then (features.md E3)."""
 
 
 class RunningAgent:

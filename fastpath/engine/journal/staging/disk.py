@@ -14,7 +14,7 @@ log = logging.getLogger("fastpath.staging")
 
 
 def make_folder(folder: Path) -> None:
-    """It is there, for this user alone; raises OSError."""
+    """Make the folder, if it is missing, for this user alone; raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -45,7 +45,7 @@ def sync_names(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """It is not needed; what cannot be removed is told."""
+    """Remove a file that is not needed; one that cannot be removed is told."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -45,7 +45,7 @@ log = logging.getLogger("fastpath.staging")
 
 
 class _Place(NamedTuple):
-    """Where a chunk stands."""
+    """The place of a chunk in the files."""
 
     file: int
     offset: int
@@ -119,7 +119,7 @@ class FileStaging(MemoryStaging):
         return Chunk(content.rows, content.refused, b""), _Place(file.number, before, file.size - before)
 
     async def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
-        """See StagingStore; they are read in a thread."""
+        """Return the attempt's chunks in order, read in a thread."""
         staged = self._attempts.get(attempt)
         for place in tuple(staged.places) if staged is not None else ():
             if attempt not in self._attempts:
@@ -172,7 +172,7 @@ class FileStaging(MemoryStaging):
     # Transactions
 
     async def begin(self, key: str, record: StagingRecord) -> StagingRecord:
-        """See StagingStore. First its rows are brought to the disk, then the record."""
+        """Bring the batch's rows to the disk, then its record."""
         self._check_winners(key, record)
         self._beginning[key] = record
         try:
@@ -206,7 +206,7 @@ class FileStaging(MemoryStaging):
                 file.synced = file.size == size
 
     async def finish(self, key: str, record: StagingRecord) -> None:
-        """See StagingStore. The rows go when nobody can ask for them any more."""
+        """Note the batch as done; its rows go when nobody can ask for them any more."""
         await self._log.write(key, record)
         self._note(key, record)
         await self._drop_done(key, record)
@@ -269,7 +269,6 @@ class FileStaging(MemoryStaging):
         return record is not None and attempt.batch <= record.batch - (record.state != DONE)
 
     async def close(self) -> None:
-        """See StagingStore."""
         self._pool.shutdown()
         self._log.close()
         if self._file is not None:

@@ -31,7 +31,7 @@ _decode_key = msgspec.msgpack.Decoder(str).decode
 
 
 class TransactionLog:
-    """It, in ``folder``. Raises OSError."""
+    """The log of transactions in ``folder``; raises OSError."""
 
     def __init__(self, folder: Path, clock: Callable[[], int], pool: ThreadPoolExecutor) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class TransactionLog:
         self._syncing = asyncio.Lock()
 
     def restore(self) -> dict[str, StagingRecord]:
-        """What it holds, the one written longest ago first; from now on it can be written, where there is room."""
+        """Return the records in the log, oldest first; from now on it can be written, where there is room."""
         olds = numbered(self._folder, TRANSACTIONS_FILE)
         for _, path in sorted(olds.items()):
             for record in good(path):
@@ -150,7 +150,7 @@ class TransactionLog:
             self._written[key] = record
 
     def forget(self, key: str) -> None:
-        """It is not known any more: on the disk, too, some time."""
+        """Forget the transaction, some time later on the disk, too."""
         self._written.pop(key, None)
         try:
             self._append(FORGOTTEN, key)

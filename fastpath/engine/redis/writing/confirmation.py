@@ -31,11 +31,11 @@ class Confirmation:
 
     @property
     def degraded(self) -> bool:
-        """Whether some replica is missing."""
+        """True while some replica is missing."""
         return bool(self._missing)
 
     def short(self, replicas: Iterable[Address]) -> None:
-        """These are missing, or may be."""
+        """Note that replicas are missing, or may be."""
         for address in replicas:
             self._missing.setdefault(address, self._loop.time())
 
@@ -61,7 +61,7 @@ class Confirmation:
         return acknowledged, max(1, soon)
 
     async def objection(self, primary: Address, epoch: int, replicas: set[Address], acknowledged: set[Address]) -> str:
-        """Why the write must not be acknowledged yet; empty when it may."""
+        """Return why the write must not be acknowledged yet; empty when it may."""
         now = self._loop.time()
         probes = [self._probe(address).ask(primary, epoch) for address in replicas]
         found, views = await asyncio.gather(asyncio.gather(*probes), self._primary.ask())
@@ -125,7 +125,7 @@ class _Probe:
 
 
 def found(answer: list[object], primary: Address, epoch: int) -> Found:
-    """What a server is by its answers to ROLE and to the epoch of its data."""
+    """Return what a server is by its answers to ROLE and to the epoch of its data."""
     role, stored = answer
     if not isinstance(role, list):
         return Found.NOTHING  # it is loading its data, or refuses the login

@@ -26,7 +26,7 @@ SEEN_SECONDS = 1.0
 
 
 class Handed:
-    """What was handed in at once, with one ``done``."""
+    """The messages that were handed in at once, with one ``done``."""
 
     __slots__ = ("done", "messages", "outcomes", "since")
 
@@ -43,7 +43,7 @@ class Handed:
             self.done(self.outcomes)
 
     def rest(self) -> tuple[Sequence[Message], Done | None]:
-        """What has no outcome yet, and whom to tell."""
+        """Return the messages without an outcome yet, and the callback for theirs."""
         if not self.outcomes:
             return self.messages, self.done
         done, before = self.done, self.outcomes
@@ -52,7 +52,7 @@ class Handed:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What goes to Redis at once: parts of what was handed in, each from the first to before the last index."""
+    """The messages that go to Redis at once: parts of what was handed in, each from the first to before the last."""
 
     parts: list[tuple[Handed, int, int]]
     messages: list[Message]
@@ -65,7 +65,7 @@ class Batch:
     """Up to where the log has to be read until everybody has it, by group."""
 
     def answer(self, outcomes: list[Outcome]) -> None:
-        """One outcome a message, in order."""
+        """Answer the batch with one outcome a message, in order."""
         at = 0
         for handed, first, last in self.parts:
             handed.answer(outcomes[at : at + last - first])
@@ -85,7 +85,7 @@ class Queue:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is taken."""
+        """True while nothing more is taken."""
         return self._bytes > QUEUE_BYTES_MAX
 
     def add(self, handed: Handed) -> None:
@@ -161,13 +161,13 @@ class Unread:
         self.release()
 
     def seen(self, group: int, epoch: int, n: int) -> None:
-        """This node has read the group's log up to entry ``n`` of ``epoch``."""
+        """Note that this node has read the group's log up to entry ``n`` of ``epoch``."""
         self._read[group] = epoch, n
         if self._waiting:
             self._tell()
 
     def close(self) -> None:
-        """Tell all."""
+        """Tell all that wait."""
         self.release(all_of_them=True)
         if self._timer is not None:
             self._timer.cancel()

@@ -31,7 +31,7 @@ class Recent:
         self._bytes = 0
 
     def add(self, batch: Batch) -> None:
-        """One that has just been acknowledged; makes older ones forgotten."""
+        """Add a publication that has just been acknowledged; makes older ones forgotten."""
         now = self._clock()
         # Neither the messages nor who waits for them is needed any more.
         kept = Batch([], [], batch.since, batch.packed, epoch=batch.epoch, ends=batch.ends)

@@ -28,7 +28,7 @@ have never heard of it in that role. They promote only whom they have, and make 
 
 
 class Found(Enum):
-    """What a replica says of itself when it is asked."""
+    """The answer of a replica that was asked about itself."""
 
     OURS = "follows this primary"
     OTHER = "follows another primary"
@@ -39,7 +39,7 @@ class Found(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica, as seen from here after a write."""
+    """A replica, as seen from here after a write."""
 
     acknowledged: bool
     found: Found
@@ -50,7 +50,7 @@ class Replica:
 
 
 def objection(primary: Address, replicas: Mapping[Address, Replica], views: Sequence[View], sentinels: int) -> str:
-    """Why a write to ``primary`` must not be acknowledged yet; empty when it may.
+    """Return why a write to ``primary`` must not be acknowledged yet; empty when it may.
 
     ``replicas`` are all that the Sentinels know, ``views`` what the Sentinels that answered say now, ``sentinels`` how
     many there are.

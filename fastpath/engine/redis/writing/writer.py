@@ -98,7 +98,7 @@ class RedisWriter:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to the primary."""
+        """True while there is a connection to the primary."""
         return self._link is not None
 
     async def start(self) -> None:
@@ -133,7 +133,7 @@ class RedisWriter:
         self._wake.set()
 
     def seen(self, group: int, epoch: int, n: int) -> None:
-        """This node has read the group's log up to entry ``n`` of ``epoch``."""
+        """Note that this node has read the group's log up to entry ``n`` of ``epoch``."""
         self._unread.seen(group, epoch, n)
 
     def withdraw(self) -> list[tuple[Sequence[Message], Done | None]]:
@@ -265,7 +265,7 @@ class RedisWriter:
             self._goes_on()
 
     async def _look(self) -> None:
-        """Whether the primary is still the primary, and which replicas there are."""
+        """Look whether the primary is still the primary, and which replicas there are."""
         assert self._link is not None
         address = await self._primary.primary()
         if address != self._link.address:
@@ -323,12 +323,14 @@ class RedisWriter:
 
     @property
     def _needed(self) -> int:
-        """How many replicas have to acknowledge without further questions. The Sentinels know of replicas because there
-        are some, so with them it is at least one."""
+        """Return how many replicas have to acknowledge without further questions.
+
+        The Sentinels know of replicas because there are some, so with them it is at least one.
+        """
         return max(len(self._replicas), 1 if self._config.name else 0)
 
     async def _objection(self, link: Link, epoch: int, rest: list[object] | None) -> str:
-        """Why what fewer than all replicas have must not be acknowledged; empty when it may."""
+        """Return why what fewer than all replicas have must not be acknowledged; empty when it may."""
         replicas = self._replicas
         if rest is None:
             self._confirmation.short(replicas)
