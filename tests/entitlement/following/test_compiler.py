@@ -20,6 +20,12 @@ def _ago(seconds: float) -> int:
     return int((time.time() - seconds) * 1000)
 
 
+@pytest.fixture(autouse=True)
+def empty_log(db: None) -> None:
+    """Tests with transactions of their own may have left notes of users that are gone."""
+    Change.objects.all().delete()
+
+
 def _here() -> int:
     settle()
     at = compiler.position()
