@@ -146,16 +146,17 @@ class NoReplicas:
         await on.settled()
 
     def judge(self, stage: Stage, verdict: Verdict) -> list[str]:
-        """Between the end of the second replica and the return of the first."""
+        """What is published between the end of the second replica and the return of the first is not acknowledged then.
+
+        What went out before may be: it was on a replica, and its acknowledgement on the way.
+        """
         del verdict
-        acks = [at for pusher in stage.pushers for at in pusher.acks_ms]
         spans, self.spans = self.spans, []
-        wrong = [at - begin for at in acks for begin, end in spans if begin + MARGIN_MS < at < end]
-        return [f"acknowledged {wrong[:5]} ms after both replicas were gone"] if wrong else []
-
-
-MARGIN_MS = 200
-"""What was written before may still be on its way."""
+        sent = [one for pusher in stage.pushers for one in pusher.publications.values()]
+        wrong = [
+            one.acked_ms - begin for one in sent for begin, end in spans if begin < one.sent_ms < one.acked_ms < end
+        ]
+        return [f"sent and acknowledged {wrong[:5]} ms after both replicas were gone"] if wrong else []
 
 
 class MemoryFull:
