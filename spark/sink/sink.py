@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -57,7 +58,7 @@ class Place(NamedTuple):
     number: int | None
 
 
-class _Writer:
+class _Writer(ABC):
     """What both writers share; it travels to the executors."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
@@ -94,8 +95,9 @@ class _Writer:
         # What is named after the write alone has one batch.
         return Place(transaction, 0 if transaction == self._write else number or 0, context.partitionId(), number)
 
+    @abstractmethod
     def _transaction(self, query: str | None) -> str:
-        raise NotImplementedError
+        """The name under which the rows of a batch are committed."""
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Have what the tasks staged published, all of it or, where it was before, nothing.
@@ -121,7 +123,7 @@ class _Writer:
         if self._options.dead_letter:
             dead_letters.publish(self._options.dead_letter, transaction, batch, shown)
 
-    def _tell_others_count(self, transaction: str, batch: int) -> None:
+    def _tell_others_count(self, transaction: str, batch: int) -> None:  # noqa: B027 - a batch has no other
         """The batch was committed with what another write had staged; a query's, when it ran before."""
 
     def _settle(self, transaction: str, batch: int, done: Committed) -> None:

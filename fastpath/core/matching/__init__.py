@@ -3,5 +3,6 @@
 Laws:
 
 * A subject is matched segment by segment, never as text.
-* A wildcard in the first place does not stand for the server's own subjects, here as in every index of patterns.
+* A wildcard in the first place of a subscription does not stand for the server's own subjects; in a right it does
+  (protocol.md 2.3, `core/auth/rules.py`).
 """

@@ -194,7 +194,6 @@ class Listening(PublicationListener):
         self.rows: list[Any] = []
 
     def delivering(self, messages: Any) -> None:
-        """Trail."""
         self.rows += [(message.subject, message.seq, message.content) for message in messages]
 
 

@@ -20,7 +20,6 @@ class Following(PublicationListener):
         self.gone: list[Any] = []
 
     def ended(self, source: Any, code: int, reason: str, seconds: float) -> None:
-        """Trail."""
         self.gone.append((source, code, reason, seconds))
 
 

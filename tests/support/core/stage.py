@@ -120,11 +120,9 @@ class Following(MemoryEngine):
 
     @property
     def numbering(self) -> None:  # type: ignore[override]
-        """Engine."""
         return
 
     def unheard(self) -> bool:
-        """Engine."""
         return self.waits
 
 

@@ -31,15 +31,12 @@ class LaterEngine(Engine):
 
     @classmethod
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
-        """Engine."""
         return cls(clock())
 
     def attach(self, broker: Broker) -> None:
-        """Engine."""
         self._broker = broker
 
     def start(self, host: Host) -> None:
-        """Engine."""
         self._host = host
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
@@ -49,7 +46,6 @@ class LaterEngine(Engine):
         self._waiting.append((messages, now, self._broker.counters.counting(done)))
 
     def unheard(self) -> bool:
-        """Engine."""
         return bool(self._waiting)
 
     def _number(self) -> None:
