@@ -11,7 +11,7 @@ import pytest
 from fastpath.core.delivery.wire_encoding import encoding, wire
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
-from tests.support.core.stage import Stage
+from tests.support.core.stage import Actor, Stage
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 
@@ -29,6 +29,7 @@ class Teller:
         self.stage = Stage()
         self.time: int | None = None
         self.number = 0
+        self.closed: set[Actor] = set()
 
     def tell(self, line: str) -> list[str]:
         """Do what the line says; what every client got, a line each."""
@@ -37,6 +38,9 @@ class Teller:
         told = []
         for name, actor in self.stage.actors.items():
             told += [f"  {name}: {self.render(actor, one)}" for one in actor.taken()]
+            if actor.closed is not None and actor not in self.closed:
+                self.closed.add(actor)
+                told.append(f"  {name}: closed {actor.closed[0]} {actor.closed[1]}")
         return told
 
     def do_server(self, words: list[str]) -> None:

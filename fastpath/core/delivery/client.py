@@ -1,15 +1,12 @@
-"""One client's state: its rights, subscriptions, and the queue that bounds what it may lag (features.md C6)."""
+"""One client's state: its rights and subscriptions, and what waits for it."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Container
 from typing import TYPE_CHECKING, Protocol
 
 from ..auth.grants import Principal
-from ..protocol.codec import JSON, Form
-from ..websocket.frames import split_frames
-from .wire_encoding import PLAIN, Wire, split_messages
+from ..protocol.codec import JSON
+from .wire_encoding import PLAIN, Wire
 
 if TYPE_CHECKING:
     from ..matching.subscribed_patterns import PatternSubscriptions
@@ -17,6 +14,7 @@ if TYPE_CHECKING:
     from .backlogs import Cursor
     from .groups import Group
     from .interest import SubjectFeed, Topic
+    from .outbox import Queue
     from .slow_consumers import Lag
 
 
@@ -85,64 +83,6 @@ class Waiting:
         self.latest = latest
         self.pattern = ""
         self.told = True
-
-
-class Queue:
-    """The shared bytes that a blocked client has not taken: in order, whole frames but for the first's sent part."""
-
-    __slots__ = ("chunks", "sent", "size")
-
-    def __init__(self, data: bytes, sent: int) -> None:
-        self.chunks: deque[bytes] = deque((data,))
-        self.sent = sent
-        self.size = len(data) - sent
-
-    def push(self, data: bytes) -> None:
-        """Add whole frames."""
-        self.chunks.append(data)
-        self.size += len(data)
-
-    def advance(self, count: int) -> None:
-        """``count`` bytes have been sent."""
-        self.size -= count
-        count += self.sent
-        chunks = self.chunks
-        while chunks and count >= len(chunks[0]):
-            count -= len(chunks.popleft())
-        self.sent = count
-
-    def purge(self, sids: Container[int], form: Form) -> dict[int, int]:
-        """Take out the messages of these subjects; how many there were of each. A frame begun is finished."""
-        purged: dict[int, int] = {}
-        kept: list[bytes] = []
-        frames = [each for chunk in self.chunks for each in split_messages(chunk, form)]
-        first = self._cut([frame for frame, _ in frames])
-        for frame, sid in frames[first:]:
-            if sid in sids:
-                purged[sid] = purged.get(sid, 0) + 1
-            else:
-                kept.append(frame)
-        self.chunks.extend(kept)
-        self.size += sum(map(len, kept))
-        return purged
-
-    def keep_begun(self) -> None:
-        """Drop what waits but for the rest of the frame of which a part has been sent."""
-        self._cut(split_frames(self.chunks[0]) if self.sent else [])
-
-    def _cut(self, frames: list[bytes]) -> int:
-        """Take out all of ``frames`` but the one of which a part has been sent: it stays whole, for whoever cuts here
-        next. The index of the first after it."""
-        first = 0
-        while first < len(frames) and self.sent >= len(frames[first]):
-            self.sent -= len(frames[first])
-            first += 1
-        self.chunks.clear()
-        if self.sent:
-            self.chunks.append(frames[first])
-            first += 1
-        self.size = sum(map(len, self.chunks)) - self.sent
-        return first
 
 
 class Client:

@@ -14,6 +14,7 @@ from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
 from ..broker.observers import CommandListener
 from ..delivery.client import Client, Link
+from ..delivery.outbox import Outboxes
 from ..delivery.wire_encoding import Wire
 from ..protocol.codec import command_id, decode_command
 from ..protocol.errors import BadFrame, Close, InvalidMessage, Refused
@@ -95,6 +96,7 @@ class Sessions:
         self.rights = Revocation(self.wildcards, self.clients)
         self.recoveries = self.subscriptions.recoveries
         self.recoveries.follow(self.wildcards.again)
+        self.outboxes = Outboxes(broker, self.recoveries)
         self.guard = guard
         self._handlers: dict[type, Handler] = {}
         self.witness: CommandListener | None = None

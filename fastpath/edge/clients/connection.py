@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from ...core.delivery import slow_consumers
-from ...core.delivery.client import Client, PauseReason, Queue
+from ...core.delivery.client import Client, PauseReason
+from ...core.delivery.outbox import Effect
 from ...core.protocol.errors import Close
 from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
 from ...core.websocket.close_frames import close_payload, parse_close
@@ -55,7 +55,7 @@ class ClientConnection(Incoming):
     # What the subclass gives
 
     @abstractmethod
-    def send_now(self, data: bytes) -> int:
+    def send_now(self, data: bytes | memoryview) -> int:
         """Hand bytes to the socket; how many it took, -1 when it is broken."""
 
     @abstractmethod
@@ -81,11 +81,10 @@ class ClientConnection(Incoming):
         if not self.closing:
             code, reason = parse_close(payload)
             if self.client is not None:
-                self.client.end = (code, reason or "closed by the client")
+                self.hub.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
             self.hub.broker.counters.closed("by_client")
             self._tell_end(BY_CLIENT)
             self.closing = True
-            self._leave_group()
             self.write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
             if self.client is not None:
                 self.hub.loop.call_soon(self.hub.sessions.close, self.client)
@@ -150,10 +149,9 @@ class ClientConnection(Incoming):
     def write_out(self, data: bytes) -> None:
         """Write bytes, also while the connection ends: behind a queue if there is one; what is not taken begins one."""
         client = self.client
-        queue = client.queue if client is not None else None
-        if queue is not None:
-            queue.push(data)
-            self._check_bound(queue)
+        if client is not None and (queue := client.queue) is not None:
+            outboxes = self.hub.sessions.outboxes
+            self._perform(client, outboxes.offered(client, queue, data, bounded=not (self.closing or self.echoing)))
             return
         count = self.send_now(data)
         if count != len(data):
@@ -162,92 +160,64 @@ class ClientConnection(Incoming):
     def lag(self, data: bytes, sent: int) -> None:
         """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
         client = self.client
-        if sent < 0 or client is None:
+        if client is None:
             self.hub.loop.call_soon(self.lost)
             return
-        if client.queue is not None:
-            client.queue.push(data)
-        else:
-            client.queue = Queue(data, sent)
-            self.hub.blocked[client] = now()
-            for observer in self.hub.broker.observers:
-                observer.blocked(client)
-            if client.group is not None:
-                client.group.refile(client)
+        outboxes = self.hub.sessions.outboxes
+        self._perform(client, outboxes.refused(client, data, sent, bounded=not (self.closing or self.echoing)))
+
+    def _perform(self, client: Client, effects: int) -> None:
+        """Do what the client's outbox says (core/delivery/outbox.py)."""
+        if not effects:
+            return
+        hub = self.hub
+        if effects & Effect.LOST:
+            hub.loop.call_soon(self.lost)
+        if effects & Effect.BLOCKED:
+            hub.blocked[client] = now()
             self.await_writable(True)
             if self.echoing:
                 self.hold(PauseReason.ECHOING, True)
-        self._check_bound(client.queue)
+        if effects & Effect.UNBLOCKED:
+            hub.blocked.pop(client, None)
+            self.await_writable(False)
+            if self.echoing and not self.closing:
+                self.hold(PauseReason.ECHOING, False)
+        if effects & Effect.TURN:
+            hub.loop.call_soon(self._turn)
+        if effects & Effect.OVERFLOW:
+            self.close(*hub.sessions.outboxes.overflow, hub.settings.slow_close_seconds)
+        if effects & Effect.ENDED:
+            self._sent_all()
 
-    def _check_bound(self, queue: Queue) -> None:
-        if self.closing or self.echoing:
-            return
-        client, limits = self.client, self.hub.broker.limits
-        assert client is not None
-        if queue.size > limits.outbox_bytes_max and not slow_consumers.shed(self.hub.broker, client):
-            self._overflow(queue)
-        elif slow_consumers.due(client, limits):
-            self.hub.loop.call_soon(self._fall_behind)
-
-    def _fall_behind(self) -> None:
-        """The queue is long: conflate what may be conflated."""
-        if self.client is not None and not self.closing:
-            slow_consumers.begin(self.hub.broker, self.client)
+    def _turn(self) -> None:
+        """Between two handlers: the client falls behind, or is pulled level, a slice a turn of the loop."""
+        client = self.client
+        if client is not None and not self.closing:
+            behind = self.hub.sessions.outboxes.turn(client)
             self.hub.end()
-            if self.client.queue is None:
-                self._catch_up()
-
-    def _catch_up(self) -> None:
-        """The queue is empty: follow again, a slice a turn of the loop."""
-        if self.client is not None and not self.closing:
-            behind = slow_consumers.catch_up(self.hub.broker, self.client)
-            self.hub.end()
-            if behind and self.client.queue is None:
-                self.hub.loop.call_soon(self._catch_up)
-
-    def _overflow(self, queue: Queue) -> None:
-        """Drop what waits but for the frame begun, so that the close code can still be read."""
-        queue.keep_begun()
-        bound = self.hub.settings.outbox_bytes_max
-        self.close(
-            Close.SLOW_CONSUMER,
-            f"slow_consumer: over {bound} bytes waited for this client",
-            self.hub.settings.slow_close_seconds,
-        )
+            if behind and client.queue is None:
+                self.hub.loop.call_soon(self._turn)
 
     def writable(self) -> None:
         """The socket takes bytes again."""
         client = self.client
         if self.ended or client is None or client.queue is None:
             return
-        if client.lag is not None and client.lag.lost:
-            self._fall_behind()  # what came since makes no sense without what was taken out of the queue
+        outboxes = self.hub.sessions.outboxes
+        if outboxes.torn(client):
+            self._turn()
         queue = client.queue
         while queue.chunks:
-            head = queue.chunks[0]
-            count = self.send_now(memoryview(head)[queue.sent :] if queue.sent else head)  # type: ignore[arg-type]
+            data = queue.front()
+            count = self.send_now(data)
             if count < 0:
                 self.lost()
                 return
             queue.advance(count)
-            if queue.sent or (count == 0 and head):
+            if count < len(data):
                 return
-        client.queue = None
-        self.hub.blocked.pop(client, None)
-        for observer in self.hub.broker.observers:
-            observer.unblocked(client)
-        self.await_writable(False)
-        if self.closing:
-            self._sent_all()
-            return
-        if self.echoing:
-            self.hold(PauseReason.ECHOING, False)
-        if client.group is not None:
-            client.group.refile(client)
-        if client.recovering:
-            self.hub.sessions.recoveries.drained(client)
-        if client.lag is not None and client.lag.behind:
-            self.hub.loop.call_soon(self._catch_up)
+        self._perform(client, outboxes.drained(client, ending=self.closing))
 
     # Ends
 
@@ -260,19 +230,15 @@ class ClientConnection(Incoming):
         if client is None or self.reader is None:
             self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
             return
-        client.end = (code, reason)
+        last = self.hub.sessions.outboxes.end(client, code, reason)
         self._tell_end(LABELS.get(code, OTHER))
-        frames, client.out = client.out, None
         self.closing = True
         if self.reader.deflate:
             self.reader.deflate = SKIM
         if self.held:
             self.hub.paused.pop(self, None)
             self.hold(~PauseReason.TURN, False)  # for its answer to the close
-        self._leave_group()
-        if code == Close.SLOW_CONSUMER:
-            frames = None
-        self.write_out(b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))]))
+        self.write_out(last)
         self.hub.loop.call_soon(self.hub.sessions.close, client)
         self.hub.expect(self, seconds)
 
@@ -286,14 +252,6 @@ class ClientConnection(Incoming):
         elif not self.echoing:
             counters.connections_refused += 1  # its WebSocket was opened only to tell it why not
         client_closed(self.hub, client, name, now())
-
-    def _leave_group(self) -> None:
-        """From now on the group's plain writes skip this socket."""
-        client = self.client
-        if client is not None:
-            client.direct = False
-            if client.group is not None:
-                client.group.refile(client)
 
     def expire(self) -> None:
         """A deadline passed: no command in time, or no answer to our close."""
@@ -318,7 +276,7 @@ class ClientConnection(Incoming):
         if not refused:
             self.hub.connection_closed()
         if self.client is not None:
-            self.client.queue = None
+            self.hub.sessions.outboxes.drop(self.client)
             self.hub.blocked.pop(self.client, None)
             self.hub.sessions.close(self.client)
             # The two hold each other: without this only the collector would free them.

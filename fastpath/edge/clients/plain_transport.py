@@ -39,7 +39,7 @@ class RawConnection(ClientConnection):
         else:
             self.lost()
 
-    def send_now(self, data: bytes) -> int:
+    def send_now(self, data: bytes | memoryview) -> int:
         """Write once and return the bytes taken; 0 when the socket is full."""
         if self.ended:
             return -1

@@ -46,7 +46,7 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
         self._full = False
         self.writable()
 
-    def send_now(self, data: bytes) -> int:
+    def send_now(self, data: bytes | memoryview) -> int:
         """All or nothing: the transport takes whole chunks until it is full."""
         if self.ended or self.transport.is_closing():
             return -1

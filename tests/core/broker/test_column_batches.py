@@ -99,8 +99,10 @@ class Side:
         return outcomes
 
     def do(self, what: str, who: Any, more: Any) -> None:
-        """A step that is the same for both."""
+        """A step that is the same for both; who was closed for its queue comes back first."""
         stage = self.stage
+        for name in [name for name, actor in stage.actors.items() if actor.closed is not None]:
+            stage.enter(name)
         match what:
             case "publish":
                 stage.broker.publish(None, [Message(who, "one", {"a": "own"}, as_of=more)], stage.now)

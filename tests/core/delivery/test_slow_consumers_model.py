@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastpath.core.protocol.errors import Close
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import (
     STANDARD,
@@ -69,6 +70,19 @@ class Model:
             stage.advance(more)
         else:
             self.act(what, who, more)
+        self.part()
+
+    def part(self) -> None:
+        """Who was closed for its queue is gone."""
+        for who, actor in list(self.stage.actors.items()):
+            if actor.closed is not None:
+                assert actor.closed[0] == Close.SLOW_CONSUMER
+                self.leave(who)
+
+    def leave(self, who: str) -> None:
+        """The client's connection is over."""
+        self.stage.sessions.close(self.stage.actors.pop(who).client)
+        del self.readers[who], self.wanted[who]
 
     def act(self, what: str, who: str, more: object) -> None:
         stage = self.stage
@@ -86,12 +100,11 @@ class Model:
             stage.sessions._do(actor.client, Unsubscribe(id=1, subjects=sorted(more)), stage.now)
             self.wanted[who] -= more
         elif what == "leave":
-            stage.sessions.close(actor.client)
-            del stage.actors[who], self.readers[who], self.wanted[who]
+            self.leave(who)
+        elif what == "stall":
+            actor.blocked = True
         else:
-            actor.blocked = what == "stall"
-            if what == "read":
-                actor.unblock()
+            actor.unblock()
 
     def finish(self) -> None:
         """Everybody reads again, and nothing more is published."""
@@ -100,6 +113,7 @@ class Model:
             for actor in self.stage.actors.values():
                 actor.unblock()
             self.stage.advance(500)
+        self.part()
 
 
 @pytest.mark.parametrize("outbox_bytes_max", [4000, 1500, 700])

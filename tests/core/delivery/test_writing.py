@@ -11,6 +11,7 @@ from fastpath.core.delivery.client import Client
 from fastpath.core.delivery.groups import Group
 from fastpath.core.delivery.wire_encoding import PLAIN, Wire, encoding, wire
 from fastpath.core.protocol.codec import encode
+from fastpath.core.protocol.errors import Close
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import (
     AnyCommand,
@@ -216,6 +217,15 @@ class Turns(RuleBasedStateMachine):
             stage.broker.flush_answers()
 
     @invariant()
+    def closed_ones_are_gone(self) -> None:
+        """Who was closed for its queue leaves, with what it was owed."""
+        for name in [name for name, reader in self.readers.items() if reader.actor.closed is not None]:
+            reader = self.readers.pop(name)
+            assert reader.actor.closed is not None and reader.actor.closed[0] == Close.SLOW_CONSUMER
+            self.stage.sessions.close(self.stage.actors.pop(name).client)
+            self.gone.append(reader)
+
+    @invariant()
     def in_order(self) -> None:
         """What has come is how the list begins."""
         for reader in (*self.readers.values(), *self.gone):
@@ -234,6 +244,7 @@ class Turns(RuleBasedStateMachine):
     def teardown(self) -> None:
         """With no more turns than it takes everybody gets all of it."""
         stage = self.stage
+        self.closed_ones_are_gone()
         for reader in self.readers.values():
             reader.actor.unblock()
         stage.now += 1000

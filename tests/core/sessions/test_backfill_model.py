@@ -237,7 +237,7 @@ class Recovery(RuleBasedStateMachine):
             gaps, reader.gaps = reader.gaps, {}
             for subject in gaps:
                 reader.ask([subject], {subject: reader.books[subject].position})
-            if reader.over:
+            if reader.closed is not None:
                 self.reconnect(name)
 
     @invariant()

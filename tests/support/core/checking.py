@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastpath.core.delivery.client import Queue
 from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON, decode_server
 from fastpath.core.protocol.messages import Base, Data, Epoch, Result, Revoked, Subscribe, Subscribed, Unsubscribed
@@ -60,23 +59,11 @@ class Reader(Actor):
         self.number = self.base = 0
         super().__init__(stage, name, "", PLAIN[JSON])
 
-    @property
-    def over(self) -> bool:
-        """More waits for it than may: the server would close it."""
-        queue = self.client.queue
-        return queue is not None and queue.size > self._stage.broker.limits.outbox_bytes_max
-
-    def write(self, data: bytes) -> None:
-        """Take what the socket holds; the rest waits in the queue."""
-        if self.client.queue is not None:
-            self.client.queue.push(data)
-            return
+    def send_now(self, data: bytes | memoryview) -> int:
+        """The socket takes what it holds."""
         took = min(SOCKET_BYTES - len(self.socket), len(data))
         self.socket += data[:took]
-        if took < len(data):
-            self.client.queue = Queue(data, took)
-            if self.client.group is not None:
-                self.client.group.refile(self.client)
+        return took
 
     def ask(self, subjects: list[str], since: dict[str, tuple[int, int]], history: int = 0) -> None:
         """Subscribe."""
@@ -91,17 +78,7 @@ class Reader(Actor):
         """The program reads; the socket takes more from the queue, and says so when that is empty."""
         self.rest += self.socket[:count]
         self.socket = self.socket[count:]
-        queue = self.client.queue
-        if queue is not None:
-            while queue.chunks and len(self.socket) < SOCKET_BYTES:
-                some = queue.chunks[0][queue.sent :][: SOCKET_BYTES - len(self.socket)]
-                self.socket += some
-                queue.advance(len(some))
-            if not queue.chunks:
-                self.client.queue = None
-                if self.client.group is not None:
-                    self.client.group.refile(self.client)
-                self._stage.sessions.recoveries.drained(self.client)
+        self.writable()
         while (size := whole(self.rest)) > 0:
             frame, self.rest = self.rest[:size], self.rest[size:]
             self.understand(frame[4 if frame[1] == 126 else 10 if frame[1] == 127 else 2 :])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastpath.core.auth.grants import Grants
 from fastpath.core.broker.broker import Broker
 from fastpath.core.broker.ports import Engine, Writer
-from fastpath.core.delivery import slow_consumers
-from fastpath.core.delivery.client import Client, Queue
+from fastpath.core.delivery.client import Client
 from fastpath.core.delivery.groups import Group
+from fastpath.core.delivery.outbox import Effect
 from fastpath.core.delivery.wire_encoding import PLAIN, Wire
 from fastpath.core.protocol.codec import JSON, decode_server, encode
 from fastpath.core.protocol.limits import Limits
@@ -36,41 +36,68 @@ class Actor:
 
     made = 0
 
+    def send_now(self, data: bytes | memoryview) -> int:
+        """The socket takes all, or nothing while blocked."""
+        if self.blocked:
+            return 0
+        self.take(bytes(data))
+        return len(data)
+
     def write(self, data: bytes) -> None:
-        """Take whole frames, or queue them while blocked."""
-        if self.closed is not None:
+        """Send whole frames."""
+        if self.closed is None:
+            self.write_out(data)
+
+    def write_out(self, data: bytes) -> None:
+        """Send them, also while the connection ends."""
+        queue = self.client.queue
+        if queue is not None:
+            bounded = self.closed is None
+            self.perform(self._stage.outboxes.offered(self.client, queue, data, bounded=bounded))
             return
-        if self.client.queue is not None:
-            self.client.queue.push(data)
-            self.check_bound()
-        elif self.blocked:
-            self.lag(data, 0)
-        else:
-            self.take(data)
+        count = self.send_now(data)
+        if count != len(data):
+            self.lag(data, count)
 
     def lag(self, data: bytes, sent: int) -> None:
         """What the socket did not take waits."""
-        self.client.queue = Queue(data, sent)
-        if self.client.group is not None:
-            self.client.group.refile(self.client)
-        self.check_bound()
+        self.perform(self._stage.outboxes.refused(self.client, data, sent, bounded=self.closed is None))
 
-    def check_bound(self) -> None:
-        """Take out of a queue over its bound what may be conflated; what may not is let be: nobody is closed here."""
-        queue = self.client.queue
-        if queue is not None and queue.size > self._stage.broker.limits.outbox_bytes_max:
-            slow_consumers.shed(self._stage.broker, self.client)
+    def perform(self, effects: int) -> None:
+        """What the outbox says."""
+        if effects & Effect.TURN:
+            self._stage.turning[self] = None
+        if effects & Effect.OVERFLOW:
+            self.close(*self._stage.outboxes.overflow)
 
     def unblock(self) -> None:
-        """Take what waits, as the edge does when the socket takes bytes again."""
-        if self.client.lag is not None and self.client.lag.lost:
-            slow_consumers.begin(self._stage.broker, self.client)
-        queue, self.client.queue, self.blocked = self.client.queue, None, False
-        if queue is not None:
-            self.take(b"".join(queue.chunks)[queue.sent :])
-            if self.client.group is not None:
-                self.client.group.refile(self.client)
-            self._stage.sessions.recoveries.drained(self.client)
+        """The socket takes bytes again."""
+        self.blocked = False
+        self.writable()
+
+    def writable(self) -> None:
+        """Write what waits, as far as the socket takes it."""
+        client, outboxes = self.client, self._stage.outboxes
+        if client.queue is None:
+            return
+        if outboxes.torn(client):
+            self.turn()
+        queue = client.queue
+        while queue.chunks:
+            data = queue.front()
+            count = self.send_now(data)
+            queue.advance(count)
+            if count < len(data):
+                return
+        self.perform(outboxes.drained(client, ending=self.closed is not None))
+
+    def turn(self) -> None:
+        """Between two handlers."""
+        if self.closed is None:
+            behind = self._stage.outboxes.turn(self.client)
+            self._stage.broker.flush_answers()
+            if behind and self.client.queue is None:
+                self._stage.turning[self] = None
 
     def take(self, data: bytes) -> None:
         """Decode frames into ``got``."""
@@ -91,10 +118,11 @@ class Actor:
 
     def close(self, code: int, reason: str) -> None:
         """The server says goodbye."""
-        out, self.client.out = self.client.out, None
-        self.write(b"".join(out or ()))
-        self.closed = (int(code), reason)
-        self._stage.ended.append(self.client)
+        if self.closed is None:
+            last = self._stage.outboxes.end(self.client, code, reason)
+            self.closed = (int(code), reason)
+            self.write_out(last)
+            self._stage.ended.append(self.client)
 
     def say(self, command: AnyCommand) -> None:
         """Send a command."""
@@ -150,6 +178,8 @@ class Stage:
         )
         self.broker.writer = Checking()
         self.sessions = Sessions(self.broker, 25)
+        self.outboxes = self.sessions.outboxes
+        self.turning: dict[Actor, None] = {}
         self.actors: dict[str, Actor] = {}
 
     def enter(self, name: str, token: str = "", form: str = JSON, wire: Wire | None = None) -> Actor:
@@ -183,10 +213,10 @@ class Stage:
 
     def turn(self) -> None:
         """What the edge does between two handlers: whose queue is long falls behind, whose is empty is pulled level."""
-        for actor in [actor for actor in self.actors.values() if actor.closed is None]:
-            slow_consumers.begin(self.broker, actor.client)
-            while slow_consumers.catch_up(self.broker, actor.client):
-                pass
+        while self.turning:
+            actor = next(iter(self.turning))
+            del self.turning[actor]
+            actor.turn()
 
     def end(self) -> None:
         """The end of a tick."""
