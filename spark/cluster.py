@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import IO, Self
 import pyspark
 
 from fastpath.java import JavaNotFound
+from fastpath.stop_signal import stop_on_signals
 from spark.java import find_java_home
 
 HOST = "127.0.0.1"
@@ -148,11 +148,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, default=1, metavar="N", help="cores of each")
     parser.add_argument("--memory-mb", type=int, default=1024, metavar="MB", help="memory of each for executors")
     options = parser.parse_args(words)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
     try:
-        with Cluster(options.workers, options.cores, options.memory_mb) as cluster:
+        with stop_on_signals() as stopped, Cluster(options.workers, options.cores, options.memory_mb) as cluster:
             print(cluster.url, flush=True)  # noqa: T201 - what the program is for
             while not stopped.wait(1):
                 if not cluster.alive:

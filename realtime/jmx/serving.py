@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
 from fastpath.java import JavaNotFound
+from fastpath.stop_signal import stop_on_signals
 from realtime import addresses
 from realtime.addresses import Address
 from realtime.conf import conf
@@ -35,11 +35,9 @@ def main() -> int:
         "--password-file", help='a file whose first line is the password; by default REALTIME["JMX_PASSWORD"]'
     )
     options = parser.parse_args()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     try:
-        _serve(_address(options.listen), read_password(options.password_file), stop)
+        with stop_on_signals() as stop:
+            _serve(_address(options.listen), read_password(options.password_file), stop)
     except (ImproperlyConfigured, JavaNotFound, PortTaken, OSError, UnicodeDecodeError) as error:
         sys.stderr.write(f"jmx: {error}\n")
         return 2

@@ -17,6 +17,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from fastpath.stop_signal import SIGNALS, StopEvent
+
 WORKER = b"pyspark/daemon.py"
 """What a Python worker of Spark runs."""
 
@@ -25,7 +27,6 @@ STOP_SECONDS_MAX = 4.0
 JAVA_EXIT_SECONDS_MAX = 2.0
 NOISE = (b"Using incubator modules", b"Streaming TransformWithStateInPandas Python worker")
 """What is in lines that say nothing to the user, though they are printed as if it were an error."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
@@ -35,9 +36,10 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        self._event = threading.Event()
-        self.ending = threading.Event()
+        self._event = StopEvent()
+        self.ending = StopEvent()
         self._started = False
+        signal.signal(signal.SIGALRM, _end_at_once)
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
@@ -57,9 +59,7 @@ class Stop:
         self._event.set()
         self.ending.set()
         logging.disable()  # of all loggers: what py4j loses now it would tell with a trace
-        watchdog = threading.Timer(STOP_SECONDS_MAX, _end_at_once)
-        watchdog.daemon = True
-        watchdog.start()
+        signal.setitimer(signal.ITIMER_REAL, STOP_SECONDS_MAX)  # starting a thread takes locks that may be taken
         if not self._started:
             _signal_children(signal.SIGTERM)
 
@@ -155,9 +155,12 @@ def _java() -> subprocess.Popen[bytes] | None:
     return getattr(SparkContext._gateway, "proc", None)
 
 
-def _end_at_once() -> None:
-    _signal_children(signal.SIGKILL)
-    os._exit(0)
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    try:
+        _signal_children(signal.SIGKILL)
+    finally:
+        os._exit(0)
 
 
 def _signal_children(number: signal.Signals) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from argparse import ArgumentParser
 from typing import Any
 
@@ -11,6 +9,7 @@ from django.core.management.base import BaseCommand
 
 from entitlement import conf
 from entitlement.following.agent import follow
+from fastpath.stop_signal import stop_on_signals
 
 
 class Command(BaseCommand):
@@ -28,7 +27,5 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Run until SIGTERM or SIGINT."""
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-        follow(options["control"] or conf.control_addresses(), stop)
+        with stop_on_signals() as stop:
+            follow(options["control"] or conf.control_addresses(), stop)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand
 
 from fastpath.client.control.nodes import label
+from fastpath.stop_signal import stop_on_signals
 from realtime.conf import conf
 from realtime.stats.service import Service
 
@@ -23,10 +22,8 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Ask each second, save what was found out."""
-        stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
-        service = Service(conf.controls, stop)
-        self.stdout.write(f"{READY} {', '.join(map(label, conf.controls))}")
-        self.stdout.flush()
-        service.run()
+        with stop_on_signals() as stop:
+            service = Service(conf.controls, stop)
+            self.stdout.write(f"{READY} {', '.join(map(label, conf.controls))}")
+            self.stdout.flush()
+            service.run()

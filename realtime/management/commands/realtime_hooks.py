@@ -5,13 +5,13 @@ docs/develop/hooks.md and docs/operate/audit.md explain it.
 
 from __future__ import annotations
 
-import signal
 import threading
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 
+from fastpath.stop_signal import stop_on_signals
 from realtime import listening
 from realtime.conf import conf
 from realtime.process import hook_runner
@@ -29,12 +29,16 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Connect to every node, and again whenever one is back."""
+        with stop_on_signals() as stop:
+            threads = self._start(stop)
+            stop.wait()
+        for thread in threads:
+            thread.join(_END_SECONDS)
+
+    def _start(self, stop: threading.Event) -> list[threading.Thread]:
         try:
             hook = hook_runner.load()
             listeners = conf.listeners
-            stop = threading.Event()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: stop.set())
             threads = listening.start(conf.controls, stop)
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
@@ -45,7 +49,4 @@ class Command(BaseCommand):
         names = ([conf.hook] if hook is not None else []) + listeners
         self.stdout.write(f"{READY}: {', '.join(names)}")
         self.stdout.flush()
-        while not stop.wait(1):
-            pass  # a signal is handled between two waits
-        for thread in threads:
-            thread.join(_END_SECONDS)
+        return threads
