@@ -32,10 +32,15 @@ ANSWERS_MAX = 4096
 class Principal:
     """The identity a connection acts for; ``claims`` is None for anonymous, ``asked`` unless a hook decides as well."""
 
-    __slots__ = ("answers", "asked", "claims", "holders", "known_at", "publishable", "superuser", "user", "version")
+    __slots__ = (
+        *("answers", "asked", "claims", "expires", "holders", "known_at", "publishable", "superuser", "user"),
+        "version",
+    )
 
     def __init__(self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "") -> None:
         self.claims = claims
+        self.expires = claims.expires if claims else None
+        """The time when the token ends, in ms."""
         self.user = user or (claims.user if claims else "")
         self.superuser = superuser
         self.holders = holders
@@ -44,11 +49,6 @@ class Principal:
         self.publishable: set[str] | None = None
         self.known_at = 0  # of the rights that ``publishable`` was found out under
         self.asked: HookState | None = None
-
-    @property
-    def expires(self) -> int | None:
-        """The time when the token ends, in ms."""
-        return self.claims.expires if self.claims else None
 
 
 class Why(NamedTuple):

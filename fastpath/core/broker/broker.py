@@ -92,8 +92,8 @@ class Broker:
         self._trails: list[PublicationListener] = []
         self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
-        """When so many messages have come in, ``sample`` is told of those that came last."""
-        self.sample: Callable[[Sequence[Message]], None] = lambda messages: None
+        """When so many messages have come in, ``sample`` is told of those that came last, and says when next."""
+        self.sample: Callable[[Sequence[Message], int], int] = lambda _, number: number + _NEVER
         self.before_answers: Callable[[], None] | None = None
         """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
         self.dirty: list[Group] = []
@@ -152,7 +152,7 @@ class Broker:
             self.move_base(messages[-1].time)
         self.counters.messages_in += len(messages)
         if self.counters.messages_in >= self.sample_at:
-            self.sample(messages)
+            self.sample_at = self.sample(messages, self.counters.messages_in)
         if self.log is not None:
             self.log(messages)
         if self.trail is not None:
@@ -250,8 +250,9 @@ class Broker:
         finally:
             self.log = log
 
-    def sample_from(self, messages_in: int, sample: Callable[[Sequence[Message]], None]) -> None:
-        """Tell ``sample`` of those that came last when so many messages have come in (``counters.messages_in``)."""
+    def sample_from(self, messages_in: int, sample: Callable[[Sequence[Message], int], int]) -> None:
+        """When so many messages have come in (``counters.messages_in``), tell ``sample`` of those that came last and of
+        how many that are; it says when next."""
         self.sample_at, self.sample = messages_in, sample
 
     def time_deliveries(self, stopwatch: Stopwatch) -> None:

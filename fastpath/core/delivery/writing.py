@@ -40,16 +40,10 @@ class Writing:
         """Small groups for which there was no room in the last turn."""
         self._large: dict[Group, None] = {}
         """Those that are written in slices; the first has the next turn."""
-
-    @property
-    def behind(self) -> bool:
-        """True if something to be written had no room in the last turn: ``flush`` is to be called in the next one."""
-        return bool(self._left or self._large)
-
-    @property
-    def delayed(self) -> bool:
-        """True if small groups are among what is behind."""
-        return bool(self._left)
+        self.behind = False
+        """Something to be written had no room in the last turn: ``flush`` is to be called in the next one."""
+        self.delayed = False
+        """Small groups are among what is behind."""
 
     @property
     def crowded(self) -> bool:
@@ -66,11 +60,15 @@ class Writing:
     def write(self, groups: list[Group]) -> None:
         """Write what the groups have pending, and what waits, as far as one turn goes."""
         small = self._left + groups if self._left else groups
-        if small:
-            room = max(self._broker.writer.members_max, len(small) // TURNS_MAX)
-            self._left = small[self._write_small(small, room) :]
-        if self._large:
-            self._write_large()
+        try:
+            if small:
+                room = max(self._broker.writer.members_max, len(small) // TURNS_MAX)
+                self._left = small[self._write_small(small, room) :]
+            if self._large:
+                self._write_large()
+        finally:  # a fault is that of one group: the others wait for their turn
+            self.delayed = bool(self._left)
+            self.behind = self.delayed or bool(self._large)
 
     def level(self, client: Client) -> None:
         """Write the client what its group owes it: what is its own comes next, or it leaves."""
@@ -176,6 +174,7 @@ class Writing:
         if not progress.next and self._broker.batches.begun is not None:
             progress.next = self._broker.batches.begun()
         self._large[group] = None
+        self.behind = True
 
     def _write_large(self) -> None:
         """A slice of each in turn, until the turn is over. Who cannot be held may go on publishing: where too much is

@@ -47,8 +47,8 @@ class HeavyHitters:
         self._now: Counts = {}
         self._past: deque[tuple[Counts, float]] = deque(maxlen=WINDOW_SECONDS)
 
-    def look(self, messages: Sequence[Message], number: int) -> None:
-        """These came, the last of them as the ``number``-th, and ``next`` is among them."""
+    def look(self, messages: Sequence[Message], number: int) -> int:
+        """These came, the last of them as the ``number``-th, and ``next`` is among them; the new ``next``."""
         counts, count = self._now, len(messages)
         at = self.next - (number - count) - 1
         self.every = max(self.every, count // SAMPLES_MAX)
@@ -63,8 +63,9 @@ class HeavyHitters:
             if self.samples >= self._bound:
                 self._bound += SAMPLES_MAX // 2
                 self.every = every * 2
-            at += self._distance()
+            at += self._distance() if self.every > 1 else 1
         self.next = number - count + at + 1
+        return self.next
 
     def turn(self, number: int, seconds: float) -> None:
         """So many messages have come by now, and so long is it since the last call: another second begins."""
@@ -91,7 +92,5 @@ class HeavyHitters:
 
     def _distance(self) -> int:
         """To the next message that is looked at: 1 to 2 · every − 1."""
-        if self.every == 1:
-            return 1
         self._seed = (self._seed * _MULTIPLIER + _INCREMENT) % _MODULUS
         return 1 + (self._seed * (2 * self.every - 1) >> 32)

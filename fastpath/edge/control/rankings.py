@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any
 
 from ...core.delivery.interest import SubjectFeed, Topic
 from ...core.protocol.errors import InvalidMessage
-from ...core.protocol.messages import Message
 from ...core.telemetry.heavy_hitters import Counts, HeavyHitters
 from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.runtime import Runtime
@@ -50,24 +49,17 @@ class Top:
             counters = hub.broker.counters
             self._heat = HeavyHitters(counters.messages_in)
             self._turned = time.monotonic()
-            hub.broker.sample_from(self._heat.next, self._look)
+            hub.broker.sample_from(self._heat.next, self._heat.look)
             statistics.each_second.append(self._turn)
 
     # What is published
-
-    def _look(self, messages: Sequence[Message]) -> None:
-        """Broker.sample_from."""
-        broker = self._hub.broker
-        assert self._heat is not None
-        self._heat.look(messages, broker.counters.messages_in)
-        broker.sample_from(self._heat.next, self._look)
 
     def _turn(self) -> None:
         broker, moment = self._hub.broker, time.monotonic()
         assert self._heat is not None
         self._heat.turn(broker.counters.messages_in, moment - self._turned)
         self._turned = moment
-        broker.sample_from(self._heat.next, self._look)
+        broker.sample_from(self._heat.next, self._heat.look)
 
     # The question
 

@@ -300,7 +300,10 @@ class Runtime:
         before = counters.messages_out - latency.collected if latency is not None else 0
         writing = self.broker.writing
         try:
-            self._write()
+            if self._batching:
+                self._flush_due_batches()
+            else:
+                self.broker.flush()
         finally:  # a fault holds up neither the others nor those who publish
             if latency is not None and not writing.delayed:
                 latency.flushed(counters.messages_out - latency.collected - before)
@@ -316,10 +319,7 @@ class Runtime:
             for told in self._crowded:
                 told(crowded)
 
-    def _write(self) -> None:
-        if not self._batching:
-            self.broker.flush()
-            return
+    def _flush_due_batches(self) -> None:
         time = now()
         self.broker.flush(time)
         wait = self.broker.batches.wait_ms(time)
