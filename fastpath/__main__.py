@@ -8,12 +8,12 @@ import sys
 from dataclasses import fields
 
 from .edge.listen.tls_context import tls_context
+from .interpreter import slow_interpreter
 from .listen_address import SettingsError
 from .server import workers
 from .server.engines import check_engine
 from .server.modes import make_grants
-from .settings import Settings, describe, load
-from .settings_checks import PREFIX, slow_interpreter
+from .settings import PREFIX, Settings, describe, load
 
 
 def main(arguments: list[str] | None = None) -> int:

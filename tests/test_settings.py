@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from fastpath.interpreter import python_build, slow_interpreter
 from fastpath.listen_address import Listener, SettingsError
 from fastpath.settings import Settings, describe, load
-from fastpath.settings_checks import python_build, slow_interpreter
 from tests.support.sidecar import ROOT
 from tools import settings_reference
 

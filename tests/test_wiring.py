@@ -50,7 +50,6 @@ RECORDS = {
     "singles[other]": "a client in an array, which keeps its place there",
     "uneven()": "a group's progress",
     "context": "a TLS context of the standard library",
-    "connection": "a port and its handshake are one object in two modules",
     "reader": "the frames of a connection, whose extensions are known after its handshake",
     "_driver": "a subscriber and its driver are one object in two modules",
     "_engine": "the epoch of the state that an engine keeps",

@@ -13,8 +13,7 @@ UNITS = {"seconds": "s", "bytes": "bytes", "messages": "messages"}
 
 def table() -> str:
     """A row for each setting: name, unit, default, reason."""
-    from fastpath.settings import Settings  # noqa: PLC0415 - found by the path that main() adds
-    from fastpath.settings_checks import PREFIX  # noqa: PLC0415
+    from fastpath.settings import PREFIX, Settings  # noqa: PLC0415
 
     lines = ["| setting | unit | default | what it is and why |", "|---|---|---|---|"]
     for one in fields(Settings):

@@ -33,7 +33,7 @@ _engines = {
 
 def register(scheme: str, place: str) -> None:
     """Have the class at ``place`` (``module:class``) serve ``FASTPATH_ENGINE=scheme`` or ``scheme://…``, a scheme
-    that fastpath/settings_checks.py lets pass; the engine that was registered for it before gives way."""
+    that fastpath/settings.py lets pass; the engine that was registered for it before gives way."""
     _engines[scheme] = place
 
 

@@ -17,12 +17,9 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .writer import LogFile, LogWriter, Sink, StandardError
-
-if TYPE_CHECKING:
-    from ..settings import Settings
 
 PARTS = (
     "asyncio",
@@ -245,7 +242,31 @@ def _summary(like: logging.LogRecord, text: str) -> logging.LogRecord:
 # The process
 
 
-def begin_simply(settings: Settings) -> None:
+class LogSettings(Protocol):
+    """The settings of the log (fastpath/settings.py)."""
+
+    @property
+    def log_level(self) -> str:
+        """Levels, of all and of parts."""
+
+    @property
+    def log_format(self) -> str:
+        """One of FORMATS."""
+
+    @property
+    def log_file(self) -> str:
+        """Empty for the standard error."""
+
+    @property
+    def log_bytes(self) -> int:
+        """At which size the file is renamed; 0: never."""
+
+    @property
+    def log_files(self) -> int:
+        """How many renamed ones are kept."""
+
+
+def begin_simply(settings: LogSettings) -> None:
     """Log to the standard error until ``begin``: while this process may still become another user."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(settings, ""))
@@ -253,7 +274,7 @@ def begin_simply(settings: Settings) -> None:
     use_levels(settings.log_level)
 
 
-def begin(settings: Settings, who: str = "", worker: int | str = 0) -> None:
+def begin(settings: LogSettings, who: str = "", worker: int | str = 0) -> None:
     """Log as the settings say, in the process that a fork has made as well; ``who`` tells the processes apart."""
     before = _handler()
     if before is not None:
@@ -304,7 +325,7 @@ def _handler() -> LogHandler | None:
     return next((one for one in logging.getLogger().handlers if isinstance(one, LogHandler)), None)
 
 
-def _formatter(settings: Settings, who: str, worker: int | str = 0) -> logging.Formatter:
+def _formatter(settings: LogSettings, who: str, worker: int | str = 0) -> logging.Formatter:
     return Json(worker) if settings.log_format == "json" else Text(who)
 
 

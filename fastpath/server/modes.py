@@ -12,8 +12,7 @@ from ..core.auth.rule_grants import RuleGrants
 from ..core.protocol.errors import InvalidKeys
 from ..edge.listen.key_file import read_key_file
 from ..listen_address import SettingsError
-from ..settings import Settings
-from ..settings_checks import PREFIX
+from ..settings import PREFIX, Settings
 
 
 def make_grants(settings: Settings) -> Grants:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 
 from fastpath.listen_address import Listener, SettingsError
-from fastpath.settings import SECRETS, describe, load
-from fastpath.settings_checks import PREFIX
+from fastpath.settings import PREFIX, SECRETS, describe, load
 
 from .targets import Target, check
 

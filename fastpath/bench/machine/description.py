@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastpath.settings_checks import python_build
+from fastpath.interpreter import python_build
 
 ROOT = Path(__file__).parents[3]
 

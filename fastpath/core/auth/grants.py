@@ -15,16 +15,6 @@ from .tokens import Claims
 if TYPE_CHECKING:
     from .hook_decisions import HookState
 
-NOT_READY = "the rights have not arrived from Django yet; retry"
-ASKED = "Django's hook is asked; it starts by itself"
-"""The reason of a right about which the hook in Django has not decided yet (core/auth/hook_decisions.py)."""
-
-AWAY = "no hook is connected; retry"
-"""The same when there is nobody to ask."""
-
-PENDING = (NOT_READY, ASKED, AWAY)
-"""Reasons that are no denial."""
-
 ANSWERS_MAX = 4096
 """Answers that one principal remembers; beyond it they are worked out anew."""
 
@@ -49,6 +39,12 @@ class Principal:
         self.publishable: set[str] | None = None
         self.known_at = 0  # of the rights that ``publishable`` was found out under
         self.asked: HookState | None = None
+
+    def take_over(self, asked: HookState) -> None:
+        """Act for the connection about which a hook is asked from now on, and for whom the hook says that it acts."""
+        self.asked = asked
+        if asked.user is not None:
+            self.user = asked.user
 
 
 class Why(NamedTuple):

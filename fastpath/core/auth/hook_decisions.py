@@ -11,8 +11,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from .grants import ASKED, AWAY, Principal
 from .hook_questions import CONNECT, LATE, SUBJECTS_MAX, TOKEN, HookSubject, Key, Question, Reply, about_party
+from .reasons import ASKED, AWAY
 from .rules import PUBLISH, SUBSCRIBE
 
 ROOM = 10_000
@@ -104,12 +104,6 @@ class HookState:
             self._make_room()
             self.wanted[key] = None
             self.asking.enqueue(self)
-
-    def adopt(self, principal: Principal) -> None:
-        """The connection acts for this one from now on."""
-        principal.asked = self
-        if self.user is not None:
-            principal.user = self.user
 
     def renew(self, another: bool = False) -> None:
         """Ask anew about everything, when it is needed next; what runs goes on meanwhile, but for ``another`` user only

@@ -6,7 +6,8 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..protocol.errors import Close, Refused
-from .grants import ASKED, Grants, Principal, Why
+from .grants import Grants, Principal, Why
+from .reasons import ASKED
 from .rules import PUBLISH, SUBSCRIBE
 from .tokens import TOKEN_CHARS_MAX
 

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from ..protocol.errors import Close, Refused
 from ..protocol.subject import presence_of
-from .grants import ANSWERS_MAX, NOT_READY, Grants, Principal, Why, bounded
+from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
+from .reasons import NOT_READY
 from .rules import SUBSCRIBE, Rule, RuleSet
 from .tokens import KEY_UNKNOWN, PASSWORD_CHANGED, Claims, verify
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from ..auth.grants import PENDING, Grants, Principal
+from ..auth.grants import Grants, Principal
+from ..auth.reasons import PENDING
 from ..auth.rules import PUBLISH
 from ..delivery.interest import SubscriptionIndex, Topic
 from ..delivery.slow_consumers import give_up, needed_from

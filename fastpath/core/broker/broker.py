@@ -29,12 +29,11 @@ from ..delivery.groups import Group
 from ..delivery.interest import SubjectFeed, SubscriptionIndex, Topic
 from ..delivery.wire_encoding import Encoding, framed
 from ..delivery.writing import Writing
-from ..protocol.as_of import version_of
+from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.codec import Form, encode, encode_message
 from ..protocol.limits import Limits
-from ..protocol.messages import AnyAnswer, Base, Message
+from ..protocol.messages import AnyAnswer, Base, Epoch, Message
 from ..telemetry.counters import Counters
-from . import epochs
 from .admission import Admission, Done, Outcome, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
 from .ports import Engine, Numbering, Replicas, Stopwatch, Writer
@@ -167,7 +166,7 @@ class Broker:
             message.subject = topic.subject  # one text for all cached messages of the subject
             if message.seq:
                 if message.epoch != topic.epoch:
-                    epochs.begin(self, topic, message.epoch, message.seq)
+                    self.begin_epoch(topic, message.epoch, message.seq)
                 topic.seq = message.seq
                 if guaranteed:
                     append(topic, message)
@@ -268,6 +267,44 @@ class Broker:
         if on:
             self._trails.append(trail)
         self.trail = Trails(self._trails) if len(self._trails) > 1 else next(iter(self._trails), None)
+
+    # Epochs
+
+    def reset_topic(self, topic: Topic, epoch: int, seq: int, snapshot: Snapshot | None = None) -> None:
+        """The subject stands at this message with this snapshot, whatever was delivered of it.
+
+        Of the cache stays what leads there.
+        """
+        history = self.history
+        history.cut(topic, seq + 1)
+        if not topic.ring or (topic.ring[-1].epoch, topic.ring[-1].seq) != (epoch, seq):
+            history.drop(topic)
+            if epoch != topic.epoch and seq:  # what was read under the same number may be another message
+                self._tell_epoch(topic, epoch, 0)
+        topic.snapshot = snapshot
+        topic.version = NO_VERSION if snapshot is None else version_of(snapshot.newest.as_of)
+        self._tell_epoch(topic, epoch, seq)
+        topic.epoch, topic.seq = epoch, seq
+        if self.restarted is not None:
+            self.restarted(topic)
+
+    def begin_epoch(self, topic: Topic, epoch: int, seq: int) -> None:
+        """The subject goes on in this epoch, and everybody is told (protocol.md 4.8).
+
+        What is numbered ``seq`` and above is void.
+        """
+        before = seq - 1
+        if topic.seq > before:
+            self.history.cut(topic, seq)
+        if topic.seq == before and not topic.ring:
+            topic.floor = topic.epoch
+        self._tell_epoch(topic, epoch, before)
+        topic.epoch = epoch
+
+    def _tell_epoch(self, topic: Topic, epoch: int, seq: int) -> None:
+        for feed in list((topic.conflated or {}).values()):
+            self.grid.fire(feed)  # what came counts in the epoch that it came in
+        self.tell(topic, Epoch(sid=topic.sid, epoch=epoch, seq=seq))
 
     # What goes to clients
 

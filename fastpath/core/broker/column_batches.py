@@ -17,7 +17,6 @@ from ..delivery.interest import Topic
 from ..protocol.columns import ColumnBatch, count, expand, part
 from ..protocol.messages import Message
 from ..protocol.packets import Refusal
-from . import epochs
 from .admission import Done, Outcome
 from .broker import BASE_MS_MAX, Broker
 
@@ -85,7 +84,7 @@ def deliver_runs(broker: Broker, runs: Sequence[ColumnBatch], starts: Sequence[i
             topic = broker.topic(run.subject, epoch)
         if seq:
             if epoch != topic.epoch:
-                epochs.begin(broker, topic, epoch, seq)
+                broker.begin_epoch(topic, epoch, seq)
             topic.seq = seq + len(run.contents) - 1
         if run.meta:
             topic.version = max(topic.version, run.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..cache.deduplication import Deduplicator
 from ..delivery.client import Client
@@ -13,9 +13,6 @@ from ..protocol.columns import ColumnBatch
 from ..protocol.messages import Message
 from ..protocol.packets import Refusal
 from .admission import Done, Outcome
-
-if TYPE_CHECKING:
-    from .broker import Broker
 
 
 class Numbering(Protocol):
@@ -65,8 +62,8 @@ class Engine(Protocol):
     def numbering(self) -> Numbering | None:
         """The numbering of this process, which answers at once; None if messages are numbered elsewhere."""
 
-    def attach(self, broker: Broker) -> None:
-        """Deliver through the broker from now on."""
+    def attach(self, broker: Any) -> None:
+        """Deliver through the broker (core/broker/broker.py) from now on."""
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
         """Have accepted publications numbered and stored, and delivered in that order; ``done`` gets one outcome a

@@ -15,7 +15,6 @@ from ..delivery.interest import Topic
 from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.messages import Message
 from .broker import Broker
-from .epochs import restart
 
 PART_BYTES = 300
 """What a subject without messages counts for in a slice."""
@@ -141,7 +140,7 @@ class StateReceiver:
 
     def _forget(self, topic: Topic | None) -> None:
         if topic is not None and (topic.seq or topic.snapshot is not None):
-            restart(self._broker, topic, self._broker.engine.epoch, 0)
+            self._broker.reset_topic(topic, self._broker.engine.epoch, 0)
 
 
 def take_part(broker: Broker, part: Part) -> None:
@@ -157,7 +156,7 @@ def take_part(broker: Broker, part: Part) -> None:
         return
     if topic.seq or topic.feed is not None or topic.conflated or topic.snapshot is not None:
         broker.history.drop(topic)
-        restart(broker, topic, epoch, seq, snapshot)
+        broker.reset_topic(topic, epoch, seq, snapshot)
     topic.epoch, topic.seq, topic.snapshot = epoch, seq, snapshot
     held = messages if snapshot is None else [snapshot.newest, *messages]
     topic.version = max((version_of(message.as_of) for message in held), default=NO_VERSION)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from ..auth.grants import PENDING, Grants, Principal
+from ..auth.grants import Grants, Principal
+from ..auth.reasons import PENDING
 from ..matching.pattern_set import PatternSet
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Offer

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..auth.grants import ASKED, Principal
+from ..auth.grants import Principal
 from ..auth.hook_decisions import HookDecisions, HookState
 from ..auth.hook_questions import CONNECT, TOKEN, Key, Reply
+from ..auth.reasons import ASKED
 from ..auth.rules import PUBLISH, SUBSCRIBE
 from ..delivery.client import Client, PauseReason
 from ..protocol.codec import command_id

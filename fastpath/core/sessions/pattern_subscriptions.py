@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..auth.grants import ASKED, NOT_READY
+from ..auth.reasons import ASKED, NOT_READY
 from ..auth.rules import SUBSCRIBE
 from ..matching.subscribed_patterns import PatternSubscription, PatternSubscriptions, covers, pattern_of
 from ..protocol.errors import InvalidSubject

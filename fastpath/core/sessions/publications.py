@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from ..auth.allowed_addresses import Networks
 from ..broker.admission import Done, Outcome
+from ..broker.broker import Broker
 from ..delivery.client import Client, PauseReason
 from ..protocol.codec import Form, check_fields, check_value
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX
 from ..protocol.messages import GUARANTEED, STANDARD, Message, Publish, Published
 from ..protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
-
-if TYPE_CHECKING:
-    from .sessions import Sessions
 
 
 def name_publisher(client: Client, publisher: str) -> None:
@@ -23,33 +22,68 @@ def name_publisher(client: Client, publisher: str) -> None:
     client.publisher = publisher_key(client.principal.user, publisher) if publisher else None
 
 
-def publish(sessions: Sessions, client: Client, command: Publish, now: int) -> None:
-    """Publish for the client; it is answered if it asked for that."""
-    if len(command.closure) > CLOSURE_BYTES_MAX:
-        raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
-    trail = sessions.broker.trail
-    try:
-        if sessions.publish_from is not None and client.address not in sessions.publish_from:
-            raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
-        message = read_publication(command, client.form)
-        if command.publication:
-            _number(client, message, command.publication)
-    except InvalidMessage as error:
-        sessions.broker.counters.refused(((error.code, error.reason),))
+class Publications:
+    """What all clients publish."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._publish_from: Networks | None = None
+        self.held: dict[Client, None] | None = None
+        """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
+
+    def accept_from(self, networks: Networks | None) -> None:
+        """Take publications of clients from these addresses only, from now on; None: from all."""
+        self._publish_from = networks
+
+    def hold(self, holds: bool) -> Iterable[Client]:
+        """Hold each client as soon as it has published, or hold none any more; the clients that were held before."""
+        held, self.held = self.held, {} if holds else None
+        return held or ()
+
+    def forget(self, client: Client) -> None:
+        """The client is gone."""
+        (self.held or {}).pop(client, None)
+
+    def publish(self, client: Client, command: Publish, now: int) -> None:
+        """Publish for the client; it is answered if it asked for that."""
+        if len(command.closure) > CLOSURE_BYTES_MAX:
+            raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
+        broker = self._broker
+        trail = broker.trail
+        try:
+            if self._publish_from is not None and client.address not in self._publish_from:
+                raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
+            message = read_publication(command, client.form)
+            if command.publication:
+                _number(client, message, command.publication)
+        except InvalidMessage as error:
+            broker.counters.refused(((error.code, error.reason),))
+            if trail is not None:
+                trail.unread(client, command.subject, error.code, error.reason)
+            if command.closure:
+                self._answer(client, command, None, (error.code, error.reason))
+            return
+        done: Done | None = (
+            (lambda outcomes: self._answer(client, command, message, outcomes[0])) if command.closure else None
+        )
         if trail is not None:
-            trail.unread(client, command.subject, error.code, error.reason)
-        if command.closure:
-            _answer(sessions, client, command, None, (error.code, error.reason))
-        return
-    done: Done | None = (
-        (lambda outcomes: _answer(sessions, client, command, message, outcomes[0])) if command.closure else None
-    )
-    if trail is not None:
-        done = trail.publication(client, (message,), done)
-    sessions.broker.publish(client.principal, (message,), now, done)
-    if sessions.held is not None and not client.closed:
-        sessions.held[client] = None
-        client.link.hold(PauseReason.CONGESTED, True)
+            done = trail.publication(client, (message,), done)
+        broker.publish(client.principal, (message,), now, done)
+        if self.held is not None and not client.closed:
+            self.held[client] = None
+            client.link.hold(PauseReason.CONGESTED, True)
+
+    def _answer(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
+        """Tell the publisher what became of its publication (protocol.md 4.4)."""
+        answer = Published(id=command.id, closure=command.closure, status="ok")
+        if isinstance(outcome, int):
+            if outcome and message is not None:
+                answer.epoch, answer.seq = message.epoch, outcome
+        elif isinstance(outcome[0], str):
+            answer.status, answer.reason = outcome[0], str(outcome[1])
+        else:
+            answer.epoch, answer.seq = outcome[0], int(outcome[1])
+        self._broker.send(client, answer)
 
 
 def read_publication(command: Publish, form: Form) -> Message:
@@ -78,16 +112,3 @@ def _number(client: Client, message: Message, publication: int) -> None:
     if client.publisher is None:
         raise InvalidMessage("invalid", "publication needs a publisher: name one with connect")
     message.publisher, message.publication = client.publisher, publication
-
-
-def _answer(sessions: Sessions, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
-    """Tell the publisher what became of its publication (protocol.md 4.4)."""
-    answer = Published(id=command.id, closure=command.closure, status="ok")
-    if isinstance(outcome, int):
-        if outcome and message is not None:
-            answer.epoch, answer.seq = message.epoch, outcome
-    elif isinstance(outcome[0], str):
-        answer.status, answer.reason = outcome[0], str(outcome[1])
-    else:
-        answer.epoch, answer.seq = outcome[0], int(outcome[1])
-    sessions.broker.send(client, answer)

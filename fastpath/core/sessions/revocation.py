@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ..auth.grants import PENDING
+from ..auth.reasons import PENDING
 from ..auth.rule_grants import RuleGrants, RuleUser, Session
 from ..auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from ..delivery.slow_consumers import policy

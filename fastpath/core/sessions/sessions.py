@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import msgspec
 
-from ..auth.allowed_addresses import Networks
 from ..auth.grants import Principal
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
@@ -38,7 +37,7 @@ from ..websocket.frames import PING, encode_frame
 from .client_limits import ClientLimits
 from .membership import drop
 from .pattern_subscriptions import PatternSubscriber
-from .publications import name_publisher, publish
+from .publications import Publications, name_publisher
 from .revocation import Revocation
 from .subscribe_commands import subscribe, unsubscribe
 from .subscriptions import Subscriptions
@@ -87,10 +86,7 @@ class Sessions:
         self._moment = 0
         self._programs: dict[str, str] = {}
         self._expiring: dict[Client, None] = {}
-        self.publish_from: Networks | None = None
-        """From which addresses clients may publish; None: from all."""
-        self.held: dict[Client, None] | None = None
-        """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
+        self.publications = Publications(broker)
         self.subscriptions = Subscriptions(broker)
         self.wildcards = PatternSubscriber(self.subscriptions)
         self.rights = Revocation(self.wildcards, self.clients)
@@ -109,15 +105,6 @@ class Sessions:
     def show(self, witness: CommandListener | None) -> None:
         """Let a witness see what clients say from now on; None: nobody wants to know any more."""
         self.witness = witness
-
-    def publish_only_from(self, networks: Networks | None) -> None:
-        """Take publications of clients from these addresses only, from now on; None: from all."""
-        self.publish_from = networks
-
-    def hold_publishing(self, holds: bool) -> Iterable[Client]:
-        """Hold each client as soon as it has published, or hold none any more; the clients that were held before."""
-        held, self.held = self.held, {} if holds else None
-        return held or ()
 
     def announce(self, notice: Notice, *, lasts: bool) -> None:
         """Tell all clients, and while the notice lasts everybody who comes."""
@@ -154,7 +141,7 @@ class Sessions:
         """The connection is gone."""
         if client in self.clients:
             del self.clients[client]
-            (self.held or {}).pop(client, None)
+            self.publications.forget(client)
             if self.guard is not None:
                 self.guard.forget(client)
             self._slots[client.fd % self.ping_seconds].pop(client, None)
@@ -179,7 +166,7 @@ class Sessions:
             if not client.greeted:
                 self._greet(client, command)
             if type(command) is Publish:
-                publish(self, client, command, now)
+                self.publications.publish(client, command, now)
             else:
                 self._do(client, command, now)
         except InvalidMessage as error:
@@ -301,7 +288,7 @@ class Sessions:
     def _adopt(self, client: Client, principal: Principal, now: int) -> None:
         asked, before = client.principal.asked, client.principal.user
         if asked is not None:
-            asked.adopt(principal)
+            principal.take_over(asked)
             asked.renew(another=principal.user != before)
         client.principal = principal
         client.warned = False

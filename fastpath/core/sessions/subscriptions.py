@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..auth.grants import PENDING
+from ..auth.reasons import PENDING
 from ..auth.rules import SUBSCRIBE
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker

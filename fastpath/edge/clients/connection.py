@@ -14,8 +14,7 @@ from ...core.websocket.handshake import BadRequest, error_response, parse_reques
 from ...listen_address import Listener
 from ..runtime.connection_log import client_closed, request_refused
 from ..runtime.runtime import Runtime, now
-from .handshake import upgrade
-from .incoming import Incoming
+from .handshake import Handshake
 
 GOODBYE_SECONDS = 5
 """How long a connection that was told goodbye may take to answer."""
@@ -25,16 +24,14 @@ REFUSED_SECONDS = 2
 has read why."""
 
 
-class ClientConnection(Incoming):
+class ClientConnection(Handshake):
     """What the plain and the TLS connection have in common; implements core.client.Link.
 
     States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
     written out and whatever comes is discarded until the socket ends.
     """
 
-    __slots__ = ("fd", "listener")
-
-    direct = False
+    __slots__ = ()
 
     def __init__(self, hub: Runtime, fd: int, address: str, listener: Listener) -> None:
         self.hub = hub
@@ -116,7 +113,7 @@ class ClientConnection(Incoming):
             request = parse_request(self.head)
             if request is None:
                 return
-            upgrade(self, request)
+            self.upgrade(request)
         except BadRequest as error:
             for told in self.hub.connection_listeners:
                 told.rejected(self.address, error.reason, status=error.status)

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
-from ...core.auth.grants import PENDING
 from ...core.auth.hook_questions import LATE
+from ...core.auth.reasons import PENDING
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.admission import Outcome
 from ...core.protocol.errors import InvalidMessage, InvalidSubject, Refused

@@ -8,19 +8,20 @@ from typing import Any
 
 import msgspec
 
-from ...core.auth.grants import ASKED, Principal
+from ...core.auth.grants import Principal
 from ...core.auth.hook_decisions import HookDecisions, HookState
 from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, about_party
+from ...core.auth.reasons import ASKED
 from ...core.broker.observers import ConnectionListener
 from ...core.delivery.client import Client
 from ...core.protocol.errors import InvalidMessage
 from ...core.sessions.deferred_commands import DeferredCommands, Facts, facts_of, refused_by
 from ...core.websocket.handshake import Request
 from ..node import messages
-from ..runtime.component import ControlPeer, Offers
+from ..runtime.component import ControlPeer, GatedPublisher, Offers
 from ..runtime.connection_names import source_id
 from ..runtime.runtime import Runtime, now
-from .publisher_gate import GatedPublisher, PublisherGate
+from .publisher_gate import PublisherGate
 from .workers import Runners
 
 HEADERS_BYTES_MAX = 4096

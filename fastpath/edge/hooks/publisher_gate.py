@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from ...core.auth.grants import ASKED, Principal
+from ...core.auth.grants import Principal
 from ...core.auth.hook_decisions import HookDecisions, HookState
 from ...core.auth.hook_questions import CONNECT, Key, Reply
+from ...core.auth.reasons import ASKED
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.staged_rows import named
 from ...core.delivery.client import PauseReason
@@ -16,24 +17,8 @@ from ...core.protocol.messages import Message
 from ...core.protocol.packets import BATCH_MESSAGES_MAX, Batch
 from ...core.protocol.subject import JOBS
 from ...core.sessions.deferred_commands import Facts, is_askable, refused_by
+from ..runtime.component import GatedPublisher
 from ..runtime.runtime import Runtime
-
-
-class GatedPublisher(Protocol):
-    """What is asked of its connection."""
-
-    address: str
-    number: int
-
-    @property
-    def principal(self) -> Principal | None:
-        """Who publishes."""
-
-    def hold(self, held: bool, why: int) -> None:
-        """Handle nothing more of what it sends, or go on."""
-
-    def close(self, code: Close, reason: str) -> None:
-        """Say why, and end."""
 
 
 class PublisherGate:

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...core.auth.grants import AWAY
 from ...core.auth.hook_questions import LATE, Reply
+from ...core.auth.reasons import AWAY
 from ..runtime.component import ControlPeer
 
 WINDOW = 256

@@ -27,7 +27,7 @@ from ...core.protocol.packets import (
     unpack_published,
 )
 from ...core.telemetry import counters
-from ..hooks.publisher_gate import PublisherGate
+from ..runtime.component import PublisherDeferral
 from ..runtime.connection_log import publisher_closed
 from ..runtime.publisher_progress import Progress
 from ..runtime.runtime import Runtime, now
@@ -65,7 +65,7 @@ class PublisherConnection(asyncio.Protocol):
         self._closing = self._full = self._draining = False
         self._batch = 0
         self._answers: list[bytes] | None = None  # gathered while a handler runs
-        self._party: PublisherGate | None = None
+        self._party: PublisherDeferral | None = None
         self._pauses = 0  # bits of Hold
         self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
         self.address = address

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...core.auth.grants import PENDING
+from ...core.auth.reasons import PENDING
 from ...core.auth.rules import PUBLISH
 from ...core.delivery.client import PauseReason
 from ...core.protocol.errors import Close, InvalidSubject, Refused

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ...core.auth.grants import PENDING
+from ...core.auth.reasons import PENDING
 from ...core.auth.rules import SUBSCRIBE
 from ...core.cache.cache_range import before, chain
 from ...core.delivery.interest import Topic

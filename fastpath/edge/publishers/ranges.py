@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...core.auth.grants import ASKED, PENDING, Principal
+from ...core.auth.grants import Principal
+from ...core.auth.reasons import ASKED, PENDING
 from ...core.auth.rules import SUBSCRIBE
 from ...core.cache.cache_range import Lost, chain, is_ahead, part, span
 from ...core.delivery.interest import Topic

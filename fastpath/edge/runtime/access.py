@@ -10,7 +10,7 @@ from ...core.websocket.handshake import BadRequest, Request
 from ...settings import Settings
 
 if TYPE_CHECKING:
-    from ...core.sessions.sessions import Sessions
+    from ...core.sessions.publications import Publications
 
 LIVE = ("trusted_proxies", "publish_from", "origins", "log_level")
 """Settings that take force without a restart."""
@@ -19,8 +19,8 @@ LIVE = ("trusted_proxies", "publish_from", "origins", "log_level")
 class Access:
     """The addresses and origins that the settings in force allow; one for all ports of a process."""
 
-    def __init__(self, settings: Settings, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, settings: Settings, publications: Publications) -> None:
+        self._publications = publications
         self.renew(settings)
 
     def renew(self, settings: Settings) -> None:
@@ -28,7 +28,7 @@ class Access:
         self.trusted = Networks.parse(settings.trusted_proxies)
         publish_from, origins = Networks.parse(settings.publish_from), Origins.parse(settings.origins)
         self.publish_from = publish_from or None
-        self._sessions.publish_only_from(self.publish_from)
+        self._publications.accept_from(self.publish_from)
         self.origins = origins or None
 
     def may_publish(self, address: str) -> bool:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ...core.auth.grants import Principal
 from ...core.broker.observers import Source
 from ...core.delivery.client import Client
+from ...core.protocol.errors import Close
 from ...core.protocol.messages import Notice
+from ...core.protocol.packets import Batch
 from ...core.sessions.sessions import Handler as CommandHandler
 from ...core.websocket.handshake import Request
 from ..node.workers import Handler as MessageHandler
-
-if TYPE_CHECKING:
-    from ..hooks.gateway import Asks
-    from ..publishers.connection import PublisherConnection
 
 Answer = dict[str, Any]
 Done = Callable[[Answer], None]
@@ -60,11 +59,54 @@ class ConnectionListener(Protocol):
         """A publisher's connection is over."""
 
 
+class GatedPublisher(Protocol):
+    """A publisher's connection, as who asks a hook about it sees it."""
+
+    address: str
+    number: int
+
+    @property
+    def principal(self) -> Principal | None:
+        """The principal that publishes."""
+
+    def hold(self, held: bool, why: int) -> None:
+        """Handle nothing more of what it sends, or go on."""
+
+    def close(self, code: Close, reason: str) -> None:
+        """Say why, and end."""
+
+
+class PublisherDeferral(Protocol):
+    """What a hook is asked about one publisher; its frames wait for that."""
+
+    def parks(self, packet: list[Any] | Batch, data: bytes, moment: int) -> bool:
+        """Return whether the frame waits for an answer of the hook."""
+
+    def gone(self, code: int, reason: str) -> None:
+        """The connection is over."""
+
+
+class HookGateway(Protocol):
+    """Asks a hook in Django who may come and what each may do."""
+
+    def opened(self, client: Client, request: Request, token: str) -> None:
+        """A client has come, with this token in its address."""
+
+    def publisher(
+        self, connection: GatedPublisher, principal: Principal, token: str, welcome: Callable[[], None]
+    ) -> PublisherDeferral:
+        """A publisher has come; ``welcome`` is called when it is let in."""
+
+    def request(self, token: str, action: str, subject: str, done: Callable[[str], None]) -> None:
+        """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
+
+
 Verb = Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]
 """Answers a request of the control socket; None: the answer follows by ``ControlPeer.reply``."""
 
-Frame = Callable[["PublisherConnection", int, list[Any]], None]
-"""Takes a publisher's ``[kind, number, …]`` and answers it by ``reply``; raises Refused to end the connection."""
+Frame = Callable[[Any, int, list[Any]], None]
+"""Takes a publisher's connection (edge/publishers/connection.py) and its ``[kind, number, …]``, and answers it by
+``reply``; raises Refused to end the connection."""
 
 Answering = Callable[[Answer, Done], None]
 """Answers, now or later, a question that all workers are asked; InvalidMessage that is raised is the answer, too."""
@@ -92,7 +134,7 @@ class Offers:
     figures: Callable[[], dict[str, float]] | None = None
     """More figures of this process."""
     connections: ConnectionListener | None = None
-    gate: Asks | None = None
+    gate: HookGateway | None = None
     """Asks a hook in Django who may come and what each may do."""
     linked: Callable[[int], None] | None = None
     """Told that messages can be sent to that worker."""

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ...core.broker.observers import Source
 from ...core.delivery.client import Client
 from ...core.telemetry.counters import BY_CLIENT
 from ...logs.formats import event
 from .connection_names import PUBLISHER, connection_id
+from .publisher_progress import Progress
 
 if TYPE_CHECKING:
-    from ..publishers.connection import PublisherConnection
     from .runtime import Runtime
 
 TASK_SECONDS = 60
 """A publisher that goes sooner, with everything acknowledged, is not worth a line."""
+
+
+class LoggedPublisher(Source, Protocol):
+    """A publisher's connection, as its line tells of it."""
+
+    since: int
+    """When it came, in ms."""
+    name: str
+    """Under which it numbers what it publishes."""
+    progress: Progress
+
 
 _clients = logging.getLogger("fastpath.clients")
 _publishers = logging.getLogger("fastpath.publishers")
@@ -49,9 +61,7 @@ def connection_refused(address: str, reason: str) -> None:
     event(_clients, "connection refused", address=address, reason=reason)
 
 
-def publisher_closed(
-    hub: Runtime, publisher: PublisherConnection, code: int, reason: str, name: str, moment: int
-) -> None:
+def publisher_closed(hub: Runtime, publisher: LoggedPublisher, code: int, reason: str, name: str, moment: int) -> None:
     """A publisher's connection ends. One that was short, and all of which is acknowledged, is a task of a batch job:
     there may be many of these each second, and they are told at the level ``debug``."""
     seconds, progress = _seconds(publisher.since, moment), publisher.progress

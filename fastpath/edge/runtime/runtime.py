@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ...awake import AwakeClock
 from ...core.auth.grants import Principal
@@ -22,16 +22,13 @@ from ...core.websocket.frames import Event
 from ...settings import Settings
 from ..node.workers import Workers
 from .access import Access
-from .component import Component, ConnectionListener, Frame, Verb
+from .component import Component, ConnectionListener, Frame, HookGateway, Verb
 from .delivery_latency import measure
 from .epoll import make_watch
 from .loop_lag import Lateness
 from .publisher_accounts import Accounts
 from .scatter import Gathering
 from .turns import Turns
-
-if TYPE_CHECKING:
-    from ..hooks.gateway import Asks
 
 LINKS, WRITES = 1, 2
 """Why those who publish are held back: another worker does not keep up, or the writing to this one's clients does not.
@@ -95,14 +92,14 @@ class Runtime:
         self.settings = settings
         self.broker = broker
         self.sessions = sessions
-        self.access = Access(settings, sessions)
+        self.access = Access(settings, sessions.publications)
         self.workers = Workers(worker)
         self.verbs: dict[str, Verb] = {}
         self.frames: dict[str, Frame] = {}
         self.reloads: dict[str, Callable[[], object]] = {}
         self.figures: list[Callable[[], dict[str, float]]] = []
         self.connection_listeners: list[ConnectionListener] = []
-        self.asks: Asks | None = None
+        self.asks: HookGateway | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
@@ -115,7 +112,7 @@ class Runtime:
         self.accounts = Accounts()
         self.publisher_connections: set[Drains] = set()
         self.control_connections: set[asyncio.Transport] = set()
-        self.gathering = Gathering(self)
+        self.gathering = Gathering(loop, self.workers)
         self.started = False  # the clocks run: what was kept is here, and the ports are open or about to be
         self.advertisers = Advertisers(broker.grants)  # who advertises what in this process
         self.stale = self.congested = False
@@ -213,14 +210,14 @@ class Runtime:
         """Hold back those who publish, or let them go on when there is no other reason (LINKS or WRITES); control,
         where Django publishes, is never held back.
 
-        Publishers are not read from at all; a client is held as soon as it has published (Sessions.held).
+        Publishers are not read from at all; a client is held as soon as it has published (Publications.held).
         """
         self._congestion = self._congestion | why if congested else self._congestion & ~why
         congested = bool(self._congestion)
         if congested == self.congested:
             return
         self.congested = congested
-        held = self.sessions.hold_publishing(congested)
+        held = self.sessions.publications.hold(congested)
         for publisher in self.publisher_connections:
             publisher.hold(congested)
         for client in held:
@@ -352,7 +349,7 @@ class Runtime:
 
     def _on_second(self) -> None:
         self._timers[1] = self.loop.call_later(1, self._on_second)
-        for client in self.sessions.held or ():
+        for client in self.sessions.publications.held or ():
             client.alive = True  # what it says is not read
         self.sessions.beat(now(), self.awake.time)
         for told in self._each_second:

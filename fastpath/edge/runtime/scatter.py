@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.protocol.errors import InvalidMessage
 from ..node import messages
+from ..node.workers import Workers
 from .component import Answer, Answering, ControlPeer, Done, Offers
 from .turns import TURN_SECONDS
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
 
 ANSWER_SECONDS = 1.5
 """How long the workers have: less than Django waits for the whole answer."""
@@ -44,8 +43,9 @@ log = logging.getLogger("fastpath.control")
 class Gathering:
     """The questions of one process: what it asks of all, on the first worker, and what it is asked."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Workers) -> None:
+        self._loop = loop
+        self._peers = workers
         self._workers: set[int] = set()
         self._open: dict[int, _Question] = {}
         self._asked = 0
@@ -85,7 +85,7 @@ class Gathering:
         asked = {0, *self._workers} if worker is None else {worker}
         self._asked += 1
         number = self._asked
-        question = _Question(kind, arguments, asked, done, self._hub.loop.time())
+        question = _Question(kind, arguments, asked, done, self._loop.time())
         there = sorted(asked & {0, *self._workers}, reverse=True)  # this process last, which cannot fail
         try:
             for one in there:
@@ -94,9 +94,9 @@ class Gathering:
             self._wait_no_more(number)
             raise
         self._open[number] = question
-        question.timer = self._hub.loop.call_later(seconds, self._end, number)
+        question.timer = self._loop.call_later(seconds, self._end, number)
         if not there:
-            self._hub.loop.call_soon(self._end, number)
+            self._loop.call_soon(self._end, number)
 
     def run(self, work: Work, done: Done) -> None:
         """Do what takes long, and answer: in turns with all other works of this process, of which each turn of the loop
@@ -104,7 +104,7 @@ class Gathering:
         self._works.append((work, done))
         if not self._turning:
             self._turning = True
-            self._hub.loop.call_soon(self._turn)
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         due = perf_counter() + TURN_SECONDS
@@ -114,7 +114,7 @@ class Gathering:
         finally:
             self._turning = bool(self._works)
             if self._turning:
-                self._hub.loop.call_soon(self._turn)
+                self._loop.call_soon(self._turn)
 
     def _slice(self, work: Work, done: Done, due: float) -> None:
         """Go on with the first one until it is done or the time is over; then it is the next one's turn."""
@@ -147,9 +147,9 @@ class Gathering:
     def _send(self, worker: int, number: int, question: _Question) -> None:
         kind, arguments = question.kind, question.arguments
         if worker:
-            self._hub.workers.to_others(messages.Gather(number, kind, arguments), worker)
+            self._peers.to_others(messages.Gather(number, kind, arguments), worker)
         else:
-            self._hub.loop.call_soon(self._run, kind, arguments, lambda answer: self._note(0, number, answer))
+            self._loop.call_soon(self._run, kind, arguments, lambda answer: self._note(0, number, answer))
 
     def _run(self, kind: str, arguments: Answer, done: Done) -> None:
         try:
@@ -159,7 +159,7 @@ class Gathering:
 
     def _asked_by_first(self, worker: int, asked: messages.Gather) -> None:
         del worker
-        number, kind, workers = asked.number, asked.kind, self._hub.workers
+        number, kind, workers = asked.number, asked.kind, self._peers
 
         def done(answer: Answer) -> None:
             if number:
@@ -177,7 +177,7 @@ class Gathering:
         large = self._large.get(worker)
         if large is not None and number in large:
             large.discard(number)
-            self._answered[worker] = self._hub.loop.time()
+            self._answered[worker] = self._loop.time()
         question = self._open.get(number)
         if question is not None:
             question.answers[worker] = answer

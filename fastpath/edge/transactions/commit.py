@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...core.auth.grants import ASKED, PENDING, Principal
+from ...core.auth.grants import Principal
+from ...core.auth.reasons import ASKED, PENDING
 from ...core.auth.rules import PUBLISH
 from ...core.broker.staged_rows import subjects_of
 from ...core.protocol.errors import InvalidMessage, Refused

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import socket
 
-from ...core.auth.grants import PENDING, Principal
+from ...core.auth.grants import Principal
+from ...core.auth.reasons import PENDING
 from ...core.auth.rules import SUBSCRIBE
 from ...core.delivery.client import Client
 from ...core.matching.pattern_set import PatternSet

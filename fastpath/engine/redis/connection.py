@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -12,6 +12,19 @@ from .address import Address, RedisAway, RedisConfig, shown
 
 AWAY = (RedisError, OSError)
 """What a call raises when the server is not there, does not answer in time or refuses the login."""
+
+
+class Servers(Protocol):
+    """Where the primary is, how to reach a server, and the names of keys; for who has a connection of its own."""
+
+    async def primary(self) -> Address:
+        """Return where the primary is; raises RedisAway when there is none."""
+
+    def link(self, address: Address) -> Link:
+        """A connection of somebody's own to a server."""
+
+    def key(self, name: str) -> str:
+        """The name of a key of somebody's own."""
 
 
 class Link:

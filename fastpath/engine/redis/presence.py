@@ -7,14 +7,11 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from .connection import AWAY, Link
-
-if TYPE_CHECKING:
-    from .engine import RedisEngine
+from .connection import AWAY, Link, Servers
 
 ENTRIES_MAX = 4096
 """Entries that the stream keeps, about: who has read less than that is asked for, and asks, again."""
@@ -42,11 +39,11 @@ log = logging.getLogger("fastpath.roster")
 class RedisRoster:
     """Hands packets of this node to all others, and theirs to ``hear``; in the order of each node, some may be lost."""
 
-    def __init__(self, engine: RedisEngine, node: str, hear: Callable[[list[Any]], None]) -> None:
-        self._engine = engine
+    def __init__(self, servers: Servers, node: str, hear: Callable[[list[Any]], None]) -> None:
+        self._servers = servers
         self._node = node
         self._hear = hear
-        self._key = engine.key("roster")
+        self._key = servers.key("roster")
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
         self._wanted = asyncio.Event()
@@ -161,12 +158,12 @@ class RedisRoster:
 
     async def _link(self, link: Link | None) -> Link:
         """A connection to the primary of now; raises one of ``AWAY``."""
-        address = await self._engine.primary()
+        address = await self._servers.primary()
         if link is not None and link.address == address and link.connected:
             return link
         if link is not None:
             await link.close()
-        return self._engine.link(address)
+        return self._servers.link(address)
 
 
 def _joined(packets: list[bytes]) -> tuple[bytes]:

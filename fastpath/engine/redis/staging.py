@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from redis.exceptions import NoScriptError, ResponseError
 
-from ...core.broker.admission import Outcome
+from ...core.broker.admission import Done, Outcome
 from ...core.protocol.messages import STANDARD, Message
 from ..staging.store import (
     ATTEMPTS_MAX,
@@ -32,10 +32,7 @@ from ..staging.store import (
     record_bytes,
     summed,
 )
-from .connection import AWAY, Link
-
-if TYPE_CHECKING:
-    from .engine import RedisEngine
+from .connection import AWAY, Link, Servers
 
 SCRIPT = Path(__file__).with_suffix(".lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()  # noqa: S324  (how Redis names scripts)
@@ -67,14 +64,23 @@ class _HeldChunk(NamedTuple):
     since: int
 
 
+class NumberingServers(Servers, Protocol):
+    """The servers that also number what is published."""
+
+    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Have messages numbered, stored and delivered; ``done`` gets one outcome a message."""
+
+
 class RedisStaging:
     """A StagingStore. ``bytes_max`` bounds what this node has staged, ``keep_seconds`` is for how long."""
 
     waits = True
 
-    def __init__(self, engine: RedisEngine, clock: Callable[[], int], *, bytes_max: int, keep_seconds: float) -> None:
+    def __init__(
+        self, servers: NumberingServers, clock: Callable[[], int], *, bytes_max: int, keep_seconds: float
+    ) -> None:
         self.staged_rows = 0
-        self._engine = engine
+        self._servers = servers
         self._clock = clock
         self._bytes_max = bytes_max
         self._seconds = max(1, int(keep_seconds))
@@ -161,7 +167,7 @@ class RedisStaging:
         await self._look([one for one in self._held if one.key == key and one.batch == batch])
 
     async def records(self, limit: int) -> list[tuple[str, StagingRecord]]:
-        listed = self._engine.key("tx")
+        listed = self._servers.key("tx")
         (names,) = await self._ask(("ZREVRANGE", listed, 0, limit - 1))
         found = await self._named(names)
         gone = {name.decode() for name in names} - {key for key, _ in found}
@@ -170,7 +176,7 @@ class RedisStaging:
         return found
 
     async def unfinished(self) -> list[tuple[str, StagingRecord]]:
-        (names,) = await self._ask(("SMEMBERS", self._engine.key("tx:begun")))
+        (names,) = await self._ask(("SMEMBERS", self._servers.key("tx:begun")))
         return [(key, record) for key, record in await self._named(sorted(names)) if record.state != DONE]
 
     async def forget(self, key: str) -> bool:
@@ -208,7 +214,7 @@ class RedisStaging:
             if not waiting.done():
                 waiting.set_result(outcomes)
 
-        self._engine.submit([message], self._clock(), stored)
+        self._servers.submit([message], self._clock(), stored)
         (outcome,) = await waiting
         if isinstance(outcome, tuple) and isinstance(outcome[0], str):
             raise StagingFailed(UNAVAILABLE, str(outcome[1]))
@@ -238,10 +244,10 @@ class RedisStaging:
         return f"{self._prefix(key)}:{of}"
 
     def _prefix(self, key: str) -> str:
-        return self._engine.key(f"tx:{hashlib.sha256(key.encode()).hexdigest()[:32]}")
+        return self._servers.key(f"tx:{hashlib.sha256(key.encode()).hexdigest()[:32]}")
 
     async def _script(self, key: str, action: str, *arguments: Any) -> Any:
-        keys = (self._prefix(key), self._engine.key("tx"), self._engine.key("tx:begun"))
+        keys = (self._prefix(key), self._servers.key("tx"), self._servers.key("tx:begun"))
         command = (3, *keys, action, key, *arguments)
         try:
             (answer,) = await self._ask(("EVALSHA", SHA, *command))
@@ -253,11 +259,11 @@ class RedisStaging:
         """The answers of the primary of now; raises NoScriptError, and StagingFailed when there is none."""
         async with self._turn:
             try:
-                address = await self._engine.primary()
+                address = await self._servers.primary()
                 link = self._link
                 if link is None or link.address != address:
                     await self.close()
-                    link = self._link = self._engine.link(address)
+                    link = self._link = self._servers.link(address)
                 answers = await link.ask(*commands, seconds=ANSWER_SECONDS)
             except AWAY as error:
                 raise StagingFailed(UNAVAILABLE, f"Redis is away: {error}") from None

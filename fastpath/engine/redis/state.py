@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from redis.exceptions import ResponseError
 
 from ...core.broker.broker import Broker
-from ...core.broker.epochs import restart
 from ...core.cache.snapshot import Snapshot
 from ...core.delivery.interest import Topic
 from ...core.protocol.packets import Position
@@ -163,9 +162,9 @@ async def resynchronise(
                 continue
             restarted += stands != position
             if before is None or position[0] <= before[0]:
-                restart(broker, topic, *position, snapshot)
+                broker.reset_topic(topic, *position, snapshot)
             elif topic.seq and topic.epoch > before[0]:  # all of that is void, whatever its number
-                restart(broker, topic, epoch, 0, snapshot)
+                broker.reset_topic(topic, epoch, 0, snapshot)
             else:
                 _replace_snapshot(broker, topic, snapshot)
         await asyncio.sleep(0)
@@ -182,7 +181,7 @@ async def resynchronise(
             if not topic.seq or topic.system or topic.subject in positions:
                 continue
             if entries.group_of(topic.subject) == group:
-                restart(broker, topic, epoch, 0, snapshots.get(topic.subject) if broker.snapshots else None)
+                broker.reset_topic(topic, epoch, 0, snapshots.get(topic.subject) if broker.snapshots else None)
                 restarted += 1
         await asyncio.sleep(0)
     return restarted

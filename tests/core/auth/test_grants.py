@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.core.auth.basic_grants import BasicGrants
-from fastpath.core.auth.grants import ASKED, NOT_READY, Grants, Why
+from fastpath.core.auth.grants import Grants, Why
 from fastpath.core.auth.hook_decisions import HookDecisions, HookState
 from fastpath.core.auth.hook_grants import CustomGrants, hooked
 from fastpath.core.auth.jwt_grants import JwtGrants
+from fastpath.core.auth.reasons import ASKED, NOT_READY
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import SUBSCRIBE, Rule, RuleSet
 from fastpath.core.protocol.subject import PRESENCE

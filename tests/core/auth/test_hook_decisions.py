@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.auth.grants import ASKED, AWAY
 from fastpath.core.auth.hook_decisions import DEAD_MAX, ROOM, SLICE, HookDecisions
 from fastpath.core.auth.hook_questions import CONNECT, LATE, SUBJECTS_MAX, Question, Reply, Verdict
+from fastpath.core.auth.reasons import ASKED, AWAY
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
 from tests.support.core.hooks import Connection
 

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from fastpath.core.auth.basic_grants import BasicGrants
-from fastpath.core.auth.grants import ASKED, Grants, Principal
+from fastpath.core.auth.grants import Grants, Principal
 from fastpath.core.auth.hook_decisions import HookDecisions
 from fastpath.core.auth.hook_grants import CustomGrants, hooked
 from fastpath.core.auth.hook_questions import CONNECT, Reply, Verdict
 from fastpath.core.auth.keys import Key
+from fastpath.core.auth.reasons import ASKED
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
 from fastpath.core.auth.tokens import Claims
 from fastpath.core.broker.observers import ConnectionListener

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fastpath.core.broker.epochs import restart
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
 from tests.support.core.stage import START, Stage
@@ -69,12 +68,12 @@ def test_a_restart_keeps_what_leads_there_and_tells_everybody() -> None:
     comes(stage, START, 1, 2, 3)
     ann.taken()
     topic = stage.broker.interest.topics[SUBJECT]
-    restart(stage.broker, topic, START, 2, topic.snapshot)
+    stage.broker.reset_topic(topic, START, 2, topic.snapshot)
     stage.end()
     assert [(one.epoch, one.seq) for one in ann.taken()] == [(START, 2)]
     assert [one.seq for one in topic.ring] == [1, 2]
     assert recovery(stage, START, 1)[1] == ["0/2"]
-    restart(stage.broker, topic, START, 9)
+    stage.broker.reset_topic(topic, START, 9)
     stage.end()
     assert (topic.seq, topic.ring, topic.snapshot) == (9, [], None)
     assert recovery(stage, START, 2) == ("resynchronised", [])

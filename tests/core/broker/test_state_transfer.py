@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from fastpath.core.broker.broker import Broker
-from fastpath.core.broker.epochs import restart
 from fastpath.core.broker.state_transfer import Copy, StateReceiver, read_entry, whole_part
 from fastpath.core.cache.snapshot import Snapshot
 from fastpath.core.protocol.limits import Limits
@@ -204,7 +203,7 @@ def test_a_subject_that_is_restarted_during_a_copy_stays_known() -> None:
     first.publish(SUBJECTS[0], "x")
     copy, takeover = Copy(first.broker), StateReceiver(other.broker)
     topic = first.broker.interest.topic("/copies/later", START)
-    restart(first.broker, topic, START, 7, Snapshot(Message("/copies/later", "y", epoch=START, seq=7)))
+    first.broker.reset_topic(topic, START, 7, Snapshot(Message("/copies/later", "y", epoch=START, seq=7)))
     takeover.restarted(carried(whole_part(first.broker, topic)))
     for part in carried(copy.slice(1 << 20)):
         takeover.add(part)

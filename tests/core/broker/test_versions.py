@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.broker.column_batches import release_runs
-from fastpath.core.broker.epochs import restart
 from fastpath.core.broker.state_transfer import StateReceiver, whole_part
 from fastpath.core.protocol.columns import ColumnBatch
 from fastpath.core.protocol.messages import Data, Message, Subscribe
@@ -120,7 +119,7 @@ def test_a_copy_of_a_subject_brings_its_version() -> None:
         StateReceiver(other.broker).restarted(part)
     topics = other.broker.interest.topics
     assert [topics[subject].version for subject in ("/v/a", "/v/b")] == [7, 4]
-    restart(other.broker, topics["/v/a"], 5, 0)
+    other.broker.reset_topic(topics["/v/a"], 5, 0)
     assert topics["/v/a"].version == -1
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.auth.grants import NOT_READY, Grants, Principal
+from fastpath.core.auth.grants import Grants, Principal
 from fastpath.core.auth.hook_decisions import HookDecisions
 from fastpath.core.auth.hook_grants import hooked
 from fastpath.core.auth.hook_questions import LATE, Reply, Verdict
+from fastpath.core.auth.reasons import NOT_READY
 from fastpath.core.auth.rules import PUBLISH
 from fastpath.core.presence import advertisements
 from fastpath.core.presence.advertisements import (

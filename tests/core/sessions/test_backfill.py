@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.auth.grants import Grants, Principal
-from fastpath.core.broker import epochs
 from fastpath.core.delivery.backlogs import SLICE_BYTES, SLICE_MESSAGES
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Data, Epoch, Message, Revoked, Subscribe, Subscribed, Unsubscribe
@@ -177,7 +176,7 @@ def test_an_epoch_that_numbers_again_what_has_not_come_is_told_in_its_place() ->
 def test_a_subject_that_stands_elsewhere_now_is_resynchronised() -> None:
     stage = stage_with(MANY)
     ann = behind(stage)
-    epochs.restart(stage.broker, stage.broker.interest.topics[A], START + 9, 3)
+    stage.broker.reset_topic(stage.broker.interest.topics[A], START + 9, 3)
     ann.unblock()
     stage.end()
     (last,) = [one for one in ann.taken() if isinstance(one, Subscribed)][1:]

@@ -20,7 +20,6 @@ from hypothesis.stateful import (
 )
 
 from fastpath.core.auth.grants import Grants, Principal
-from fastpath.core.broker import epochs
 from fastpath.core.delivery import backlogs
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Message, Unsubscribe
@@ -226,7 +225,7 @@ class Recovery(RuleBasedStateMachine):
         if topic is not None and chain:
             self.epochs[subject] += 1
             del chain[max(len(chain) - back, 1) :]
-            epochs.restart(self.stage.broker, topic, self.epochs[subject], len(chain))
+            self.stage.broker.reset_topic(topic, self.epochs[subject], len(chain))
         self.end()
 
     def end(self) -> None:

@@ -4,9 +4,9 @@ import jwt
 import pytest
 
 from fastpath.core.auth import rule_grants
-from fastpath.core.auth.grants import NOT_READY
 from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.reasons import NOT_READY
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.delivery.wire_encoding import encoding, wire
 from fastpath.core.protocol.errors import InvalidMessage, Refused

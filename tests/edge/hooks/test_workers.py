@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastpath.core.auth.grants import AWAY
 from fastpath.core.auth.hook_questions import LATE, Reply
+from fastpath.core.auth.reasons import AWAY
 from fastpath.edge.hooks.workers import PASSED_SECONDS, TOLD_BYTES_MAX, TURN_MAX, WINDOW, Runners
 
 SECONDS = 5

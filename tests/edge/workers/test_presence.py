@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath.core.auth.grants import ASKED
+from fastpath.core.auth.reasons import ASKED
 from tests.support.edge.presence import PRESENCE, event, present
 from tests.support.edge.rules import Rules, rule, ruled
 from tests.support.edge.wire import TEXT, Ended, Socket, WireClient, WirePublisher, masked, request
