@@ -17,6 +17,13 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"(?<![\w/.-])docs/[\w./-]*\w")
 _RULES = re.compile(r"features\.md ([A-I]\d+(?:, [A-I]\d+)*)")
 _OWN = "tests/test_docs.py"
+_FOLDERS = "fastpath|realtime|entitlement|spark"
+_MODULE = re.compile(
+    rf"(?<![\w/.-])(?:(?:{_FOLDERS})/(?:[\w.-]+/)*[\w-]+\.py|(?:edge|core|engine)/[\w./-]*\w)(?![\w*])"
+)
+_DOTTED = re.compile(rf"(?:\bpython3? -m |\bfrom |^\s*import )((?:{_FOLDERS})(?:\.[a-z_]\w*)*)", re.M)
+_OF_A_READER = {"spark.jobs.spread"}
+"""Modules that a guide has its reader write."""
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
@@ -117,3 +124,17 @@ def test_the_rules_that_files_cite_have_their_headings() -> None:
     ]
     assert len(cited) > 30
     assert [(file, rule) for file, rule in cited if rule not in ruled] == []
+
+
+def test_the_modules_that_pages_name_are_there() -> None:
+    """As a path from the root, or of the sidecar from `fastpath/`, or dotted in a command or an import."""
+    pages = {
+        str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES if page.name != "CHANGELOG.md"
+    }
+    paths = [(name, path) for name, text in pages.items() for path in _MODULE.findall(text)]
+    dotted = [(name, module) for name, text in pages.items() for module in _DOTTED.findall(text)]
+    assert len(paths) > 20
+    assert len(dotted) > 20
+    assert [one for one in paths if not any((ROOT / folder / one[1]).exists() for folder in ("", "fastpath"))] == []
+    files = [(name, ROOT.joinpath(*module.split("."))) for name, module in dotted if module not in _OF_A_READER]
+    assert [one for one in files if not (one[1].is_dir() or one[1].with_suffix(".py").exists())] == []

@@ -135,7 +135,7 @@ class Engine(ABC):
         del now
 
     def figures(self) -> dict[str, float]:
-        """The engine's own metrics by name (docs/operate/operations.md)."""
+        """The engine's own metrics by name (docs/operate/figures.md)."""
         return {}
 
     def open_staging(self, clock: Callable[[], int], *, bytes_max: int, keep_seconds: int) -> StagingStore:

@@ -156,7 +156,7 @@ class Server:
 
 
 class RedisServer(Server):
-    """One Redis as docs/operate/operations.md wants it: append-only file, never evicting.
+    """One Redis as docs/operate/cluster.md wants it: append-only file, never evicting.
 
     ``options`` are lines of redis.conf by their first word, such as ``{"maxmemory": "3mb"}``; ``users`` may log in with
     the same password.

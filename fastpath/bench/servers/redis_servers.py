@@ -36,7 +36,7 @@ OPTIONS = {
     "repl-backlog-size": "64mb",
     "repl-ping-replica-period": "1",
 }
-"""As docs/operate/operations.md wants it: with an append-only file, and nothing is ever evicted."""
+"""As docs/operate/cluster.md wants it: with an append-only file, and nothing is ever evicted."""
 
 
 @dataclass

@@ -274,7 +274,7 @@ class JournalEngine(MemoryEngine):
         return "the journal cannot be written" if recent else ""
 
     def figures(self) -> dict[str, float]:
-        """The journal's own metrics by name (docs/operate/operations.md)."""
+        """The journal's own metrics by name (docs/operate/figures.md)."""
         return {
             "journal_bytes": self._upkeep.bytes + (self._file.size if self._file is not None else 0),
             "journal_segments": self._upkeep.segments + 1,
