@@ -6,17 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fastpath.core.telemetry.figures import FIGURES, UNKNOWN, of_nodes
+
 CONTENT_CHARS_MAX = 256 << 10
 """Of so many nodes that what they say of themselves is longer the workers' own figures are left out."""
-
-_MOST = ("_ms", "uptime_s", "cpu_waited_percent")
-"""Names that end so: the largest of all nodes counts. All others are added up."""
-
-_TOLD = frozenset(("rights_followed", "triggers_missing"))
-"""What Django's agents have told each node of one database: added up it would mean nothing."""
-
-_SHARED = frozenset(("subjects", "subjects_max", "messages_in", "messages_in_per_s"))
-"""The same of nodes that share an engine: they deliver the same messages."""
 
 STARVED_PERCENT = 50
 """A worker that waited for a processor for more than that of its last second is called starved."""
@@ -37,9 +30,8 @@ def cluster(answers: Iterable[tuple[Mapping[str, Any], bool]]) -> dict[str, floa
         for name, value in stats.items():
             if name == "by_worker" or type(value) not in (int, float):
                 continue
-            most = name.endswith(_MOST) or name in _TOLD or (name in _SHARED and shared)
-            before = found.get(name, 0)
-            found[name] = max(before, value) if most else before + value
+            rule = FIGURES.get(name, UNKNOWN).across_nodes
+            found[name] = of_nodes(rule, found[name], value, shared=shared) if name in found else value
     return found | {"nodes": nodes}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import floor, inf, isnan
 from typing import Any
 
+from fastpath.core.telemetry.figures import SAMPLED, UNKNOWN, of_nodes
 from fastpath.core.telemetry.samples import RING_SECONDS
 
 WAIT_SECONDS = 15.0
@@ -17,12 +18,6 @@ DRIFT_SECONDS = 1.5
 
 BEHIND_SECONDS = 2
 """Where no node tells anything the newest second is that long ago."""
-
-MOST = frozenset(("loop_lag_ms", "latency_p50_ms", "latency_p99_ms"))
-"""Over several nodes the largest counts; all others are added up."""
-
-MOST_SHARED = frozenset(("subjects", "messages_in_per_s"))
-"""The same of nodes that share an engine: they deliver the same messages."""
 
 Sample = dict[str, float]
 
@@ -118,11 +113,6 @@ def together(parts: Iterable[tuple[Sample, bool]]) -> Sample:
     found: Sample = {}
     for sample, shared in parts:
         for name, value in sample.items():
-            before = found.get(name)
-            if before is None:
-                found[name] = value
-            elif name in MOST or (shared and name in MOST_SHARED):
-                found[name] = max(before, value)
-            else:
-                found[name] = before + value
+            rule = SAMPLED.get(name, UNKNOWN).across_nodes
+            found[name] = of_nodes(rule, found[name], value, shared=shared) if name in found else value
     return found

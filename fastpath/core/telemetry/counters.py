@@ -21,6 +21,23 @@ REFUSALS = ("invalid", "denied", "not_ready", "too_large", "out_of_order", "outd
 FAILURES = ("failed", "unavailable")
 """Codes of those that could not be stored."""
 
+LIMITS = (
+    "connections",
+    "connections_per_user",
+    "connections_per_address",
+    "handshake",
+    "idle",
+    "ping",
+    "message",
+    "subscriptions",
+    "subjects",
+    "commands",
+    "publications",
+    "outbox",
+    "memory",
+    "errors",
+)
+"""Every limit that is counted; its figure is ``limited_<name>``."""
 
 LOST_WITH_WORKERS = "lost_with_workers"
 """Clients that have gone because their worker has; among what is counted of workers that are no more."""

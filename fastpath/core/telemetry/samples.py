@@ -6,53 +6,25 @@ from array import array
 from collections.abc import Mapping, Sequence
 from math import inf, nan
 
+from . import figures as table
+from .figures import COUNTER, FIGURES, GAUGE, SAMPLED
+
 RING_SECONDS = 900
 """Samples that are kept: so long may who collects them be away."""
 
 ROWS_MAX = 300
 """Samples in one answer: well below 1 ms of the loop. Where there are fewer there are no more."""
 
-GAUGES = (
-    "connections",
-    "subjects",
-    "subscriptions",
-    "publishers",
-    "cached_bytes",
-    "cpu_percent",
-    "memory_bytes",
-    "loop_lag_ms",
-    "latency_p50_ms",
-    "latency_p99_ms",
-    "slow_clients",
-    "queued_bytes",
-)
+GAUGES = tuple(name for name, figure in SAMPLED.items() if figure.kind == GAUGE)
 """Figures that are sampled as they are."""
 
 _NONE_AT_ZERO = frozenset(("latency_p50_ms", "latency_p99_ms"))
 """0 where nothing was delivered in that second: then there is nothing to sample."""
 
-RATES = {
-    "connections_per_s": "connects",
-    "disconnections_per_s": "disconnects",
-    "messages_in_per_s": "messages_in",
-    "messages_out_per_s": "messages_out",
-    "bytes_in_per_s": "bytes_in",
-    "bytes_out_per_s": "bytes_out",
-    "recoveries_per_s": "recoveries",
-    "resynchronisations_per_s": "resynchronisations",
-    "publications_refused_per_s": "publications_refused",
-    "publications_failed_per_s": "publications_failed",
-    "slow_closed_per_s": "slow_closed",
-    "conflated_away_per_s": "conflated_away",
-    "cache_hits_per_s": "cache_hits",
-    "cache_misses_per_s": "cache_misses",
-    "evicted_by_memory_per_s": "evicted_by_memory",
-    "audit_dropped_per_s": "audit_dropped",
-    "journal_failed_writes_per_s": "journal_failed_writes",
-}
+RATES = {figure.sampled: name for name, figure in FIGURES.items() if figure.sampled and figure.kind == COUNTER}
 """What is made of figures that count from the start on: their increments."""
 
-FIRST = frozenset(("messages_in", "evicted_by_memory", "journal_failed_writes"))
+FIRST = frozenset(name for name in RATES.values() if FIGURES[name].across_workers == table.FIRST)
 """Of these the first worker's counts: the others see the same messages, and hold copies of the same cache."""
 
 NAMES = ("seconds", *GAUGES, *RATES)

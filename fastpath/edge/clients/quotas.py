@@ -13,9 +13,9 @@ from ...core.broker.observers import ConnectionListener
 from ...core.delivery.client import Client, PauseReason
 from ...core.protocol.errors import Close
 from ...core.sessions.client_limits import ClientLimits
-from ...core.sessions.connection_quotas import PER_ADDRESS, PER_USER, ConnectionQuotas
+from ...core.sessions.connection_quotas import PER_USER, ConnectionQuotas
 from ...core.sessions.rate_limits import RateLimits
-from ...core.telemetry.counters import Counters
+from ...core.telemetry.counters import LIMITS, Counters
 from ...settings import Settings
 from ..node import messages
 from ..runtime.component import Offers
@@ -43,24 +43,6 @@ _CLOSES = {
     "errors": "too_many_errors",
 }
 """Limits whose excess is told by a close code."""
-
-LIMITS = (
-    "connections",
-    PER_USER,
-    PER_ADDRESS,
-    "handshake",
-    "idle",
-    "ping",
-    "message",
-    "subscriptions",
-    "subjects",
-    "commands",
-    "publications",
-    "outbox",
-    "memory",
-    "errors",
-)
-"""Every limit that is counted; its figure is ``limited_<name>``."""
 
 log = logging.getLogger("fastpath.limits")
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from ...core.protocol.messages import STANDARD, Message
 from ...core.telemetry.counters import ENDS, FAILURES, LOST_WITH_WORKERS, REFUSALS
+from ...core.telemetry.figures import COUNTER, FIGURES, MOST, SUM, UNKNOWN
 from ...core.telemetry.histogram import BUCKETS, Histogram, quantile_ms, since
 from ..clients.quotas import limited, resident_bytes
 from ..node import messages
 from ..runtime.component import Answer, Offers
 from ..runtime.runtime import Runtime, now
 from ..runtime.scatter import Work
-from .catalogue import CATALOGUE, COUNTER, MOST, SUM, UNKNOWN
 from .starvation import waited_seconds
 
 SUBJECT = "/__sys__/stats"
@@ -90,12 +90,12 @@ class Statistics:
         figures = dict(own)
         del figures["worker"], figures["pid"]
         for name in figures:
-            figure = CATALOGUE.get(name, UNKNOWN)
-            if figure.together == SUM:
+            figure = FIGURES.get(name, UNKNOWN)
+            if figure.across_workers == SUM:
                 figures[name] += sum(other.get(name, 0) for other in others)
                 if figure.kind == COUNTER:
                     figures[name] += self._hub.workers.gone.get(name, 0)
-            elif figure.together == MOST:
+            elif figure.across_workers == MOST:
                 figures[name] = max(figures[name], *(other.get(name, 0) for other in others), 0)
         figures["workers"] = 1 + len(others)
         figures["disconnections_per_s"] += self._lost_per_s

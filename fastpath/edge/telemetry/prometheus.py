@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...core.telemetry.figures import COUNTER, FIGURES, UNKNOWN, Figure
 from ...core.telemetry.histogram import BOUNDS_NS, Histogram
-from .catalogue import CATALOGUE, COUNTER, UNKNOWN, Figure
 from .figures import Statistics
 
 _LATENCY = "Time from the acceptance of a message until it is written to a client's socket."
@@ -32,7 +32,7 @@ def _metrics(prefix: str, addition: str, sources: list[tuple[str, dict[str, floa
     """The figures of each source, under the label that it has; the samples of a metric stand together."""
     told: dict[str, tuple[Figure, list[str]]] = {}
     for name in dict.fromkeys(name for _, figures in sources for name in figures if name not in ("worker", "pid")):
-        figure = CATALOGUE.get(name, UNKNOWN)
+        figure = FIGURES.get(name, UNKNOWN)
         metric = metric_of(name, figure)
         if not metric:
             continue

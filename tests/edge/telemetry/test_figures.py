@@ -22,10 +22,10 @@ from fastpath.core.protocol.codec import JSON
 from fastpath.core.protocol.messages import Message, Subscribe
 from fastpath.core.sessions.subscribe_commands import subscribe
 from fastpath.core.telemetry.counters import ENDS, FAILURES, REFUSALS
+from fastpath.core.telemetry.figures import FIGURES
 from fastpath.edge.control.publisher_rankings import Suppliers
 from fastpath.edge.control.rankings import Top
 from fastpath.edge.runtime.runtime import now
-from fastpath.edge.telemetry.catalogue import CATALOGUE
 from fastpath.edge.telemetry.figures import Statistics
 from fastpath.server.components import make_hub
 from fastpath.settings import Settings
@@ -279,7 +279,7 @@ async def test_without_statistics_nothing_is_attached_to_the_data_path() -> None
         statistics.stop()
         assert ("/__sys__/stats" in broker.interest.topics) == on
         figures = statistics.figures()
-        assert figures.keys() - {"workers"} == {name for name in figures if name in CATALOGUE} - {"workers"}
+        assert figures.keys() - {"workers"} == {name for name in figures if name in FIGURES} - {"workers"}
         assert figures["latency_p99_ms"] == 0
         hub.stop()
 
@@ -321,6 +321,6 @@ async def test_what_comes_together_with_conflation_is_measured_without_it() -> N
 
 def test_each_figure_is_explained() -> None:
     text = (Path(ROOT) / "docs" / "operate" / "figures.md").read_text()
-    missing = [name for name, figure in CATALOGUE.items() if figure.label is None and f"`{name}`" not in text]
-    missing += [one.label[1] for one in CATALOGUE.values() if one.label and f"`{one.label[1]}`" not in text]
+    missing = [name for name, figure in FIGURES.items() if figure.label is None and f"`{name}`" not in text]
+    missing += [one.label[1] for one in FIGURES.values() if one.label and f"`{one.label[1]}`" not in text]
     assert missing == []

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fastpath.client.control.client import Control
-from fastpath.edge.telemetry.catalogue import CATALOGUE
+from fastpath.core.telemetry.figures import FIGURES
 from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX
 from fastpath.edge.telemetry.prometheus import metric_of
 from realtime.process.ports import try_port
@@ -111,8 +111,8 @@ def test_the_figures_of_all_workers_and_of_each(sidecar: Sidecar) -> None:
         with Control(sidecar.control) as control:
             names = set(control.stats()) - {"by_worker"}
     told = {name.partition("{")[0].removeprefix("fastpath_") for name in found}
-    assert names <= CATALOGUE.keys(), "each has its line of help, and its name for Prometheus"
-    metrics = {metric_of(name, CATALOGUE[name]) for name in names}
+    assert names <= FIGURES.keys(), "each has its line of help, and its name for Prometheus"
+    metrics = {metric_of(name, FIGURES[name]) for name in names}
     assert told >= (metrics - {""}) | {"ready", "latency_seconds_count"}
     assert found["fastpath_workers"] == 2
     assert found["fastpath_publishers"] == 1

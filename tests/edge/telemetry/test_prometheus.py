@@ -8,22 +8,22 @@ from typing import Any, cast
 
 import pytest
 
+from fastpath.core.telemetry.figures import FIGURES
 from fastpath.core.telemetry.histogram import Histogram
-from fastpath.edge.telemetry.catalogue import CATALOGUE
 from fastpath.edge.telemetry.figures import Statistics
 from fastpath.edge.telemetry.prometheus import lines
 
 
 def everything(workers: int) -> str:
-    """The text with all figures of the catalogue; each of a worker is its number and one."""
+    """The text with all figures of the table; each of a worker is its number and one."""
     each: list[dict[str, float]] = [
-        {"worker": worker, "pid": 1} | dict.fromkeys(CATALOGUE, worker + 1) for worker in range(workers)
+        {"worker": worker, "pid": 1} | dict.fromkeys(FIGURES, worker + 1) for worker in range(workers)
     ]
     histogram = Histogram()
     histogram.add(3_000_000, 7)
     statistics: Any = SimpleNamespace(
         by_worker=lambda: each,
-        figures=lambda given: dict.fromkeys(CATALOGUE, 1500),
+        figures=lambda given: dict.fromkeys(FIGURES, 1500),
         latencies=SimpleNamespace(total=lambda: histogram),
     )
     return "\n".join([*lines(cast(Statistics, statistics), ready=True), ""])

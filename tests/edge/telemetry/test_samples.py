@@ -15,8 +15,8 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.core.telemetry.figures import FIGURES
 from fastpath.core.telemetry.samples import FIRST, GAUGES, NAMES, RATES
-from fastpath.edge.telemetry.catalogue import CATALOGUE
 from fastpath.edge.telemetry.figures import Statistics
 from fastpath.edge.telemetry.samples import Samples
 from fastpath.server.components import make_hub
@@ -36,10 +36,10 @@ def sidecar() -> Iterator[Sidecar]:
 
 def test_what_is_sampled_is_a_figure_and_added_up_as_one() -> None:
     """The first worker's where that one alone counts; the largest where a sum means nothing."""
-    counters = {name: CATALOGUE[name] for name in RATES.values()}
+    counters = {name: FIGURES[name] for name in RATES.values()}
     assert {one.kind for one in counters.values()} == {"counter"}
-    assert {name for name, one in counters.items() if one.together == "first"} == FIRST
-    assert {CATALOGUE[name].kind for name in GAUGES} == {"gauge"}
+    assert {name for name, one in counters.items() if one.across_workers == "first"} == FIRST
+    assert {FIGURES[name].kind for name in GAUGES} == {"gauge"}
 
 
 def values(row: list[float]) -> dict[str, float]:

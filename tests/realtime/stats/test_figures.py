@@ -33,3 +33,21 @@ def test_of_very_many_workers_the_figures_are_left_out() -> None:
     assert json.loads(figures.content([node], 7)) == {"time": 7, "nodes": [node]}
     many = node | {"workers": [{"pid": 1}] * 30_000}
     assert json.loads(figures.content([many, node], 7))["nodes"] == [node | {"workers": []}] * 2
+
+
+def test_what_nodes_have_in_common_is_not_doubled() -> None:
+    """A machine, a disk, who is there: two nodes tell of the same one, or of two that no sum describes."""
+    one = {
+        "silent_s": 3.0,
+        "machine_cpu_percent": 60.0,
+        "machine_memory_bytes": 16,
+        "machine_memory_available_bytes": 9,
+        "journal_disk_bytes": 50,
+        "journal_disk_free_bytes": 20,
+        "redis_connected": 1,
+        "roster_members": 7,
+    }
+    other = one | {"machine_memory_bytes": 8, "machine_memory_available_bytes": 2, "redis_connected": 0}
+    together = one | {"machine_memory_available_bytes": 2, "redis_connected": 0, "nodes": 2}
+    assert figures.cluster([(one, True), (other, True)]) == together
+    assert figures.cluster([(one, False), (other, False)]) == together | {"roster_members": 14}
