@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import queue
 import select
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
+
+from .writer_thread import WriterThread
 
 LINES_MAX = 10_000
 """Lines that may wait for who takes them; what comes beyond is dropped and counted."""
@@ -27,12 +26,6 @@ CHUNK_BYTES = 64 << 10
 
 IDLE_SECONDS = 1.0
 """How often the thread looks for what is due while it has nothing to write."""
-
-RETRY_SECONDS = 1.0
-"""After a failure nothing is tried for so long."""
-
-CLOSE_SECONDS = 2.0
-"""How long the end waits for who takes the lines."""
 
 Says = Callable[[str], bytes]
 """Makes a line of the log of a sentence about the log itself."""
@@ -132,43 +125,24 @@ class LogFile:
         return f"{self._path}.{number}"
 
 
-class LogWriter:
+class LogWriter(WriterThread[bytes]):
     """Takes lines from any thread, never waits, and writes them to ``sink``.
 
     ``due`` is called about once a second in the writer's thread; ``says`` makes the lines that tell of lost ones.
     """
 
     def __init__(self, sink: Sink, says: Says, due: Callable[[], None]) -> None:
+        super().__init__("log", LINES_MAX, WAITING_BYTES_MAX, CHUNK_BYTES, IDLE_SECONDS)
         self._sink = sink
         self._says = says
         self._due = due
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        # What was handed in, under the lock of who hands in, and what was taken of it, by the thread.
-        self._in_lines = self._in_bytes = self._out_lines = self._out_bytes = 0
         self._refused = self._failed = self._told = 0
-        self._failing = ""
-        self._failed_at = 0.0
         self._reopen = False
-        self._closing = False
-        self._thread: threading.Thread | None = None
 
     @property
     def dropped(self) -> int:
         """Lines that were lost since the start."""
         return self._refused + self._failed
-
-    def start(self) -> None:
-        """Begin to write what has been handed in, and what will be, after a thread that has been told to end."""
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, args=(self._thread,), name="log", daemon=True)
-        self._thread.start()
-
-    def stop(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Write what waits, for so long at most, and end the thread; ``start`` goes on."""
-        if self._thread is not None and self._thread.is_alive():  # in a process that was forked there is none
-            self._closing = True
-            self._lines.put(None)
-            self._thread.join(seconds)
 
     def release(self) -> None:
         """Let go of what it writes to: another takes its place, in this process or in one that was forked."""
@@ -177,76 +151,38 @@ class LogWriter:
 
     def put(self, line: bytes) -> None:
         """Hand in a line with its end, or drop it when too much waits already. Not by two threads at once."""
-        waiting = self._in_lines - self._out_lines
-        if waiting >= LINES_MAX or self._in_bytes - self._out_bytes + len(line) > WAITING_BYTES_MAX:
+        if self.has_room(1, len(line)):
+            self.hand_in(line, 1, len(line))
+        else:
             self._refused += 1
-            return
-        self._in_lines += 1
-        self._in_bytes += len(line)
-        self._lines.put(line)
 
     def reopen(self) -> None:
         """Begin anew at the same name, now. As ``put``: not by two threads at once."""
         self._reopen = True
         self.put(b"")
 
-    def _run(self, before: threading.Thread | None) -> None:
-        if before is not None:
-            before.join()
-        looked_at = time.monotonic()
-        while True:
-            lines, ended = self._take()
-            if lines:
-                self._write(lines)
-            if ended:
-                return
-            if time.monotonic() >= looked_at + IDLE_SECONDS:
-                looked_at = time.monotonic()
-                self._due()
-
-    def _take(self) -> tuple[list[bytes], bool]:
-        """What waits, as much as is written together, and whether the end has come."""
-        lines: list[bytes] = []
-        size = 0
-        with suppress(queue.Empty):
-            line = self._lines.get(timeout=IDLE_SECONDS)
-            while line is not None:
-                lines.append(line)
-                size += len(line)
-                if size >= CHUNK_BYTES:
-                    return lines, False
-                line = self._lines.get_nowait()
-            return lines, True
-        return lines, False
-
-    def _write(self, lines: list[bytes]) -> None:
-        self._out_lines += len(lines)
-        self._out_bytes += sum(map(len, lines))
-        if self._failing and not self._closing and time.monotonic() < self._failed_at + RETRY_SECONDS:
-            self._failed += len(lines)
-            return
+    def _write(self, items: Sequence[bytes]) -> None:
         if self._reopen:
             self._reopen = False
             self._sink.reopen()
         lost = self.dropped - self._told
         if lost:
-            lines = [self._says(f"{lost:,} lines of the log are lost: {self._failing or 'they came too fast'}"), *lines]
-        try:
-            self._sink.write(b"".join(lines))
-        except OSError as error:
-            self._fail(error.strerror or str(error), len(lines) - bool(lost))
-        else:
-            self._told += lost
-            self._failing = ""
+            items = [self._says(f"{lost:,} lines of the log are lost: {self._failing or 'they came too fast'}"), *items]
+        self._sink.write(b"".join(items))
+        self._told += lost
 
-    def _fail(self, why: str, count: int) -> None:
-        """What could not be written is dropped and counted; said once, where somebody may see it."""
-        self._failed += count
-        self._failed_at = time.monotonic()
-        if not self._failing and not isinstance(self._sink, StandardError):
+    def _lose(self, items: Sequence[bytes]) -> None:
+        self._failed += len(items)
+
+    def _fails(self, why: OSError) -> None:
+        """Said where somebody may see it."""
+        if not isinstance(self._sink, StandardError):
             with suppress(OSError):
-                StandardError().write(self._says(f"the log cannot be written: {why}; lines are dropped until it can"))
-        self._failing = why
+                text = f"the log cannot be written: {why.strerror or why}; lines are dropped until it can"
+                StandardError().write(self._says(text))
+
+    def _idle(self) -> None:
+        self._due()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -301,7 +301,7 @@ def test_long_lines_are_bounded_as_well() -> None:
 def test_what_cannot_be_written_is_counted_and_told_when_it_can(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpath.logs.writer.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("fastpath.logs.writer_thread.RETRY_SECONDS", 0.05)
     sink = Kept()
     sink.fails = True
     writer = LogWriter(sink, lambda text: f"{text}\n".encode(), lambda: None)

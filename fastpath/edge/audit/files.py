@@ -8,26 +8,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 import re
 import stat
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+
+from ...logs.writer_thread import WriterThread
 
 LINES_MAX = 50_000
 """Lines that may wait for the disk; what comes beyond is dropped and counted."""
 
 WAITING_BYTES_MAX = 32 << 20
 """The same in bytes."""
-
-RETRY_SECONDS = 1.0
-"""After a failure nothing is tried for so long."""
-
-CLOSE_SECONDS = 2.0
-"""How long the server's stop waits for the disk."""
 
 NAME = re.compile(r"audit-(\d{8}T\d{6})-(\d+)\.jsonl")
 _DAY_SECONDS = 86400
@@ -36,8 +30,11 @@ log = logging.getLogger("fastpath.audit")
 
 Counts = Mapping[str, int]
 
+Chunk = tuple[bytes, Counts, Counts]
+"""Whole lines, how many of each kind, and how many were dropped before."""
 
-class AuditFiles:
+
+class AuditFiles(WriterThread[Chunk]):
     """The files of one worker; the thread alone touches them.
 
     ``told`` makes the line that tells of dropped events, by kind. ``workers`` is how many there are: the first one
@@ -47,15 +44,13 @@ class AuditFiles:
     def __init__(
         self, folder: str, worker: int, workers: int, bytes_max: int, files_max: int, told: Callable[[Counts], bytes]
     ) -> None:
+        super().__init__("audit", LINES_MAX, WAITING_BYTES_MAX)
         self._folder = Path(folder)
         self._worker = worker
         self._workers = workers
         self._bytes_max = bytes_max
         self._files_max = files_max
         self._told = told
-        self._chunks: queue.SimpleQueue[tuple[bytes, Counts, Counts] | None] = queue.SimpleQueue()
-        # What was handed in, and what was taken of it: each written by one thread only.
-        self._in_lines = self._in_bytes = self._out_lines = self._out_bytes = 0
         self._untold: dict[str, int] = {}
         self.failed: dict[str, int] = {}
         """Lines by kind that the disk did not take; the thread's own."""
@@ -63,61 +58,42 @@ class AuditFiles:
         self._size = 0
         self._day = 0
         self._newest = ""
-        self._failed_at = 0.0
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-        self._thread.start()
+        self.start()
 
     def write(self, data: bytes, counts: Counts, lost: Counts) -> bool:
         """Take whole lines, so many of each kind, and the number of those that were dropped before; whether there
         was room. Never waits."""
         lines = sum(counts.values())
-        waiting = self._in_lines - self._out_lines
-        if waiting + lines > LINES_MAX or self._in_bytes - self._out_bytes > WAITING_BYTES_MAX:
+        if not self.has_room(lines, 0):  # one chunk may be larger than all that may wait
             return False
-        self._in_lines += lines
-        self._in_bytes += len(data)
-        self._chunks.put((data, counts, lost))
+        self.hand_in((data, counts, lost), lines, len(data))
         return True
 
     def close(self, lost: Counts) -> None:
-        """Write what waits, and how much is missing, for at most ``CLOSE_SECONDS``; ``lost`` as in ``write``."""
-        self._closing = True
-        self._chunks.put((b"", {}, lost))
-        self._chunks.put(None)
-        self._thread.join(CLOSE_SECONDS)
-        if self._thread.is_alive():
+        """Write what waits, and how much is missing, for a while; ``lost`` as in ``write``."""
+        if self.stop(last=(b"", {}, lost)):
+            self._end_file()
+        else:
             log.error("the audit's disk does not answer: what waits for it is lost")
 
-    def _run(self) -> None:
-        while (chunk := self._chunks.get()) is not None:
-            data, counts, lost = chunk
-            self._take(data, counts, lost)
-            self._out_lines += sum(counts.values())
-            self._out_bytes += len(data)
-        self._end_file()
+    def _write(self, items: Sequence[Chunk]) -> None:
+        for data, _, lost in items:
+            untold = dict(self._untold)
+            _add(untold, lost)
+            self._put(data + self._told(untold) if untold else data)
+            self._untold = {}
 
-    def _take(self, data: bytes, counts: Counts, lost: Counts) -> None:
-        _add(self._untold, lost)
-        if self._failed_at and not self._closing and time.monotonic() < self._failed_at + RETRY_SECONDS:
-            self._lose(counts)
-            return
-        try:
-            self._put(data + self._told(self._untold) if self._untold else data)
-        except OSError as error:
-            if not self._failed_at:
-                log.error("the audit cannot be written: %s; events are dropped and counted until it can", error)
-            self._failed_at = time.monotonic()
-            self._lose(counts)
-            return
-        self._untold = {}
-        if self._failed_at:
-            self._failed_at = 0.0
-            log.info("the audit is written again")
+    def _lose(self, items: Sequence[Chunk]) -> None:
+        for _, counts, lost in items:
+            _add(self._untold, lost)
+            _add(self._untold, counts)
+            _add(self.failed, counts)
 
-    def _lose(self, counts: Counts) -> None:
-        _add(self.failed, counts)
-        _add(self._untold, counts)
+    def _fails(self, why: OSError) -> None:
+        log.error("the audit cannot be written: %s; events are dropped and counted until it can", why)
+
+    def _recovers(self) -> None:
+        log.info("the audit is written again")
 
     def _put(self, data: bytes) -> None:
         """Write whole lines, in as many files as they need; raises OSError."""

@@ -28,7 +28,7 @@ from .epoll import make_watch
 from .loop_lag import Lateness
 from .publisher_accounts import Accounts
 from .scatter import Gathering
-from .turns import Turns
+from .turns import Scheduler
 
 LINKS, WRITES = 1, 2
 """Why those who publish are held back: another worker does not keep up, or the writing to this one's clients does not.
@@ -104,7 +104,7 @@ class Runtime:
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
         self.watch = make_watch(loop, self.end)
-        self.turns = Turns(loop)
+        self.turns = Scheduler(loop)
         self.paused: dict[Deadline, list[Event]] = {}
         """What has been read from client connections that are held, to be handled when they are not."""
         self.blocked: dict[Client, int] = {}

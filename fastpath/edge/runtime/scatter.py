@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from time import perf_counter
 from typing import Any
 
 from ...core.protocol.errors import InvalidMessage
 from ..node import messages
 from ..node.workers import Workers
 from .component import Answer, Answering, ControlPeer, Done, Offers
-from .turns import TURN_SECONDS
+from .turns import Scheduler
 
 ANSWER_SECONDS = 1.5
 """How long the workers have: less than Django waits for the whole answer."""
@@ -52,8 +50,7 @@ class Gathering:
         self._large: dict[int, set[int]] = {}  # by worker, what it has not answered
         self._waiting: dict[int, dict[int, None]] = {}  # by worker, what it will be asked then, in order
         self._answered: dict[int, float] = {}  # by worker, when it has last answered such a question
-        self._works: deque[tuple[Work, Done]] = deque()
-        self._turning = False
+        self._scheduler = Scheduler(loop)  # its own: who waits in hub.turns does not hold up an operator
         self._kinds: dict[str, Answering] = {}
         self.offers = Offers(
             messages={messages.Gather: self._asked_by_first, messages.Gathered: self._answered_by},
@@ -101,35 +98,7 @@ class Gathering:
     def run(self, work: Work, done: Done) -> None:
         """Do what takes long, and answer: in turns with all other works of this process, of which each turn of the loop
         does one millisecond altogether."""
-        self._works.append((work, done))
-        if not self._turning:
-            self._turning = True
-            self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        due = perf_counter() + TURN_SECONDS
-        try:
-            while self._works and perf_counter() < due:
-                self._slice(*self._works[0], due)
-        finally:
-            self._turning = bool(self._works)
-            if self._turning:
-                self._loop.call_soon(self._turn)
-
-    def _slice(self, work: Work, done: Done, due: float) -> None:
-        """Go on with the first one until it is done or the time is over; then it is the next one's turn."""
-        try:
-            while True:
-                next(work)
-                if perf_counter() >= due:
-                    self._works.rotate(-1)
-                    return
-        except StopIteration as end:
-            answer: Answer = end.value
-        except Exception as error:
-            answer = failure(error)
-        self._works.popleft()
-        done(answer)
+        self._scheduler.run(work, done, lambda error: done(failure(error)))
 
     def _ask_one(self, worker: int, number: int, question: _Question) -> None:
         """Ask a worker that is there, now or when it has answered others."""

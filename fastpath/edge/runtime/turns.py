@@ -1,14 +1,16 @@
-"""Turns for those who have sent more than may be handled at once: one slice in each turn of the loop, in their order.
+"""Turns for those who have more to do than may be done at once: one slice in each turn of the loop, in their order.
 
-However many there are and however much they send, everybody else waits for one slice at most.
+However many there are and however much they want, everybody else waits for one slice at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from time import perf_counter
+from typing import Any, TypeVar
 
 TURN_SECONDS = 0.001
 """After so long the rest of what one connection has sent waits for its next turn."""
@@ -20,13 +22,19 @@ commands, of however many clients, leave half of the time to everybody else."""
 PIECE_BYTES = 2048
 """Looked at between two looks at the clock: some dozen commands, some hundred pings; inflated, two MiB at most."""
 
+T = TypeVar("T")
 
-class Turns:
-    """The queue of those who wait for a turn."""
+_Work = tuple[Generator[None, None, Any], Callable[[Any], None], Callable[[Exception], None]]
+
+
+class Scheduler:
+    """The queue of those who wait for a turn, and works in steps, which have their turns together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
+        self._works: deque[_Work] = deque()
+        self._working = False
 
     def later(self, go_on: Callable[[], None]) -> None:
         """Call it when all who wait already have had a turn."""
@@ -34,13 +42,59 @@ class Turns:
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
 
+    def run(
+        self, steps: Generator[None, None, T], done: Callable[[T], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Take the steps, and call ``done`` with what they return, or ``failed`` with what they raise.
+
+        ``steps`` yields as often as it may be interrupted, every 0.1 ms or so. All works have TURN_SECONDS of a turn
+        together; the one that is interrupted is the last one then.
+        """
+        self._works.append((steps, done, failed))
+        if not self._working:
+            self._working = True
+            self.later(self._work)
+
+    def _work(self) -> None:
+        due = perf_counter() + TURN_SECONDS
+        try:
+            while self._works and perf_counter() < due:
+                self._slice(*self._works[0], due)
+        finally:
+            self._working = bool(self._works)
+            if self._working:
+                self.later(self._work)
+
+    def _slice(
+        self,
+        steps: Generator[None, None, T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        due: float,
+    ) -> None:
+        """Go on with the first work until it is done or the time is over."""
+        try:
+            while True:
+                next(steps)
+                if perf_counter() >= due:
+                    self._works.rotate(-1)
+                    return
+        except StopIteration as end:
+            ended = partial(done, end.value)
+        except Exception as error:
+            ended = partial(failed, error)
+        self._works.popleft()
+        ended()
+
     def _next(self) -> None:
         go_on = self._waiting[0]
         began = perf_counter()
-        go_on()
-        took = perf_counter() - began
-        self._waiting.popleft()
-        if self._waiting and took < HEAVY_SECONDS:
-            self._loop.call_soon(self._next)
-        elif self._waiting:
-            self._loop.call_later(took, self._next)
+        try:
+            go_on()
+        finally:  # a fault of one holds up nobody else
+            took = perf_counter() - began
+            self._waiting.popleft()
+            if self._waiting and took < HEAVY_SECONDS:
+                self._loop.call_soon(self._next)
+            elif self._waiting:
+                self._loop.call_later(took, self._next)

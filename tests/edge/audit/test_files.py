@@ -160,7 +160,7 @@ def test_only_a_file_of_ours_is_gone_on_with(tmp_path: Path, monkeypatch: pytest
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """No half line stays, what is lost is counted, logged once, and told when there is room again."""
-    monkeypatch.setattr(audit_files, "RETRY_SECONDS", 0)
+    monkeypatch.setattr("fastpath.logs.writer_thread.RETRY_SECONDS", 0)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:

@@ -218,16 +218,24 @@ def test_works_at_once_share_a_slice() -> None:
             yield
         return {"n": number}
 
+    over: list[bool] = []
+
+    def endless() -> Work:
+        while not over:
+            yield
+        return {}
+
     async def test(first: Runtime, other: Runtime) -> None:
         ended: list[Answer] = []
-        first.gathering.run((None for _ in iter(int, 1)), ended.append)  # type: ignore[arg-type]
+        first.gathering.run(endless(), ended.append)
         with Gaps(first.loop) as gaps:
             for number in range(40):
                 first.gathering.run(work(number), ended.append)
             await auntil(lambda: len(ended) == 40)
         assert {answer["n"] for answer in ended} == set(range(40))
         assert gaps.share(0.9) < 4
-        first.gathering._works.clear()
+        over.append(True)
+        await auntil(lambda: len(ended) == 41)
 
     story(test)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Generator
 from contextlib import ExitStack
 
 import msgspec
 
+from fastpath.edge.runtime.turns import TURN_SECONDS, Scheduler
 from tests.support.edge.wire import PING, TEXT, WireClient, WirePublisher, masked
 from tests.support.sidecar import Sidecar
 
@@ -52,3 +55,41 @@ def test_pongs_keep_their_place_among_answers(shared: Sidecar) -> None:
         client.send((masked(PING, b"p") + command) * 500)
         client.answer("pong")
         assert [client.next_frame()[0] for _ in range(998)] == [10, 1] * 499
+
+
+def test_a_fault_of_one_who_waits_or_works_holds_up_nobody_else() -> None:
+    """What is interrupted goes on after the others; each is answered once, with its own end."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: faults.append(str(context["exception"])))
+    scheduler = Scheduler(loop)
+    faults: list[str] = []
+    ends: list[str] = []
+
+    def work(steps: int, end: str) -> Generator[None, None, str]:
+        for _ in range(steps):
+            due = time.perf_counter() + TURN_SECONDS
+            while time.perf_counter() < due:
+                pass
+            yield
+        if end == "fails":
+            raise ValueError(end)
+        return end
+
+    def faulty() -> None:
+        raise ValueError("faulty")
+
+    def done(end: str) -> None:
+        ends.append(end)
+        if end == "long":
+            loop.call_soon(loop.stop)
+        elif end == "short":
+            scheduler.run(work(0, "begun by an end"), done, str)
+
+    scheduler.later(faulty)
+    scheduler.run(work(9, "long"), done, str)
+    scheduler.run(work(0, "short"), done, str)
+    scheduler.run(work(1, "fails"), done, lambda error: ends.append(str(error)))
+    loop.call_later(10, loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert (faults, sorted(ends[:3]), ends[3:]) == (["faulty"], ["begun by an end", "fails", "short"], ["long"])
