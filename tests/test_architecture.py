@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("fastpath", "realtime", "entitlement", "spark")
 
 MODULES_MAX = {
-    "fastpath.core.broker.broker": 300,
+    "fastpath.core.broker.broker": 305,
     "fastpath.server.app": 540,
     "realtime": 80,
     "fastpath": 60,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from fastpath.core.delivery.interest import Topic
+from fastpath.core.delivery.audience import Topic
 from fastpath.core.protocol.codec import decode_server
 from fastpath.core.websocket.frames import split_frames
 from fastpath.edge.clients.connection import ClientConnection

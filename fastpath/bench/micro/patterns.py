@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.tokens import Claims
 from fastpath.core.broker.broker import Broker
-from fastpath.core.delivery.client import Link
+from fastpath.core.delivery.link import Link
 from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON, encode
 from fastpath.core.protocol.limits import Limits

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from ..auth.grants import Grants, Principal
 from ..auth.reasons import PENDING
 from ..auth.rules import PUBLISH
-from ..delivery.interest import SubscriptionIndex, Topic
+from ..delivery.audience import Topic
+from ..delivery.interest import SubscriptionIndex
 from ..delivery.slow_consumers import give_up, needed_from
 from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.columns import ColumnBatch

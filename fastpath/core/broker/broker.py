@@ -23,10 +23,10 @@ from ..auth.grants import Grants, Principal
 from ..cache.history import CLOCK_STEP_MS, History
 from ..cache.snapshot import Snapshot
 from ..delivery import slow_consumers
-from ..delivery.client import Client
+from ..delivery.audience import Client, Group, SubjectFeed, Topic
 from ..delivery.conflation_clock import Grid
-from ..delivery.groups import Group
-from ..delivery.interest import SubjectFeed, SubscriptionIndex, Topic
+from ..delivery.interest import SubscriptionIndex
+from ..delivery.ports import Writer
 from ..delivery.wire_encoding import Encoding, framed
 from ..delivery.writing import Writing
 from ..protocol.as_of import NO_VERSION, version_of
@@ -36,7 +36,7 @@ from ..protocol.messages import AnyAnswer, Base, Epoch, Message
 from ..telemetry.counters import Counters
 from .admission import Admission, Done, Outcome, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
-from .ports import Engine, Numbering, Replicas, Stopwatch, Writer
+from .ports import Engine, Numbering, Replicas, Stopwatch
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from ..cache.snapshot import Snapshot
 from ..delivery import slow_consumers
-from ..delivery.interest import Topic
+from ..delivery.audience import Topic
 from ..protocol.columns import ColumnBatch, count, expand, part
 from ..protocol.messages import Message
 from ..protocol.packets import Refusal

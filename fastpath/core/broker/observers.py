@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..auth.grants import Principal
-    from ..delivery.client import Client
-    from ..delivery.groups import Group
-    from ..delivery.interest import Topic
+    from ..delivery.audience import Client, Group, Topic
     from ..protocol.messages import AnyCommand, Message, Result, Subscribe
     from .admission import Done
 

@@ -1,4 +1,4 @@
-"""What the broker asks of others: who numbers and keeps messages, and who hands bytes to sockets."""
+"""What the broker asks of others: who numbers and keeps messages, who holds the same, who measures."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from ..cache.deduplication import Deduplicator
-from ..delivery.client import Client
-from ..delivery.groups import Group
-from ..delivery.interest import Topic
+from ..delivery.audience import Topic
 from ..protocol.columns import ColumnBatch
 from ..protocol.messages import Message
 from ..protocol.packets import Refusal
@@ -107,28 +105,3 @@ class Stopwatch(Protocol):
 
     def release(self, began: int, deliveries: int) -> None:
         """Count deliveries that were collected since the mark and leave now."""
-
-
-class Writer:
-    """Hands bytes to sockets; the edge's replaces this one, which drops them."""
-
-    members_max = 1000
-    """To so many clients a group is written in one go; and so many writes to such groups make a turn, about 5 ms."""
-    step_members = 250
-    """Of a larger group so many are written to before ``over`` is asked."""
-
-    def write_group(self, group: Group, data: bytes) -> None:
-        """Send whole frames to every member."""
-
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
-        """Send whole frames to some ready members of a group; ``fds`` stand in the order of ``clients``."""
-
-    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
-        """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
-
-    def begin(self) -> None:
-        """A turn of writes to large groups begins."""
-
-    def over(self) -> bool:
-        """Return whether the writer has taken as long as a turn may; asked after each step of it."""
-        return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..auth.rule_grants import RuleGrants
 from ..cache.snapshot import Snapshot
-from ..delivery.interest import Topic
+from ..delivery.audience import Topic
 from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.messages import Message
 from .broker import Broker

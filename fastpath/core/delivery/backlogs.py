@@ -23,9 +23,8 @@ from . import slow_consumers
 from .wire_encoding import framed
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
-    from .client import Client
-    from .interest import SubjectFeed, Topic
+    from .audience import Client, Cursor, SubjectFeed, Topic
+    from .ports import Deliverer
 
 SLICE_BYTES = 32 << 10
 """A slice ends with the message that passes this."""
@@ -35,26 +34,7 @@ SLICE_MESSAGES = 500
 has a turn."""
 
 
-class Cursor:
-    """The place up to which a subscription has been sent what is cached: (``epoch``, ``seq``), as the client was told.
-
-    Up to ``upto`` messages are of this ``kind``, and were announced with the answer; those behind came since then.
-    ``feed`` is where the client goes when it is level, ``slow`` what it has agreed to if it lags then.
-    """
-
-    __slots__ = ("epoch", "feed", "kind", "seq", "slow", "upto")
-
-    feed: SubjectFeed
-
-    def __init__(self, epoch: int, seq: int, upto: int, kind: str, slow: str) -> None:
-        self.epoch = epoch
-        self.seq = seq
-        self.upto = upto
-        self.kind = kind
-        self.slow = slow
-
-
-def take(broker: Broker, client: Client, topic: Topic, cursor: Cursor, room: int) -> list[bytes] | None:
+def take(broker: Deliverer, client: Client, topic: Topic, cursor: Cursor, room: int) -> list[bytes] | None:
     """The next frames behind the cursor, which goes on; they end with the one that passes ``room`` bytes.
 
     None when the cache does not hold what follows any more, or what was sent is void.
@@ -78,7 +58,7 @@ def take(broker: Broker, client: Client, topic: Topic, cursor: Cursor, room: int
     return frames
 
 
-def leave(broker: Broker, client: Client, topic: Topic) -> bool:
+def leave(broker: Deliverer, client: Client, topic: Topic) -> bool:
     """The subscription ends; whether it was coming from behind, and so in no feed."""
     cursor = client.recovering.pop(topic, None) if client.recovering else None
     if cursor is None:
@@ -98,7 +78,7 @@ def drop(client: Client) -> None:
 class Recoveries:
     """All clients with cursors, and whose turn it is."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Deliverer) -> None:
         self._woken: Callable[[], None] = lambda: None
         self._level: Callable[[Client], None] = lambda client: None
         self._broker = broker

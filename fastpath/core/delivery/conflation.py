@@ -7,15 +7,15 @@ last. So the cost follows what is sent, not what is published, and a group that 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Hashable
+from typing import Generic, TypeVar
 
 from ..protocol.columns import ColumnBatch, last_values
 from ..protocol.limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SNAPSHOT_FIELDS_MAX
 from ..protocol.messages import Fields, Message, Value
 
-if TYPE_CHECKING:
-    from .client import Client
+T = TypeVar("T", bound=Hashable)
+"""A client."""
 
 
 def floor_interval(asked_ms: int) -> int:
@@ -28,7 +28,7 @@ def phase_of(now: int, interval_ms: int) -> int:
     return now // CONFLATION_GRID_MS % (interval_ms // CONFLATION_GRID_MS)
 
 
-class ConflationState:
+class ConflationState(Generic[T]):
     """The changes of one subject while someone conflates it.
 
     ``lagging`` are the clients that are conflated because they lag, each with the number it stands at
@@ -39,7 +39,7 @@ class ConflationState:
 
     def __init__(self) -> None:
         self.number = 0
-        self.lagging: dict[Client, int] = {}
+        self.lagging: dict[T, int] = {}
         self._last: Message | None = None
         self._numbered: tuple[int, int, int] = (0, 0, 0)
         self._fields: dict[str, tuple[int, Value]] = {}

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ..protocol.limits import CONFLATION_GRID_MS
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
-    from .interest import SubjectFeed, Topic
+    from .audience import SubjectFeed, Topic
+    from .ports import Deliverer
 
 
 class Grid:
     """All conflated feeds, by interval and phase: at most interval/100 of a subject's fire at different times."""
 
-    def __init__(self, broker: Broker, started: int) -> None:
+    def __init__(self, broker: Deliverer, started: int) -> None:
         self._broker = broker
         self._slots: dict[int, dict[int, dict[SubjectFeed, None]]] = {}  # interval → phase → feeds
         self.moment = started

@@ -8,102 +8,18 @@ keys, which are a keyed hash, so that nobody who chooses subjects can make two s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
 
-from ..cache.history import Ring
-from ..cache.snapshot import Snapshot
 from ..matching.subject_tree import Tree
 from ..matching.subscribed_patterns import Patterns
-from ..protocol.as_of import NO_VERSION
-from ..protocol.subject import is_system
+from .audience import Client, Cohort, CohortName, Group, PatternSubscription, SubjectFeed, Topic
 from .conflation import ConflationState
-from .groups import Group
 from .wire_encoding import Wire
 
 if TYPE_CHECKING:
     from ..auth.grants import Principal
-    from .client import Client
-
-
-CohortName = tuple[tuple[str, ...], Hashable, "frozenset[Topic]"]
-"""The patterns of a cohort, the likeness of who is in it, and what they have subscribed to by name."""
-
-
-class Topic:
-    """A subject in use: its position, snapshot, cached messages and feeds."""
-
-    __slots__ = (
-        "conflated",
-        "epoch",
-        "feed",
-        "floor",
-        "known",
-        "live",
-        "ring",
-        "seq",
-        "sid",
-        "snapshot",
-        "subject",
-        "system",
-        "version",
-    )
-
-    def __init__(self, subject: str, sid: int, epoch: int) -> None:
-        self.subject = subject
-        self.sid = sid
-        self.epoch = epoch
-        self.seq = 0
-        self.snapshot: Snapshot | None = None
-        self.ring: Ring | None = None
-        self.floor = 0
-        self.known = False  # that it was published to, and not only subscribed to
-        self.feed: SubjectFeed | None = None
-        self.live: ConflationState | None = None
-        self.conflated: dict[tuple[int, int], SubjectFeed] | None = None
-        self.system = is_system(subject)
-        self.version = NO_VERSION  # of the newest message that has one (protocol.md 4.4)
-
-    @property
-    def idle(self) -> bool:
-        """True if nothing would be lost by forgetting the topic."""
-        return self.feed is None and self.live is None and self.snapshot is None and not self.ring and self.seq == 0
-
-
-class SubjectFeed:
-    """A way to receive a topic; an ``interval`` of 0 is live."""
-
-    __slots__ = ("groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
-
-    def __init__(self, topic: Topic, interval: int, phase: int, key: int) -> None:
-        self.topic = topic
-        self.interval = interval
-        self.phase = phase
-        self.key = key
-        self.groups: dict[Group, None] = {}
-        self.recovering = (
-            0  # clients that join when they have been sent what is cached for them (core/delivery/backlogs.py)
-        )
-        # Conflated feeds only: the number of the topic's live state that was sent last, and the clients that joined
-        # since then, each with the number it joined at: until the interval ends they must not get older changes.
-        self.sent = 0
-        self.joining: dict[Client, int] = {}
-
-
-class Cohort(SubjectFeed):
-    """Clients that follow the same patterns in the usual way, and may read the same: a mark among a group's feeds.
-
-    A subject that comes to be is asked about once for all of them, with the ``principal`` of one.
-    """
-
-    __slots__ = ("name", "own", "principal", "texts")
-
-    def __init__(self, key: int, name: CohortName, principal: Principal) -> None:
-        super().__init__(cast(Topic, None), 0, 0, key)
-        self.name = name
-        self.texts, _, self.own = name
-        self.principal = principal
 
 
 class SubscriptionIndex:
@@ -114,7 +30,7 @@ class SubscriptionIndex:
         self.groups: dict[tuple[Wire, int], Group] = {}
         self.tree = Tree()
         """Those that are known."""
-        self.patterns = Patterns()
+        self.patterns: Patterns[Client, PatternSubscription, Cohort] = Patterns()
         self.cohorts: dict[CohortName, Cohort] = {}
         self._secret = secret
         self._feeds_made = 0

@@ -27,21 +27,18 @@ Effects are bits, to be performed in the order in which ``Effect`` lists them.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from ..protocol.codec import Form
 from ..protocol.errors import Close
 from ..websocket.close_frames import close_payload
-from ..websocket.frames import CLOSE, encode_frame, split_frames
+from ..websocket.frames import CLOSE, encode_frame
 from . import slow_consumers
-from .wire_encoding import split_messages
+from .outgoing_queue import Queue
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
+    from .audience import Client
     from .backlogs import Recoveries
-    from .client import Client
+    from .ports import Deliverer
 
 
 class Effect:
@@ -61,76 +58,13 @@ class Effect:
     """What was said goodbye is written."""
 
 
-class Queue:
-    """The shared bytes that a blocked client has not taken: in order, whole frames but for the first's sent part."""
-
-    __slots__ = ("chunks", "sent", "size")
-
-    def __init__(self, data: bytes, sent: int) -> None:
-        self.chunks: deque[bytes] = deque((data,))
-        self.sent = sent
-        self.size = len(data) - sent
-
-    def push(self, data: bytes) -> None:
-        """Add whole frames."""
-        self.chunks.append(data)
-        self.size += len(data)
-
-    def front(self) -> bytes | memoryview:
-        """The bytes to be written next."""
-        head = self.chunks[0]
-        return memoryview(head)[self.sent :] if self.sent else head
-
-    def advance(self, count: int) -> None:
-        """``count`` bytes have been sent."""
-        self.size -= count
-        count += self.sent
-        chunks = self.chunks
-        while chunks and count >= len(chunks[0]):
-            count -= len(chunks.popleft())
-        self.sent = count
-
-    def purge(self, sids: Container[int], form: Form) -> dict[int, int]:
-        """Take out the messages of these subjects; how many there were of each. A frame begun is finished."""
-        purged: dict[int, int] = {}
-        kept: list[bytes] = []
-        frames = [each for chunk in self.chunks for each in split_messages(chunk, form)]
-        first = self._cut([frame for frame, _ in frames])
-        for frame, sid in frames[first:]:
-            if sid in sids:
-                purged[sid] = purged.get(sid, 0) + 1
-            else:
-                kept.append(frame)
-        self.chunks.extend(kept)
-        self.size += sum(map(len, kept))
-        return purged
-
-    def keep_begun(self) -> None:
-        """Drop what waits but for the rest of the frame of which a part has been sent."""
-        self._cut(split_frames(self.chunks[0]) if self.sent else [])
-
-    def _cut(self, frames: list[bytes]) -> int:
-        """Take out all of ``frames`` but the one of which a part has been sent: it stays whole, for whoever cuts here
-        next. The index of the first after it."""
-        first = 0
-        while first < len(frames) and self.sent >= len(frames[first]):
-            self.sent -= len(frames[first])
-            first += 1
-        self.chunks.clear()
-        if self.sent:
-            self.chunks.append(frames[first])
-            first += 1
-        self.size = sum(map(len, self.chunks)) - self.sent
-        return first
-
-
 class Outboxes:
     """The outboxes of all clients; the state of each is its client's ``queue`` and ``lag``.
 
     Whoever calls says whether the client is ``bounded``; one that ends, or that is only echoed to, is not.
     """
 
-    def __init__(self, broker: Broker, recoveries: Recoveries) -> None:
+    def __init__(self, broker: Deliverer, recoveries: Recoveries) -> None:
         self._broker = broker
         self._recoveries = recoveries
 

@@ -18,18 +18,17 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..matching.subscribed_patterns import pattern_of
 from ..protocol.codec import encode
 from ..protocol.errors import Close
 from ..protocol.messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
+from .audience import Lag, pattern_of
 from .conflation import ConflationState
 from .wire_encoding import split_messages
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
     from ..protocol.limits import Limits
-    from .client import Client
-    from .interest import SubjectFeed, Topic
+    from .audience import Client, SubjectFeed, Topic
+    from .ports import Deliverer
 
 CLOSE = "close"
 CONFLATE = "conflate"
@@ -40,18 +39,6 @@ CATCH_UP_SUBJECTS_MAX = 500
 """Subjects pulled level in one call: about 2 ms, after which everybody else has a turn."""
 
 
-class Lag:
-    """A client's subscriptions that may be conflated while it lags: ``able`` follow, ``behind`` do not at present;
-    ``lost`` are those of either of which messages were taken out of the queue."""
-
-    __slots__ = ("able", "behind", "lost")
-
-    def __init__(self) -> None:
-        self.able: dict[Topic, None] = {}
-        self.behind: dict[Topic, None] = {}
-        self.lost: set[Topic] = set()
-
-
 def policy(client: Client, topic: Topic) -> str:
     """The ``slow`` of a running subscription."""
     if client.recovering and topic in client.recovering:
@@ -60,7 +47,7 @@ def policy(client: Client, topic: Topic) -> str:
     return CONFLATE if lag is not None and (topic in lag.able or topic in lag.behind) else CLOSE
 
 
-def allow(broker: Broker, client: Client, topic: Topic, slow: str) -> None:
+def allow(broker: Deliverer, client: Client, topic: Topic, slow: str) -> None:
     """Note the ``slow`` of a subscription that begins or is repeated; it is not behind."""
     if client.lag is not None:
         _forget_lost(broker, client, topic)
@@ -79,7 +66,7 @@ def due(client: Client, limits: Limits) -> bool:
     return (queue is not None and queue.size > limits.lag_bytes) or any(topic in lag.able for topic in lag.lost)
 
 
-def shed(broker: Broker, client: Client) -> bool:
+def shed(broker: Deliverer, client: Client) -> bool:
     """The client's queue passed its bound: take out what may be conflated; whether the rest fits (features.md C6).
 
     The client is told here, so that it finds no gap unannounced; ``begin`` follows. Called while the broker writes:
@@ -98,7 +85,7 @@ def shed(broker: Broker, client: Client) -> bool:
     return queue.size <= broker.limits.outbox_bytes_max
 
 
-def begin(broker: Broker, client: Client) -> None:
+def begin(broker: Deliverer, client: Client) -> None:
     """The client lags: from now on a number stands for what comes of its subscriptions that are able."""
     if client.closed or not due(client, broker.limits):
         return
@@ -131,7 +118,7 @@ def begin(broker: Broker, client: Client) -> None:
         broker.send(client, Lagging(sids=sids))
 
 
-def catch_up(broker: Broker, client: Client) -> bool:
+def catch_up(broker: Deliverer, client: Client) -> bool:
     """The client's queue is empty: pull its next subscriptions level; whether some are still behind.
 
     At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about half of ``Limits.lag_bytes``, so that however much there is to
@@ -189,7 +176,7 @@ def catch_up(broker: Broker, client: Client) -> bool:
     return bool(lag.behind)
 
 
-def leave(broker: Broker, client: Client, topic: Topic) -> bool:
+def leave(broker: Deliverer, client: Client, topic: Topic) -> bool:
     """The subscription ends; whether it was behind, and so in no feed."""
     lag = client.lag
     if lag is None:
@@ -203,14 +190,14 @@ def leave(broker: Broker, client: Client, topic: Topic) -> bool:
     return True
 
 
-def drop(broker: Broker, client: Client) -> None:
+def drop(broker: Deliverer, client: Client) -> None:
     """The client is gone."""
     lag, client.lag = client.lag, None
     for topic in lag.behind if lag is not None else ():
         _let_go(broker, client, topic)
 
 
-def tell(broker: Broker, topic: Topic, event: AnyAnswer) -> None:
+def tell(broker: Deliverer, topic: Topic, event: AnyAnswer) -> None:
     """Tell an event of the topic to those who are behind in it, after what came of it before."""
     live = topic.live
     if live is None:
@@ -224,7 +211,7 @@ def tell(broker: Broker, topic: Topic, event: AnyAnswer) -> None:
         broker.send(client, *frame, event)
 
 
-def relieve(broker: Broker, topic: Topic, live: ConflationState) -> None:
+def relieve(broker: Deliverer, topic: Topic, live: ConflationState[Client]) -> None:
     """More fields are gathered than may be, by a batch or by what other workers accepted: forget what nobody needs.
 
     If that is not enough, those who lag go as in ``give_up``; then the intervals end early, which loses nothing.
@@ -239,13 +226,13 @@ def relieve(broker: Broker, topic: Topic, live: ConflationState) -> None:
         live.forget(needed_from(topic, live))
 
 
-def needed_from(topic: Topic, live: ConflationState, lagging: Iterable[int] = ()) -> int:
+def needed_from(topic: Topic, live: ConflationState[Client], lagging: Iterable[int] = ()) -> int:
     """The oldest number from which some feed, or somebody who lags, still needs the changes."""
     feeds = (topic.conflated or {}).values()
     return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)
 
 
-def give_up(live: ConflationState) -> None:
+def give_up(live: ConflationState[Client]) -> None:
     """Close those who lag, to resume later, when so many fields wait for them that a publication would be refused."""
     for client in live.lagging:
         reason = "over the bound of fields gathered while this client lagged"
@@ -253,7 +240,7 @@ def give_up(live: ConflationState) -> None:
     live.lagging.clear()
 
 
-def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[SubjectFeed, int]:
+def _feed_again(broker: Deliverer, client: Client, topic: Topic) -> tuple[SubjectFeed, int]:
     """The feed that the client follows next, and the number it stands at."""
     old, live = client.subscriptions[topic], topic.live
     assert live is not None
@@ -262,7 +249,7 @@ def _feed_again(broker: Broker, client: Client, topic: Topic) -> tuple[SubjectFe
     return feed, live.lagging[client]
 
 
-def anew(broker: Broker, client: Client, topic: Topic, feed: SubjectFeed, results: list[Result]) -> list[bytes]:
+def anew(broker: Deliverer, client: Client, topic: Topic, feed: SubjectFeed, results: list[Result]) -> list[bytes]:
     """Start the subscription anew, because the client does not get all of it: the frames that come first, its newest
     cached message where it has no snapshot."""
     snapshot = broker.snapshot(topic)
@@ -285,7 +272,7 @@ def anew(broker: Broker, client: Client, topic: Topic, feed: SubjectFeed, result
     return [broker.frame(message, topic, client.wire.encoding, kind) for message in messages]
 
 
-def _missed(broker: Broker, client: Client, topic: Topic, number: int) -> list[bytes]:
+def _missed(broker: Deliverer, client: Client, topic: Topic, number: int) -> list[bytes]:
     """Return one frame for all that came of the topic after ``number``; none when nothing did."""
     live, lag = topic.live, client.lag
     message = live.since(number) if live is not None else None
@@ -295,7 +282,7 @@ def _missed(broker: Broker, client: Client, topic: Topic, number: int) -> list[b
     return [broker.frame(message, topic, client.wire.encoding)]
 
 
-def _forget_lost(broker: Broker, client: Client, topic: Topic) -> None:
+def _forget_lost(broker: Deliverer, client: Client, topic: Topic) -> None:
     """Nothing makes good what the subscription has lost: what came of it behind that goes, too."""
     lag, queue = client.lag, client.queue
     if lag is None or topic not in lag.lost:
@@ -306,7 +293,7 @@ def _forget_lost(broker: Broker, client: Client, topic: Topic) -> None:
         broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.form).values())
 
 
-def _let_go(broker: Broker, client: Client, topic: Topic) -> None:
+def _let_go(broker: Deliverer, client: Client, topic: Topic) -> None:
     if topic.live is not None:
         topic.live.lagging.pop(client, None)
     broker.interest.tidy(topic)

@@ -6,22 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from .audience import Held
+
 if TYPE_CHECKING:
-    from .groups import Group
+    from .audience import Group
     from .wire_encoding import Wire
-
-
-class Held:
-    """Frames that a group holds over ticks; ``due`` is when its first has waited long enough, in ms; ``mark`` is what
-    ``Batches.begun`` has said."""
-
-    __slots__ = ("due", "frames", "mark", "size")
-
-    def __init__(self, due: int, mark: int = 0) -> None:
-        self.due = due
-        self.mark = mark
-        self.frames: list[bytes] = []
-        self.size = 0
 
 
 class Batches:
@@ -51,8 +40,7 @@ class Batches:
             if held is None:
                 held = group.held = Held(now + wire.batch_ms, self.begun() if self.begun is not None else 0)
                 self._waiting.setdefault(wire, {})[group] = held
-            held.frames += group.pending
-            held.size += sum(map(len, group.pending))
+            held.keep(group.pending)
             group.pending.clear()
             if held.size >= wire.batch_bytes:
                 self.release(group)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 from .write_batches import Batches
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
-    from .client import Client
-    from .groups import Group, Progress
+    from .audience import Client, Group, Progress
+    from .ports import Deliverer
 
 TURNS_MAX = 32
 """However many small groups wait, each has its turn after about so many."""
@@ -33,7 +32,7 @@ _ALL = 1 << 62
 class Writing:
     """The writing of groups: what is written now, and what waits for its turn."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Deliverer) -> None:
         self._broker = broker
         self.batches = Batches(self.sliced)
         self._left: list[Group] = []
@@ -95,7 +94,7 @@ class Writing:
     def settle(self, group: Group) -> None:
         """Write the group's members all that they are owed, however many they are."""
         if group.held is not None:
-            self._broker.batches.release(group)
+            self.batches.release(group)
         if group.pending or group.progress is not None:
             self._broker.flush_answers()
             while group.progress is not None and (group.pending or group.progress.writing):
@@ -108,7 +107,7 @@ class Writing:
         old one and begins with it now where that has not been told."""
         broker = self._broker
         rows: list[Group] = []
-        for group in dict.fromkeys(chain(broker.dirty, self._left, self._large, broker.batches.waiting())):
+        for group in dict.fromkeys(chain(broker.dirty, self._left, self._large, self.batches.waiting())):
             row = group.held.frames if group.held is not None else group.pending
             if row:
                 rows.append(group)
@@ -171,8 +170,8 @@ class Writing:
     def _enter(self, group: Group) -> None:
         """The group has something pending, and is written in slices."""
         progress = group.uneven()
-        if not progress.next and self._broker.batches.begun is not None:
-            progress.next = self._broker.batches.begun()
+        if not progress.next and self.batches.begun is not None:
+            progress.next = self.batches.begun()
         self._large[group] = None
         self.behind = True
 
@@ -223,8 +222,8 @@ class Writing:
         progress.singles += len(singles)
         for client in singles:
             self._write_one(client, data, count)
-        if self._broker.batches.released is not None:
-            self._broker.batches.released(progress.begun, counters.messages_out - before)
+        if self.batches.released is not None:
+            self.batches.released(progress.begun, counters.messages_out - before)
         if not progress.parts and progress.ready == len(group.ready) and progress.singles == len(group.singles):
             progress.writing = False
             progress.frames, progress.data = [], b""
@@ -234,7 +233,7 @@ class Writing:
         """Begin the group's next round with what is pending."""
         broker = self._broker
         if group.held is not None:
-            broker.batches.release(group)
+            self.batches.release(group)
         progress.frames, group.pending = group.pending, []
         progress.parts, progress.ahead = progress.ahead, {}
         if group.base != broker.base:

@@ -15,8 +15,7 @@ from .roster import present_key
 
 if TYPE_CHECKING:
     from ..broker.broker import Broker
-    from ..delivery.client import Client
-    from ..delivery.interest import Topic
+    from ..delivery.audience import Client, Topic
     from ..protocol.messages import Result, Subscribe
 
 

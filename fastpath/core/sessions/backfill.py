@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..cache.cache_range import chain
-from ..delivery.backlogs import SLICE_BYTES, Cursor, take
+from ..delivery.audience import Cursor
+from ..delivery.backlogs import SLICE_BYTES, take
 
 if TYPE_CHECKING:
     from ..broker.broker import Broker
-    from ..delivery.client import Client
-    from ..delivery.interest import Topic
+    from ..delivery.audience import Client, Topic
     from ..protocol.messages import Subscribe
 
 

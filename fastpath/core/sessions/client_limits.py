@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..delivery.client import Client, PauseReason
+from ..delivery.audience import Client
+from ..delivery.link import PauseReason
 from ..telemetry.counters import Counters
 from .rate_limits import RateLimits
 

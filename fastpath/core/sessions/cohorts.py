@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..broker.broker import Broker
-    from ..delivery.groups import Group
-    from ..delivery.interest import Cohort, Topic
+    from ..delivery.audience import Cohort, Group, Topic
 
 LOOK_MAX, LOOK_EACH = 2000, 20
 """Subjects that are looked at in one go for those that may be read now, for each member of the group and in all; of

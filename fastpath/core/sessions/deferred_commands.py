@@ -11,7 +11,8 @@ from ..auth.hook_decisions import HookDecisions, HookState
 from ..auth.hook_questions import CONNECT, TOKEN, Key, Reply
 from ..auth.reasons import ASKED
 from ..auth.rules import PUBLISH, SUBSCRIBE
-from ..delivery.client import Client, PauseReason
+from ..delivery.audience import Client
+from ..delivery.link import PauseReason
 from ..protocol.codec import command_id
 from ..protocol.errors import Close, InvalidMessage, InvalidSubject, Refused
 from ..protocol.messages import AnyCommand, Connect, Notice, Presence, Publish, Token

@@ -8,7 +8,7 @@ from ..broker.broker import Broker
 from ..delivery import backlogs, slow_consumers
 
 if TYPE_CHECKING:
-    from ..delivery.client import Client
+    from ..delivery.audience import Client
 
 OWN_MAX = 100
 """Whoever has subscribed to more than so many subjects by name, beside its patterns, follows these for itself."""

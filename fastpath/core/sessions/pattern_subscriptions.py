@@ -15,7 +15,8 @@ import msgspec
 
 from ..auth.reasons import ASKED, NOT_READY
 from ..auth.rules import SUBSCRIBE
-from ..matching.subscribed_patterns import PatternSubscription, PatternSubscriptions, covers, pattern_of
+from ..delivery.audience import PatternSubscription, PatternSubscriptions, pattern_of
+from ..matching.subscribed_patterns import covers
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Result, Subscribe, Subscribed
 from ..protocol.subject import check_pattern, is_wildcard
@@ -24,8 +25,7 @@ from .backfill import Backfill
 from .membership import enroll, loosen
 
 if TYPE_CHECKING:
-    from ..delivery.client import Client
-    from ..delivery.interest import Cohort, SubjectFeed, Topic
+    from ..delivery.audience import Client, Cohort, SubjectFeed, Topic
     from .subscriptions import Subscriptions
 
 SLICE_WORK = 2000

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ..auth.allowed_addresses import Networks
 from ..broker.admission import Done, Outcome
 from ..broker.broker import Broker
-from ..delivery.client import Client, PauseReason
+from ..delivery.audience import Client
+from ..delivery.link import PauseReason
 from ..protocol.codec import Form, check_fields, check_value
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX

@@ -11,18 +11,16 @@ import msgspec
 from ..auth.reasons import PENDING
 from ..auth.rule_grants import RuleGrants, RuleUser, Session
 from ..auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from ..delivery.audience import pattern_of
 from ..delivery.slow_consumers import policy
 from ..delivery.wire_encoding import split_messages
-from ..matching.subscribed_patterns import pattern_of
 from ..protocol.errors import InvalidMessage, InvalidSubject, Refused
 from ..protocol.messages import Revoked, Subscribe, Subscribed
 from ..protocol.subject import check_pattern
 from . import cohorts
 
 if TYPE_CHECKING:
-    from ..delivery.client import Client
-    from ..delivery.groups import Group
-    from ..delivery.interest import Topic
+    from ..delivery.audience import Client, Group, Topic
     from .pattern_subscriptions import PatternSubscriber
 
 T = TypeVar("T")

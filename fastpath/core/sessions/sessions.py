@@ -12,7 +12,8 @@ from ..auth.grants import Principal
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
 from ..broker.observers import CommandListener
-from ..delivery.client import Client, Link
+from ..delivery.audience import Client
+from ..delivery.link import Link
 from ..delivery.outbox import Outboxes
 from ..delivery.wire_encoding import Wire
 from ..protocol.codec import command_id, decode_command

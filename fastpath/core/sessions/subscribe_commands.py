@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..delivery import slow_consumers
-from ..delivery.client import Client
-from ..delivery.interest import SubjectFeed, Topic
+from ..delivery.audience import Client, SubjectFeed, Topic
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import SINCE_CHECKS_MAX, SUBJECTS_PER_COMMAND_MAX
 from ..protocol.messages import Result, Subscribe, Subscribed, Unsubscribe, Unsubscribed

@@ -9,10 +9,9 @@ from ..auth.rules import SUBSCRIBE
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
 from ..delivery import backlogs, slow_consumers
-from ..delivery.backlogs import Cursor, Recoveries
-from ..delivery.client import BEHIND, NO_ROOM, Client, Waiting
+from ..delivery.audience import BEHIND, NO_ROOM, Client, Cursor, SubjectFeed, Topic, Waiting
+from ..delivery.backlogs import Recoveries
 from ..delivery.conflation import floor_interval, phase_of
-from ..delivery.interest import SubjectFeed, Topic
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Result, Subscribe
 from ..protocol.subject import check_subject

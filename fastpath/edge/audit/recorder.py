@@ -9,8 +9,7 @@ from typing import Any
 
 from ...core.broker.admission import Done, Outcome
 from ...core.broker.observers import ConnectionListener, PublicationListener, Source
-from ...core.delivery.client import Client
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Client, Topic
 from ...core.protocol.messages import Message, Result, Subscribe
 from ...core.websocket.handshake import Request
 from ..runtime.connection_names import source_id

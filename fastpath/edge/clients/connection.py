@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from ...core.delivery.client import Client, PauseReason
+from ...core.delivery.audience import Client
+from ...core.delivery.link import PauseReason
 from ...core.delivery.outbox import Effect
 from ...core.protocol.errors import Close
 from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
@@ -25,7 +26,7 @@ has read why."""
 
 
 class ClientConnection(Handshake):
-    """What the plain and the TLS connection have in common; implements core.client.Link.
+    """What the plain and the TLS connection have in common; implements core.delivery.link.Link.
 
     States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
     written out and whatever comes is discarded until the socket ends.
@@ -136,7 +137,7 @@ class ClientConnection(Handshake):
         response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
         self._refuse(response, 503, "too many connections")
 
-    # Bytes out (core.client.Link)
+    # Bytes out (core.delivery.link.Link)
 
     def write(self, data: bytes) -> None:
         """Send whole frames; what the socket does not take goes to the queue."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from urllib.parse import parse_qs
 
 from ...core.auth.grants import Principal
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.delivery.wire_encoding import encoding, wire
 from ...core.protocol.codec import JSON, SUBPROTOCOLS
 from ...core.protocol.errors import Refused

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ...core.delivery.client import Client, PauseReason
+from ...core.delivery.audience import Client
+from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
 from ..runtime.turns import PIECE_BYTES, TURN_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ..runtime.kernel_stats import network, unread
 from .incoming import Incoming
 

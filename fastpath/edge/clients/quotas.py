@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ...core.broker.observers import ConnectionListener
-from ...core.delivery.client import Client, PauseReason
+from ...core.delivery.audience import Client
+from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close
 from ...core.sessions.client_limits import ClientLimits
 from ...core.sessions.connection_quotas import PER_USER, ConnectionQuotas
@@ -22,8 +23,7 @@ from ..runtime.component import Offers
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ...core.delivery.groups import Group
-    from ...core.delivery.interest import Topic
+    from ...core.delivery.audience import Group, Topic
     from ...core.protocol.messages import Result, Subscribe
 
 MEMORY_BACK = 0.95

@@ -6,7 +6,7 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.protocol.errors import Close, InvalidMessage
 from ...core.websocket.frames import PING, encode_frame
 from ..clients.connection import ClientConnection

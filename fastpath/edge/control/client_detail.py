@@ -9,10 +9,9 @@ from itertools import islice, takewhile
 from typing import Any
 
 from ...core.delivery import slow_consumers
-from ...core.delivery.client import BEHIND, NO_ROOM, Client, PauseReason
-from ...core.delivery.interest import SubjectFeed, Topic
+from ...core.delivery.audience import BEHIND, NO_ROOM, Client, SubjectFeed, Topic, pattern_of
+from ...core.delivery.link import PauseReason
 from ...core.delivery.wire_encoding import sid_of
-from ...core.matching.subscribed_patterns import pattern_of
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
 from ...core.websocket.frames import each_frame

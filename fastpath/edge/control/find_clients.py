@@ -7,9 +7,7 @@ from heapq import nlargest, nsmallest
 from itertools import chain, islice
 from typing import Any
 
-from ...core.delivery.client import Client
-from ...core.delivery.groups import Group
-from ...core.delivery.interest import SubjectFeed, Topic
+from ...core.delivery.audience import Client, Group, SubjectFeed, Topic
 from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.subject import check_pattern, is_wildcard
 from ..clients.connection import ClientConnection

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any
 
-from ...core.delivery.interest import SubjectFeed, Topic
+from ...core.delivery.audience import SubjectFeed, Topic
 from ...core.protocol.errors import InvalidMessage
 from ...core.telemetry.heavy_hitters import Counts, HeavyHitters
 from ..runtime.component import Answer, ControlPeer, Done, Offers

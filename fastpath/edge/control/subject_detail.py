@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Any
 
 from ...core.cache.history import MESSAGE_OVERHEAD_BYTES
-from ...core.delivery.groups import Group
-from ...core.delivery.interest import SubjectFeed, Topic
+from ...core.delivery.audience import Group, SubjectFeed, Topic
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
 from ...core.protocol.subject import check_subject

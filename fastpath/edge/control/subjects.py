@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Any
 
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Topic
 from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.subject import check_pattern

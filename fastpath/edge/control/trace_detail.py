@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain, islice
 
-from ...core.delivery.interest import SubjectFeed
+from ...core.delivery.audience import SubjectFeed
 from ...core.protocol.messages import Advertise, AnyCommand, Connect, Presence, Subscribe, Unsubscribe
 from ..audit.events import short
 from ..runtime.component import Answer

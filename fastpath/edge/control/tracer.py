@@ -10,10 +10,8 @@ from typing import Any
 
 from ...core.broker.admission import Done, Outcome
 from ...core.broker.observers import ConnectionListener, PublicationListener, Source
-from ...core.delivery.client import Client
-from ...core.delivery.groups import Group
-from ...core.delivery.interest import SubjectFeed, Topic
-from ...core.matching.subscribed_patterns import covers, pattern_of
+from ...core.delivery.audience import Client, Group, SubjectFeed, Topic, pattern_of
+from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.messages import AnyCommand, Message, Publish, Result, Subscribe
 from ...core.protocol.subject import is_wildcard
 from ..audit.events import short, user_of

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from ...core.broker.observers import CommandListener
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import AnyCommand
 from ...core.protocol.subject import check_pattern

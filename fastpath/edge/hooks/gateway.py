@@ -13,7 +13,7 @@ from ...core.auth.hook_decisions import HookDecisions, HookState
 from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, about_party
 from ...core.auth.reasons import ASKED
 from ...core.broker.observers import ConnectionListener
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.protocol.errors import InvalidMessage
 from ...core.sessions.deferred_commands import DeferredCommands, Facts, facts_of, refused_by
 from ...core.websocket.handshake import Request

@@ -11,7 +11,7 @@ from ...core.auth.hook_questions import CONNECT, Key, Reply
 from ...core.auth.reasons import ASKED
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.staged_rows import named
-from ...core.delivery.client import PauseReason
+from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close
 from ...core.protocol.messages import Message
 from ...core.protocol.packets import BATCH_MESSAGES_MAX, Batch

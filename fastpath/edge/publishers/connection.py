@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ...core.auth.grants import Principal
 from ...core.broker.admission import MEMORY_FULL, Outcome
-from ...core.delivery.client import LOST, PauseReason
+from ...core.delivery.link import LOST, PauseReason
 from ...core.presence.advertisements import OFFERS_MAX
 from ...core.protocol.errors import Close, Refused
 from ...core.protocol.packets import (

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ...core.auth.reasons import PENDING
 from ...core.auth.rules import PUBLISH
-from ...core.delivery.client import PauseReason
+from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close, InvalidSubject, Refused
 from ...core.protocol.messages import STANDARD, Message
 from ...core.protocol.packets import Refusal

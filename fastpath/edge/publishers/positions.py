@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ...core.auth.reasons import PENDING
 from ...core.auth.rules import SUBSCRIBE
 from ...core.cache.cache_range import before, chain
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Topic
 from ...core.matching.subscribed_patterns import covers
 from ...core.protocol.errors import Close, InvalidSubject, Refused
 from ...core.protocol.subject import check_pattern, check_subject, is_wildcard

@@ -12,7 +12,7 @@ from ...core.auth.grants import Principal
 from ...core.auth.reasons import ASKED, PENDING
 from ...core.auth.rules import SUBSCRIBE
 from ...core.cache.cache_range import Lost, chain, is_ahead, part, span
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Topic
 from ...core.protocol.errors import Close, InvalidSubject, Refused
 from ...core.protocol.messages import Fields, Message
 from ...core.protocol.subject import check_subject

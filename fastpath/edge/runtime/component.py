@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ...core.auth.grants import Principal
 from ...core.broker.observers import Source
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.protocol.errors import Close
 from ...core.protocol.messages import Notice
 from ...core.protocol.packets import Batch

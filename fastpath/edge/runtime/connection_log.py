@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from ...core.broker.observers import Source
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.telemetry.counters import BY_CLIENT
 from ...logs.formats import event
 from .connection_names import PUBLISHER, connection_id

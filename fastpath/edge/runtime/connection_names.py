@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple
 
 from ...core.broker.observers import Source
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.protocol.errors import InvalidMessage
 from .runtime import Runtime
 

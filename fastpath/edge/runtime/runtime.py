@@ -13,7 +13,8 @@ from ...core.auth.grants import Principal
 from ...core.broker.admission import Done, with_refusals
 from ...core.broker.broker import Broker
 from ...core.broker.observers import Source
-from ...core.delivery.client import Client, PauseReason
+from ...core.delivery.audience import Client
+from ...core.delivery.link import PauseReason
 from ...core.presence.advertisements import Advertisers
 from ...core.protocol.messages import Notice
 from ...core.protocol.packets import read_publications

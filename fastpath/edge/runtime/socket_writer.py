@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from itertools import repeat
 from time import perf_counter
 
-from ...core.broker.ports import Writer
-from ...core.delivery.client import Client
-from ...core.delivery.groups import Group
+from ...core.delivery.audience import Client, Group
+from ...core.delivery.ports import Writer
 
 TURN_SECONDS = 0.005
 """After so long the rest of what large groups have pending waits for the next turn of the loop."""

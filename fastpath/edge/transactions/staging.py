@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...core.broker.staged_rows import NotReady, read_runs, take
-from ...core.delivery.client import PauseReason
+from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close, InvalidMessage, Refused
 from ...core.protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
 from ...engine.staging.store import UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingStore

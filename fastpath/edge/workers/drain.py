@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from ...core.delivery.client import Client, PauseReason
+from ...core.delivery.audience import Client
+from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close
 from ...core.protocol.messages import Notice
 from ..node import messages

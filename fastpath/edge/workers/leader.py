@@ -14,7 +14,7 @@ from typing import Any
 from ...core.broker.admission import Outcome
 from ...core.broker.ports import Numbering
 from ...core.broker.state_transfer import StateReceiver, whole_part
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Topic
 from ...core.protocol.messages import Message, Notice
 from ...core.protocol.packets import Log, read_handed_in
 from ...core.protocol.subject import is_system

@@ -8,7 +8,7 @@ import socket
 from ...core.auth.grants import Principal
 from ...core.auth.reasons import PENDING
 from ...core.auth.rules import SUBSCRIBE
-from ...core.delivery.client import Client
+from ...core.delivery.audience import Client
 from ...core.matching.pattern_set import PatternSet
 from ...core.presence.advertisements import OFFERS_MAX, Advertiser
 from ...core.presence.local_presence import Attendance

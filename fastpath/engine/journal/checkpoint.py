@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.cache.deduplication import Deduplicator
-from ...core.delivery.interest import SubscriptionIndex, Topic
+from ...core.delivery.audience import Topic
+from ...core.delivery.interest import SubscriptionIndex
 from .files import PARTIAL, Folder, RecordFile, sync_data
 from .format import END, PUBLISHERS, SUBJECTS, Subject
 

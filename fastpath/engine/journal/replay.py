@@ -18,7 +18,7 @@ import msgspec
 from ...core.broker.broker import Broker
 from ...core.cache.deduplication import Deduplicator
 from ...core.cache.snapshot import Snapshot
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Topic
 from ...core.protocol.as_of import version_of
 from ...core.protocol.columns import expand
 from ...core.protocol.messages import GUARANTEED, Message

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from ...core.broker.broker import Broker
 from ...core.cache.snapshot import Snapshot
-from ...core.delivery.interest import Topic
+from ...core.delivery.audience import Topic
 from ...core.protocol.packets import Position
 from . import entries
 from .connection import sections

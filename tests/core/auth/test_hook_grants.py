@@ -17,7 +17,7 @@ from fastpath.core.auth.reasons import ASKED
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
 from fastpath.core.auth.tokens import Claims
 from fastpath.core.broker.observers import ConnectionListener
-from fastpath.core.delivery.client import Client
+from fastpath.core.delivery.audience import Client
 from fastpath.core.protocol.messages import Connect, Connected, Error, Publish, Published, Revoked, Subscribe, Token
 from fastpath.core.sessions.deferred_commands import DeferredCommands, facts_of
 from tests.support.core.stage import Stage

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.core.cache.history import MESSAGE_OVERHEAD_BYTES, History
-from fastpath.core.delivery.interest import Topic
+from fastpath.core.delivery.audience import Topic
 from fastpath.core.protocol.messages import Message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.cache.history import MESSAGE_OVERHEAD_BYTES, History
-from fastpath.core.delivery.interest import Topic
+from fastpath.core.delivery.audience import Topic
 from fastpath.core.protocol.messages import Message
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.delivery.outbox import Effect, Outboxes, Queue
+from fastpath.core.delivery.outbox import Effect, Outboxes
+from fastpath.core.delivery.outgoing_queue import Queue
 from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON
 from fastpath.core.protocol.errors import Close

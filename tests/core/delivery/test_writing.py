@@ -7,8 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fastpath.core.delivery.client import Client
-from fastpath.core.delivery.groups import Group
+from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.wire_encoding import PLAIN, Wire, encoding, wire
 from fastpath.core.protocol.codec import encode
 from fastpath.core.protocol.errors import Close

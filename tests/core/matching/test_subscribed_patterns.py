@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import SUBSCRIBE
+from fastpath.core.delivery.audience import PatternSubscription
 from fastpath.core.matching.subject_tree import Tree
-from fastpath.core.matching.subscribed_patterns import Patterns, PatternSubscription, covers
+from fastpath.core.matching.subscribed_patterns import Patterns, covers
 from fastpath.core.protocol.messages import Data, Subscribe, Unsubscribe
 from tests.support.core.rights import SECRET, change, fill, mint, rule
 from tests.support.core.stage import Stage

@@ -10,7 +10,7 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.delivery.client import Client
+from fastpath.core.delivery.audience import Client
 from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.errors import InvalidMessage
 from fastpath.edge.control.find_clients import SLICE_SUBSCRIPTIONS, Readers

@@ -16,7 +16,7 @@ from typing import Self
 import pytest
 
 from fastpath.client.control.client import Control
-from fastpath.core.delivery.client import Client
+from fastpath.core.delivery.audience import Client
 from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON, encode
 from fastpath.core.protocol.messages import Message, Subscribe

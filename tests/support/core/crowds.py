@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastpath.core.delivery.groups import Group
+from fastpath.core.delivery.audience import Group
 from fastpath.core.delivery.wire_encoding import Wire, encoding, wire
 from fastpath.core.protocol.messages import Subscribe
 from tests.support.core.stage import Actor, Checking, Stage

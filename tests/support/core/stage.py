@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastpath.core.auth.grants import Grants
 from fastpath.core.broker.broker import Broker
-from fastpath.core.broker.ports import Engine, Writer
-from fastpath.core.delivery.client import Client
-from fastpath.core.delivery.groups import Group
+from fastpath.core.broker.ports import Engine
+from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.outbox import Effect
+from fastpath.core.delivery.ports import Writer
 from fastpath.core.delivery.wire_encoding import PLAIN, Wire
 from fastpath.core.protocol.codec import JSON, decode_server, encode
 from fastpath.core.protocol.limits import Limits

@@ -11,7 +11,7 @@ from fastpath.core.broker.admission import Outcome
 from fastpath.core.broker.broker import Broker
 from fastpath.core.broker.ports import Engine
 from fastpath.core.cache.snapshot import Snapshot
-from fastpath.core.delivery.interest import Topic
+from fastpath.core.delivery.audience import Topic
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Message
 from fastpath.engine.journal import engine as journal

@@ -1,0 +1,45 @@
+"""One client's connection, as the core sees it: what it asks of the edge, and why nothing is read from it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+LOST = (1006, "the connection was lost")
+"""How a connection ends that nobody has closed (RFC 6455 7.1.5)."""
+
+
+class PauseReason:
+    """The reason why nothing is read from a connection for now, nor what has been read is handled."""
+
+    TURN = 1
+    """As much as one turn may take has been handled; the rest of what was read waits for the next
+    (edge/runtime/turns.py)."""
+    ECHOING = 2
+    """It does not take what is echoed to it."""
+    CONGESTED = 4
+    """It has published while another worker is behind."""
+    DRAINING = 8
+    """It has been told to go elsewhere."""
+    ASKED = 16
+    """Django's hook is asked about what it said last."""
+    RATE = 32
+    """It has said more than it may at a time."""
+
+
+class Link(Protocol):
+    """The calls that the core makes to the edge for one connection.
+
+    No call comes back into the core before it returns: a connection that breaks is reported in a later tick.
+    """
+
+    def write(self, data: bytes) -> None:
+        """Send whole frames; what the socket does not take goes to the client's queue."""
+
+    def lag(self, data: bytes, sent: int) -> None:
+        """The socket took only ``sent`` bytes of the frames (-1: it is broken); the rest goes to the client's queue."""
+
+    def hold(self, why: int, held: bool) -> None:
+        """Handle nothing more of what the client sends while there is a reason, a bit of Hold; or not for this one."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Say goodbye with a code of protocol.md 7, and let go."""

@@ -1,0 +1,119 @@
+"""What delivery asks of others: the state of a broker, and who hands bytes to sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..cache.history import History
+from ..cache.snapshot import Snapshot
+from ..protocol.codec import Form
+from ..protocol.limits import Limits
+from ..protocol.messages import AnyAnswer, Message
+from ..telemetry.counters import Counters
+from .audience import Client, Group, SubjectFeed, Topic
+from .interest import SubscriptionIndex
+from .wire_encoding import Encoding
+
+
+class Writer:
+    """Hands bytes to sockets; the edge's replaces this one, which drops them."""
+
+    members_max = 1000
+    """To so many clients a group is written in one go; and so many writes to such groups make a turn, about 5 ms."""
+    step_members = 250
+    """Of a larger group so many are written to before ``over`` is asked."""
+
+    def write_group(self, group: Group, data: bytes) -> None:
+        """Send whole frames to every member."""
+
+    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+        """Send whole frames to some ready members of a group; ``fds`` stand in the order of ``clients``."""
+
+    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+        """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
+
+    def begin(self) -> None:
+        """A turn of writes to large groups begins."""
+
+    def over(self) -> bool:
+        """Return whether the writer has taken as long as a turn may; asked after each step of it."""
+        return False
+
+
+class LagListener(Protocol):
+    """Is told of clients that do not keep up."""
+
+    def blocked(self, client: Client) -> None:
+        """The client's socket does not take what is written."""
+
+    def unblocked(self, client: Client) -> None:
+        """The client's socket has taken all that waited."""
+
+    def lagging(self, client: Client, topics: Sequence[Topic]) -> None:
+        """The client's subscriptions to these are conflated from now on."""
+
+    def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
+        """They are live again."""
+
+
+class ConflationClock(Protocol):
+    """The clock of conflated feeds (conflation_clock.py)."""
+
+    def feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
+        """Return the conflated feed, known to the clock."""
+
+    def fire(self, feed: SubjectFeed) -> None:
+        """End an interval of the feed."""
+
+
+class Deliverer(Protocol):
+    """The broker (core/broker/broker.py), as those see it that deliver for it."""
+
+    base: int
+    """What message times count from, in ms."""
+    counters: Counters
+    dirty: list[Group]
+    """Groups that have something pending."""
+    history: History
+    interest: SubscriptionIndex
+    limits: Limits
+    writer: Writer
+
+    @property
+    def grid(self) -> ConflationClock:
+        """Return the clock of conflated feeds."""
+
+    @property
+    def observers(self) -> Sequence[LagListener]:
+        """Return those who are told of what clients do."""
+
+    def snapshot(self, topic: Topic) -> Snapshot | None:
+        """Return the subject's snapshot, unless it has expired."""
+
+    def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
+        """Return the message as a WebSocket frame for one client."""
+
+    def base_frame(self, form: Form) -> bytes:
+        """Return the base that is in force, as an event."""
+
+    def tell_base(self, client: Client) -> None:
+        """Tell the client the present base, unless it knows it."""
+
+    def offer(self, feed: SubjectFeed, message: Message) -> None:
+        """Put the message before every group of the feed."""
+
+    def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
+        """Queue answers for one client; they leave with the next flush."""
+
+    def flush_answers(self) -> None:
+        """Write the answers that wait."""
+
+    def level(self, client: Client) -> None:
+        """Write the client what its group owes it."""
+
+    def move(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
+        """Change the client's feeds; nothing pending is missed, doubled or misdirected by it."""
+
+    def release(self, feed: SubjectFeed) -> None:
+        """Forget the feed if nobody is left."""
