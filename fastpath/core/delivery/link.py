@@ -13,7 +13,7 @@ class PauseReason:
 
     TURN = 1
     """As much as one turn may take has been handled; the rest of what was read waits for the next
-    (edge/runtime/turns.py)."""
+    (edge/runtime/scheduler.py)."""
     ECHOING = 2
     """It does not take what is echoed to it."""
     CONGESTED = 4

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from ...core.protocol.errors import Close
-from ..runtime.turns import TURN_SECONDS
+from ..runtime.scheduler import TURN_SECONDS
 
 if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
@@ -27,7 +27,7 @@ class Recovering:
         """Somebody has become ready for a slice."""
         if not self._due:
             self._due = True
-            self._hub.turns.later(self._step)
+            self._hub.scheduler.later(self._step)
 
     def _step(self) -> None:
         self._due = False

@@ -11,7 +11,7 @@ from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
-from ..runtime.turns import PIECE_BYTES, TURN_SECONDS
+from ..runtime.scheduler import PIECE_BYTES, TURN_SECONDS
 
 if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
@@ -115,7 +115,7 @@ class Incoming(ABC):
 
     def _wait_for_turn(self) -> None:
         self.hold(PauseReason.TURN, True)
-        self.hub.turns.later(self._take_turn)
+        self.hub.scheduler.later(self._take_turn)
 
     def _take_turn(self) -> None:
         self.hold(PauseReason.TURN, False)

@@ -31,7 +31,7 @@ from ..runtime.component import PublisherDeferral
 from ..runtime.connection_log import publisher_closed
 from ..runtime.publisher_progress import Progress
 from ..runtime.runtime import Runtime, now
-from ..runtime.turns import TURN_SECONDS
+from ..runtime.scheduler import TURN_SECONDS
 
 WINDOW = 16
 """Batches that a publisher may have without acknowledgement (protocol.md 6.4)."""
@@ -116,7 +116,7 @@ class PublisherConnection(asyncio.Protocol):
                 elif type(packet) is list and perf_counter() > until and (kept := list(rest)):
                     self._kept = kept
                     self.hold(True, PauseReason.TURN)
-                    self._hub.turns.later(partial(self.hold, False, PauseReason.TURN))
+                    self._hub.scheduler.later(partial(self.hold, False, PauseReason.TURN))
             if self._unpacker.error is not None and self._kept is None:
                 self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:

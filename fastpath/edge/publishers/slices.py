@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...core.protocol.errors import Close, Refused
-from ..runtime.turns import TURN_SECONDS
+from ..runtime.scheduler import TURN_SECONDS
 
 if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
@@ -43,7 +43,7 @@ class Slicing:
 
     def run(self, connection: PublisherConnection, slices: Slices) -> None:
         """Make the answer, the first slice of it in the next turn."""
-        self._hub.turns.later(lambda: self._step(connection, slices))
+        self._hub.scheduler.later(lambda: self._step(connection, slices))
 
     def end(self, connection: PublisherConnection, packet: list[Any]) -> None:
         """Send the last frame of an answer."""

@@ -29,7 +29,7 @@ from .epoll import make_watch
 from .loop_lag import Lateness
 from .publisher_accounts import Accounts
 from .scatter import Gathering
-from .turns import Scheduler
+from .scheduler import Scheduler
 
 LINKS, WRITES = 1, 2
 """Why those who publish are held back: another worker does not keep up, or the writing to this one's clients does not.
@@ -105,7 +105,7 @@ class Runtime:
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
         self.watch = make_watch(loop, self.end)
-        self.turns = Scheduler(loop)
+        self.scheduler = Scheduler(loop)
         self.paused: dict[Deadline, list[Event]] = {}
         """What has been read from client connections that are held, to be handled when they are not."""
         self.blocked: dict[Client, int] = {}

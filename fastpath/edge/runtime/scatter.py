@@ -11,7 +11,7 @@ from ...core.protocol.errors import InvalidMessage
 from ..node import messages
 from ..node.workers import Workers
 from .component import Answer, Answering, ControlPeer, Done, Offers
-from .turns import Scheduler
+from .scheduler import Scheduler
 
 ANSWER_SECONDS = 1.5
 """How long the workers have: less than Django waits for the whole answer."""
@@ -50,7 +50,7 @@ class Gathering:
         self._large: dict[int, set[int]] = {}  # by worker, what it has not answered
         self._waiting: dict[int, dict[int, None]] = {}  # by worker, what it will be asked then, in order
         self._answered: dict[int, float] = {}  # by worker, when it has last answered such a question
-        self._scheduler = Scheduler(loop)  # its own: who waits in hub.turns does not hold up an operator
+        self._scheduler = Scheduler(loop)  # its own: who waits in hub.scheduler does not hold up an operator
         self._kinds: dict[str, Answering] = {}
         self.offers = Offers(
             messages={messages.Gather: self._asked_by_first, messages.Gathered: self._answered_by},

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.packets import publisher_key, publisher_of
-from ...engine.staging.store import StagingFailed, StagingRecord
+from ...core.transactions.records import StagingFailed, StagingRecord
 from ..runtime.component import ControlPeer, Offers
 from ..runtime.scatter import chosen, text
 from .commit import Committing

@@ -22,12 +22,14 @@ from ...core.auth.rules import PUBLISH
 from ...core.broker.staged_rows import subjects_of
 from ...core.protocol.errors import InvalidMessage, Refused
 from ...core.protocol.packets import PUBLICATION_MAX
-from ...engine.staging.store import BEGUN, DONE, UNAVAILABLE, Attempt, StagingFailed, StagingRecord
+from ...core.transactions.course import CommitCourse, Step, first_record
+from ...core.transactions.records import UNAVAILABLE, Attempt, StagingFailed, StagingRecord
+from ...core.transactions.release import ReleaseCursor, publisher_of
 from ..publishers.connection import PublisherConnection
 from ..runtime.component import Offers
 from ..runtime.runtime import now
-from ..runtime.turns import TURN_SECONDS
-from .release import BROKEN, CommitRelease, publisher_of, turn
+from ..runtime.scheduler import TURN_SECONDS
+from .release import BROKEN, CommitRelease, turn
 from .staging import Staging, check_transaction, key_of
 
 ATTEMPTS_MAX = 10_000
@@ -72,7 +74,7 @@ class Commit:
         self.principal = principal
         """Whose rights are asked; None: it was begun before this process, and they were."""
         self.once = once
-        self.release: CommitRelease | None = None
+        self.cursor: ReleaseCursor | None = None
         self.askers: list[tuple[PublisherConnection, int]] = []
 
     def reply(self, kind: str, *rest: Any) -> None:
@@ -89,7 +91,7 @@ class Committing:
         self._staging = staging
         self._store = staging.store
         self._commits: dict[str, Commit] = {}
-        self._halted: dict[str, CommitRelease] = {}  # how far those came that will go on
+        self._halted: dict[str, ReleaseCursor] = {}  # how far those came that will go on
         self._broken: set[str] = set()  # what goes on only when somebody asks
         self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(COMMITS_MAX)
@@ -184,7 +186,7 @@ class Committing:
         if self._commits:
             self._timer = self.hub.loop.call_later(PROGRESS_SECONDS, self._tell_progress)
         for commit in self._commits.values():
-            commit.reply("progress", commit.release.rows if commit.release is not None else 0)
+            commit.reply("progress", commit.cursor.rows if commit.cursor is not None else 0)
 
     async def _run(self, commit: Commit) -> None:
         try:
@@ -211,22 +213,23 @@ class Committing:
 
     async def _settle(self, commit: Commit) -> tuple[StagingRecord, bool]:
         """The record of the batch when all of it is stored, and whether it was before."""
-        key, batch = commit.key, commit.batch
-        self._broken.discard(key)
-        record = await self._store.record(key)
-        if record is not None and record.state == BEGUN and record.batch < batch:
-            record = await self._release(commit, record)
-        if record is not None and record.batch == batch and record.state == DONE:
-            return record, True
-        if record is None or record.batch < batch:
-            record = await self._begin(commit, record)
-        elif record.batch == batch and await self._came_to_nothing(commit, record):
-            record = await self._begin(commit, msgspec.structs.replace(record, rows=0))
-        if record.batch != batch:
-            raise StagingFailed("stale", f"batch {record.batch} of this transaction was begun after batch {batch}")
-        if record.state == DONE:
-            return record, True
-        return await self._release(commit, record), False
+        self._broken.discard(commit.key)
+        course = CommitCourse(commit.batch)
+        step, record = course.read(await self._store.record(commit.key))
+        while True:
+            if step is Step.BEGIN:
+                step, record = course.begun(await self._begin(commit, record))
+                continue
+            assert record is not None
+            if step is Step.RELEASE:
+                step, record = course.released(await self._release(commit, record))
+            elif step is Step.PROBE:
+                step, record = course.probed(nothing=await self._came_to_nothing(commit, record))
+            elif step is Step.STALE:
+                reason = f"batch {record.batch} of this transaction was begun after batch {commit.batch}"
+                raise StagingFailed("stale", reason)
+            else:
+                return record, step is Step.REPEATED
 
     async def _came_to_nothing(self, commit: Commit, record: StagingRecord) -> bool:
         """Return whether the commit was begun, none of it is stored, and its rows are not staged any more.
@@ -248,7 +251,6 @@ class Committing:
 
     async def _begin(self, commit: Commit, before: StagingRecord | None) -> StagingRecord:
         """Begin the batch with the attempts that the commit names."""
-        rows = 0
         for index, (partition, attempt, count) in enumerate(commit.winners):
             if index % LOOKED_AT == LOOKED_AT - 1:
                 await asyncio.sleep(0)
@@ -256,14 +258,8 @@ class Committing:
             if staged != count:
                 there = "is not staged here" if staged is None else f"has {staged} rows staged and not {count}"
                 raise StagingFailed("missing", f"attempt {attempt} of partition {partition} {there}")
-            rows += count
         await self._check_rights(commit)
-        moment = now()
-        base = before.base + before.rows if before is not None else 0
-        if base + rows > PUBLICATION_MAX:
-            raise StagingFailed("stale", f"a transaction has at most {PUBLICATION_MAX} rows")
-        since = 0 if commit.once else before.since if before is not None else moment
-        record = StagingRecord(commit.batch, commit.winners, base, rows, BEGUN, [], 0, 0, moment, since, commit.once)
+        record = first_record(commit.batch, commit.winners, before, now(), once=commit.once)
         return await self._store.begin(commit.key, record)
 
     async def _check_rights(self, commit: Commit) -> None:
@@ -296,23 +292,24 @@ class Committing:
 
     async def _release(self, commit: Commit, record: StagingRecord) -> StagingRecord:
         """Publish all rows of a batch that was begun, and remember that it is done."""
-        commit.release = release = CommitRelease(self.hub, commit.key, record, self._halted.pop(commit.key, None))
+        commit.cursor = cursor = ReleaseCursor(record, self._halted.pop(commit.key, None))
         try:
-            await self._release_rows(commit, record, release)
+            await self._release_rows(commit, CommitRelease(self.hub, commit.key, cursor))
+            done = cursor.done(now())
+            await self._store.finish(commit.key, done)
         except StagingFailed:
-            self._halted[commit.key] = release
+            self._halted[commit.key] = cursor
             raise
-        done = release.done(now())
-        await self._store.finish(commit.key, done)
         self.rows += record.rows
         return done
 
-    async def _release_rows(self, commit: Commit, record: StagingRecord, release: CommitRelease) -> None:
+    async def _release_rows(self, commit: Commit, release: CommitRelease) -> None:
+        record = release.cursor.record
         for partition, attempt, count in record.winners:
             at = Attempt(commit.key, record.batch, partition, attempt)
             if await self._store.rows(at) != count:
                 raise StagingFailed(BROKEN, f"rows of attempt {attempt} of partition {partition} have been lost")
-            release.next_partition(partition)
+            release.cursor.next_partition(partition)
             async for chunk in self._store.chunks(at):
                 await release.chunk(chunk)
         await release.settled()

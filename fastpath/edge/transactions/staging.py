@@ -12,7 +12,8 @@ from ...core.broker.staged_rows import NotReady, read_runs, take
 from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close, InvalidMessage, Refused
 from ...core.protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
-from ...engine.staging.store import UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingStore
+from ...core.transactions.records import UNAVAILABLE, Attempt, Chunk, StagingFailed
+from ...engine.staging.store import StagingStore
 from ..publishers.connection import WINDOW, PublisherConnection
 from ..runtime.component import Offers
 from ..runtime.publisher_accounts import TRANSACTION

@@ -14,19 +14,14 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from ...core.broker.admission import Done, Outcome
 from ...core.protocol.messages import STANDARD, Message
+from ...core.transactions.records import DONE, UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingRecord
 from ..staging.store import (
     ATTEMPTS_MAX,
-    DONE,
     FULL,
     GAP,
     MISSING,
     OVERHEAD_BYTES,
     TRANSACTIONS_MAX,
-    UNAVAILABLE,
-    Attempt,
-    Chunk,
-    StagingFailed,
-    StagingRecord,
     Uncommitted,
     read_record,
     record_bytes,

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from ...core.transactions.records import BEGUN, Attempt, Chunk, StagingFailed, StagingRecord
 from .store import (
     ATTEMPTS_MAX,
-    BEGUN,
     FULL,
     GAP,
     MISSING,
@@ -20,10 +20,6 @@ from .store import (
     REFUSED_BYTES,
     TRANSACTIONS_MAX,
     WINNERS_MAX,
-    Attempt,
-    Chunk,
-    StagingFailed,
-    StagingRecord,
     Uncommitted,
     summed,
 )

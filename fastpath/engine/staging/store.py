@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ...core.transactions.records import Attempt, Chunk, StagingRecord
+
 TRANSACTIONS_MAX = 100_000
 """Transactions whose last batch is remembered; beyond it those go whose last commit is longest ago and done."""
 
@@ -29,44 +31,9 @@ REFUSED_BYTES = 256
 SUMMED_AT_ONCE = 100
 """Attempts that are summed between two interruptions."""
 
-BEGUN = "begun"
-DONE = "done"
-
 GAP = "gap"
 MISSING = "missing"
 FULL = "staging_full"
-UNAVAILABLE = "unavailable"
-
-
-class StagingFailed(Exception):
-    """The error of rows or a record that could not be stored; nothing has changed."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(f"{code}: {reason}")
-        self.code = code
-        """``gap``, ``staging_full`` or ``unavailable`` (protocol.md 6.6)."""
-        self.reason = reason
-
-
-class Attempt(NamedTuple):
-    """An attempt to write one partition of one batch."""
-
-    key: str
-    """core.packets.publisher_key of the user and the transaction."""
-    batch: int
-    partition: int
-    attempt: int
-
-
-class Chunk(NamedTuple):
-    """The rows that one frame ``stage`` brought."""
-
-    rows: int
-    """Staged."""
-    refused: list[tuple[int, str, str]]
-    """The frame's rows that were not: their place in it, rising; the code and the reason."""
-    data: bytes
-    """MessagePack of the runs that were taken."""
 
 
 class Uncommitted(NamedTuple):
@@ -93,32 +60,6 @@ class Held(Protocol):
     @property
     def since(self) -> int:
         """The time when the attempt was begun (ms)."""
-
-
-class StagingRecord(msgspec.Struct, array_like=True, frozen=True):
-    """The record of a transaction: its last batch that was begun."""
-
-    batch: int
-    winners: list[tuple[int, int, int]]
-    """The attempts that it was begun with, partitions rising: partition, attempt, rows. Of a batch that was done long
-    ago there may be none (WINNERS_MAX)."""
-    base: int
-    """Rows of the transaction that came before this batch: its first row is publication ``base + 1``."""
-    rows: int
-    state: str
-    """``begun`` or ``done``."""
-    refused: list[tuple[int, int, str, str, str]]
-    """At most 100 rows that were refused when they were released: partition, row, subject, code, reason."""
-    refused_rows: int
-    outdated: int
-    time: int
-    """When it was begun or done (ms since 1970)."""
-    since: int = 0
-    """When the transaction's first batch was begun (ms): a part of the name under which its rows are numbered, so that
-    a transaction that was forgotten begins with new numbers. 0 for one of a single batch (``once``)."""
-    once: bool = False
-    """The transaction's name is used for this batch only: when it is done, it is remembered for
-    FASTPATH_STAGED_SECONDS, for who asks again because the answer was lost."""
 
 
 class StagingStore(Protocol):

@@ -10,8 +10,9 @@ import pytest
 from msgspec import structs
 
 from fastpath.core.protocol.errors import Close, Refused
+from fastpath.core.transactions import release as releasing
+from fastpath.core.transactions.records import StagingFailed
 from fastpath.edge.transactions import commit as committing
-from fastpath.edge.transactions import release as releasing
 from tests.support.edge.lives import SUBJECTS, TRANSACTION, Life
 from tests.support.edge.transacting import Transacting, run
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
@@ -194,6 +195,38 @@ def test_refused_rows_are_told_though_the_disk_was_full_behind_them(
     [_, summary] = life.ask("commit", TRANSACTION, 0, [[0, 1, 4]], {})
     assert summary["refused"] == [[0, 0, SUBJECTS[1], "too_large", "no"]]
     assert life.contents(SUBJECTS[0]) == ["2", "3", "4"]
+    life.end()
+
+
+@pytest.mark.parametrize("where", ["in the same piece", "in the last record"])
+def test_refused_rows_are_told_though_something_failed_right_behind_them(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releasing, "PATIENCE_SECONDS", -1.0)
+    life = Life(tmp_path)
+    append, finish = life.engine.append_runs, life.store.finish
+    refused = life.hub.broker.admission.refused_runs
+    faults = [True]
+
+    def refuse(runs: Any) -> Any:
+        return refused(runs) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[1]}
+
+    def full(*arguments: Any) -> Any:
+        return FULL if where == "in the same piece" and faults and faults.pop() else append(*arguments)
+
+    async def fail(*arguments: Any) -> None:
+        if where == "in the last record" and faults and faults.pop():
+            raise StagingFailed("unavailable", "the disk is full")
+        await finish(*arguments)
+
+    life.hub.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
+    life.engine.append_runs = full  # type: ignore[method-assign]
+    life.store.finish = fail
+    life.ask("stage", [TRANSACTION, 0, 0, 1, 0], 2, [run(SUBJECTS[1], "1"), run(SUBJECTS[0], "2")])
+    assert life.ask("commit", TRANSACTION, 0, [[0, 1, 2]], {})[1] == "unavailable"
+    [_, summary] = life.ask("commit", TRANSACTION, 0, [[0, 1, 2]], {})
+    assert summary["refused"] == [[0, 0, SUBJECTS[1], "too_large", "no"]]
+    assert life.contents(SUBJECTS[0]) == ["2"]
     life.end()
 
 

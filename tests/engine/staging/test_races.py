@@ -7,10 +7,10 @@ import errno
 
 import pytest
 
+from fastpath.core.transactions.records import DONE, Attempt, StagingFailed
 from fastpath.engine.journal.staging import transaction_log
 from fastpath.engine.staging import memory
 from fastpath.engine.staging.memory import MemoryStaging
-from fastpath.engine.staging.store import DONE, Attempt, StagingFailed
 from tests.support.engine.stores import A_CHUNK, KEY, ONE, OTHER, Stores, record, staged
 from tests.support.waiting import run
 

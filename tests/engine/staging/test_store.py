@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from fastpath.core.transactions.records import DONE, Attempt, Chunk, StagingFailed
 from fastpath.engine.journal.staging import files as staging_files
 from fastpath.engine.journal.staging import transaction_log
 from fastpath.engine.staging import memory
-from fastpath.engine.staging.store import DONE, OVERHEAD_BYTES, Attempt, Chunk, StagingFailed
+from fastpath.engine.staging.store import OVERHEAD_BYTES
 from tests.support.engine.stores import A_CHUNK, KEY, ONE, OTHER, Stores, record, staged
 from tests.support.waiting import auntil, run
 

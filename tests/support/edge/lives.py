@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastpath.core.protocol.packets import Unpacker
 from fastpath.edge.publishers.connection import PublisherConnection
@@ -65,7 +65,7 @@ class Life:
         engine.run(self.loop, self.hub.end)
         self.crashed = False
         self._left = number
-        store: Any = make_staging(self.hub, engine)
+        self.store = store = cast(Any, make_staging(self.hub, engine))
         for name in ("put", "begin", "finish"):
             if name == step:
                 setattr(store, name, self._dying_later(getattr(store, name), before))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fastpath.core.transactions.records import BEGUN, Attempt, Chunk, StagingRecord
 from fastpath.engine.journal.staging.files import FileStaging
 from fastpath.engine.staging.memory import MemoryStaging
-from fastpath.engine.staging.store import BEGUN, Attempt, Chunk, StagingRecord
 
 KEY = "5:spark:query"
 ONE, OTHER = Attempt(KEY, 3, 0, 77), Attempt(KEY, 3, 1, 78)

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ....core.transactions.records import BEGUN, DONE, UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingRecord
 from ...staging.memory import LET_GO_AT_ONCE, MemoryStaging, weight
-from ...staging.store import BEGUN, DONE, FULL, MISSING, UNAVAILABLE, Attempt, Chunk, StagingFailed, StagingRecord
+from ...staging.store import FULL, MISSING
 from ..files import FULL as FULL_DISK
 from ..files import RecordFile, sync_data
 from ..format import HEAD_BYTES, read_at

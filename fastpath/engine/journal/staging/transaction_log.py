@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...staging.store import UNAVAILABLE, StagingFailed, StagingRecord
+from ....core.transactions.records import UNAVAILABLE, StagingFailed, StagingRecord
 from ..files import FULL, RecordFile, sync_data
 from .disk import good, make_folder, numbered, remove, sync_names
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from fastpath.edge.runtime.turns import TURN_SECONDS, Scheduler
+from fastpath.edge.runtime.scheduler import TURN_SECONDS, Scheduler
 from tests.support.edge.wire import PING, TEXT, WireClient, WirePublisher, masked
 from tests.support.sidecar import Sidecar
 
