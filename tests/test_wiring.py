@@ -170,9 +170,9 @@ def test_no_module_changes_after_it_was_imported() -> None:
 @pytest.mark.parametrize(
     ("check", "source"),
     [
-        (foreign, "def f(hub):\n    hub.audit = 1"),
-        (foreign, "def f(hub):\n    hub.a.b, c = 1, 2"),
-        (foreign, "def f(hub):\n    hub.count += 1"),
+        (foreign, "def f(runtime):\n    runtime.audit = 1"),
+        (foreign, "def f(runtime):\n    runtime.a.b, c = 1, 2"),
+        (foreign, "def f(runtime):\n    runtime.count += 1"),
         (built_for_nothing, "Audit(1)"),
         (built_for_nothing, "edge._Audit(1)"),
         (changed_globals, "_ends: list[int] = []\ndef f():\n    _ends.append(1)"),

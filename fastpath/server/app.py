@@ -23,7 +23,7 @@ from ..engine.base import Engine
 from ..logs import formats
 from ..settings import Settings
 from . import privileges, systemd
-from .components import Node, Worker, make_hub
+from .components import Node, Worker, make_runtime
 from .engines import begin, make_engine
 from .presence import PresenceComponent
 from .publisher_services import PublisherServices
@@ -74,19 +74,19 @@ def preload() -> None:
 async def _serve_alone(settings: Settings) -> None:
     told = Told(signal.SIGTERM, signal.SIGINT)
     engine = make_engine(settings)
-    hub = make_hub(settings, asyncio.get_running_loop(), engine)
-    node = Node(hub)
+    runtime = make_runtime(settings, asyncio.get_running_loop(), engine)
+    node = Node(runtime)
     _reload_on_signal(node)
     node.open(settings.listeners, "metrics")
-    await begin(engine, hub, told.wait)
-    services = PublisherServices(hub, engine)
+    await begin(engine, runtime, told.wait)
+    services = PublisherServices(runtime, engine)
     if told.count:
         await _give_up(node, services, engine)
         return
     part = _begin(node, engine)
     node.open(settings.listeners, "clients", "publishers", "control")
     control = await open_control(settings.control, node.ports.control) if settings.control else None
-    hub.start()
+    runtime.start()
     node.start()
     print("ready " + json.dumps(ready(settings, node.ports.opened)), flush=True)
     systemd.tell("READY=1")
@@ -101,14 +101,14 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     """The worker that numbers: it alone has the publishers' ports and the control socket."""
     told = _until_told(worker)
     engine = make_engine(settings)
-    hub = make_hub(settings, asyncio.get_running_loop(), engine)
+    runtime = make_runtime(settings, asyncio.get_running_loop(), engine)
     assert worker.links_socket is not None
-    links = Links(hub, worker.links_socket)
-    node = Node(hub, worker, links)
+    links = Links(runtime, worker.links_socket)
+    node = Node(runtime, worker, links)
     _reload_on_signal(node)
     node.open(worker.listeners, "metrics")
-    await begin(engine, hub, told.wait)
-    services = PublisherServices(hub, engine)
+    await begin(engine, runtime, told.wait)
+    services = PublisherServices(runtime, engine)
     if told.count:
         await _give_up(node, services, engine)
         return
@@ -120,7 +120,7 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
     if worker.survivors:
         await links.copied()
     node.open(worker.listeners, "clients", "publishers")
-    hub.start()
+    runtime.start()
     node.start()
     _report(worker, node, ready(settings, node.ports.opened))
     await told.wait()
@@ -132,7 +132,7 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
     """A worker that follows the first one: it has clients only."""
     told = _until_told(worker)
     engine = registry.FollowerEngine()
-    hub = make_hub(settings, asyncio.get_running_loop(), engine, worker.number)
+    runtime = make_runtime(settings, asyncio.get_running_loop(), engine, worker.number)
     was_cut = False
 
     def cut() -> None:
@@ -140,12 +140,12 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
         was_cut = True
         told.stop_at_once()
 
-    follower = Follower(hub, engine, worker.number, worker.links, cut)
-    node = Node(hub, worker, follower)
+    follower = Follower(runtime, engine, worker.number, worker.links, cut)
+    node = Node(runtime, worker, follower)
     _reload_on_signal(node)
     part = _begin(node, engine, worker)
     follower.start()
-    hub.start()
+    runtime.start()
     copied = asyncio.create_task(follower.copied.wait())
     ended = asyncio.create_task(told.wait())
     await asyncio.wait((copied, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -167,16 +167,18 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
 
 def _reload_on_signal(node: Node) -> None:
     """SIGHUP reads anew what may change."""
-    node.hub.loop.add_signal_handler(signal.SIGHUP, node.reload.here)
+    node.runtime.loop.add_signal_handler(signal.SIGHUP, node.reload.here)
 
 
 def _begin(node: Node, engine: Engine, worker: Worker | None = None) -> PresenceComponent:
     """The audit and presence begin: what the engine keeps is known."""
-    hub = node.hub
-    audit = Audit(hub, hub.workers.number, worker.count if worker is not None else 1, node.statistics.own)
+    runtime = node.runtime
+    audit = Audit(runtime, runtime.workers.number, worker.count if worker is not None else 1, node.statistics.own)
     links, survivors = (worker.links, worker.survivors) if worker is not None else ("", 0)
-    part = PresenceComponent(hub, engine, links, hub.workers.number, survivors if not hub.workers.number else 0)
-    hub.serve(audit, *part.components)
+    part = PresenceComponent(
+        runtime, engine, links, runtime.workers.number, survivors if not runtime.workers.number else 0
+    )
+    runtime.serve(audit, *part.components)
     part.start()
     return part
 
@@ -266,17 +268,17 @@ def _until_told(worker: Worker) -> Told:
 
 async def _close(node: Node, told: Told, control: asyncio.Server | None = None, links: Links | None = None) -> None:
     """While clients have their turns, control and the links go on: rights and messages reach them to the end."""
-    hub, drain, ports = node.hub, node.drain, node.ports
+    runtime, drain, ports = node.runtime, node.drain, node.ports
     signals, others = lambda: told.count, links.count if links is not None and not told.at_once else lambda: 0
     if not told.at_once:
         await drain.turns(signals, others)
     ports.close()
     if control is not None:
         control.close()
-        Path(hub.settings.control).unlink(missing_ok=True)
-    for connection in list(hub.control_connections):
+        Path(runtime.settings.control).unlink(missing_ok=True)
+    for connection in list(runtime.control_connections):
         connection.close()  # what it would be told from now on is not kept
     await drain.end(signals, others)
     if links is not None:
         links.close()
-    hub.stop()
+    runtime.stop()

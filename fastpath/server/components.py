@@ -73,7 +73,7 @@ class Worker:
     """A descriptor that takes one line when this worker serves, and its beats from then on (watchdog.py)."""
 
 
-def make_hub(
+def make_runtime(
     settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None, worker: int = 0
 ) -> Runtime:
     """The broker with everything that every process serves from its start."""
@@ -92,24 +92,24 @@ def make_hub(
         writer=SocketWriter(),
     )
     sessions = Sessions(broker, settings.ping_seconds, make_guard(settings, broker.counters), Moving().moved)
-    hub = Runtime(loop, settings, broker, sessions, worker)
-    sessions.recoveries.run_by(Recovering(hub).wake)
+    runtime = Runtime(loop, settings, broker, sessions, worker)
+    sessions.recoveries.run_by(Recovering(runtime).wake)
     grants = broker.grants
     components: list[Component] = [
-        Finding(hub),
-        Inspecting(hub),
-        Operating(hub),
-        Exploring(hub),
-        Tracing(hub),
-        *([KeyFile(hub, settings.token_keys)] if settings.token_keys and grants.keys is not None else []),
-        Quotas(hub),
+        Finding(runtime),
+        Inspecting(runtime),
+        Operating(runtime),
+        Exploring(runtime),
+        Tracing(runtime),
+        *([KeyFile(runtime, settings.token_keys)] if settings.token_keys and grants.keys is not None else []),
+        Quotas(runtime),
         Plain(Offers(figures=lambda: {"log_dropped": formats.dropped()})),
     ]
     if isinstance(grants, Hooked):
-        components.append(Asks(hub, grants.asking))
-    hub.serve(*components)
-    failpoints.install(hub)
-    return hub
+        components.append(Asks(runtime, grants.asking))
+    runtime.serve(*components)
+    failpoints.install(runtime)
+    return runtime
 
 
 class Node:
@@ -119,41 +119,41 @@ class Node:
     engine has what it kept is not here: the publisher port's services, the audit and presence.
     """
 
-    def __init__(self, hub: Runtime, worker: Worker | None = None, links: Links | Follower | None = None) -> None:
-        first = not hub.workers.follows
+    def __init__(self, runtime: Runtime, worker: Worker | None = None, links: Links | Follower | None = None) -> None:
+        first = not runtime.workers.follows
         report = links.report if isinstance(links, Follower) else None
         leads = links if isinstance(links, Links) else None
-        self.hub = hub
-        self.statistics = Statistics(hub, hub.workers.number, report)
-        self._samples = Samples(hub, self.statistics) if first else None
-        self.pulse = Pulse(hub, worker.count - 1 if worker is not None and first else 0)
+        self.runtime = runtime
+        self.statistics = Statistics(runtime, runtime.workers.number, report)
+        self._samples = Samples(runtime, self.statistics) if first else None
+        self.pulse = Pulse(runtime, worker.count - 1 if worker is not None and first else 0)
         assurance = Assurance()
-        readiness = Readiness(hub, self.pulse, self._draining, assurance)
-        health = Health(hub, self.statistics, readiness)
+        readiness = Readiness(runtime, self.pulse, self._draining, assurance)
+        health = Health(runtime, self.statistics, readiness)
         self.ports = Ports(
-            hub,
-            lambda: ControlConnection(hub, self.statistics, leads, self.drain),
+            runtime,
+            lambda: ControlConnection(runtime, self.statistics, leads, self.drain),
             lambda: MetricsConnection(health),
             shared=worker is not None,
             inherited=worker.sockets if worker is not None else None,
         )
-        self.drain = Drainer(hub, self.ports, worker.count if worker is not None else 1)
-        self.reload = Reloader(hub, self.ports)
+        self.drain = Drainer(runtime, self.ports, worker.count if worker is not None else 1)
+        self.reload = Reloader(runtime, self.ports)
         components: list[Component] = [
             *((links,) if links is not None else ()),
             self.statistics,
-            *((Subjects(hub), self._samples, Branches(hub)) if self._samples is not None else ()),
+            *((Subjects(runtime), self._samples, Branches(runtime)) if self._samples is not None else ()),
             self.pulse,
             assurance,
             readiness,
             health,
-            Bounds(hub, self.ports.connections_max),
-            Top(hub, self.statistics),
-            Suppliers(hub, self.statistics),
+            Bounds(runtime, self.ports.connections_max),
+            Top(runtime, self.statistics),
+            Suppliers(runtime, self.statistics),
             self.drain,
             self.reload,
         ]
-        hub.serve(*components)
+        runtime.serve(*components)
 
     def _draining(self) -> bool:
         return self.drain.active

@@ -23,14 +23,14 @@ def check_engine(settings: Settings) -> None:
     engine_class(settings).check(settings)
 
 
-async def begin(engine: Engine, hub: Runtime, stopped: Callable[[], Coroutine[Any, Any, object]]) -> None:
+async def begin(engine: Engine, runtime: Runtime, stopped: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Bring the broker to where the journal ends, or to what Redis holds.
 
     Redis may not be there yet: this waits for it, or until ``stopped`` returns. Raises SettingsError.
     """
-    accepted_at = hub.latency.accepted_at if hub.latency is not None else None
-    engine.start(Host(hub.loop, hub.end, hub.go_stale, hub.go_fresh, accepted_at))
-    hub.serve(Plain(Offers(figures=engine.figures)))
+    accepted_at = runtime.latency.accepted_at if runtime.latency is not None else None
+    engine.start(Host(runtime.loop, runtime.end, runtime.go_stale, runtime.go_fresh, accepted_at))
+    runtime.serve(Plain(Offers(figures=engine.figures)))
     joining = asyncio.ensure_future(engine.joined())
     stopping = asyncio.ensure_future(stopped())
     await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)

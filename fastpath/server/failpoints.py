@@ -69,7 +69,7 @@ def _mapped(path: str) -> mmap.mmap:
         return mmap.mmap(file.fileno(), _NUMBER.size)
 
 
-def install(hub: Runtime) -> None:
+def install(runtime: Runtime) -> None:
     """Wrap what the environment asks for; raises ValueError for what is none of the above."""
     if os.environ.get(ALLOWED) != "on":
         return
@@ -79,19 +79,19 @@ def install(hub: Runtime) -> None:
         match name:
             case "kill":
                 step, _, number = rest.partition(":")
-                _KILLS[step](hub, _Countdown(number))
+                _KILLS[step](runtime, _Countdown(number))
             case "clock":
                 _clock(rest)
             case _:
-                _BUGS[name](hub, _Countdown(rest))
+                _BUGS[name](runtime, _Countdown(rest))
 
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _kill_after_write(hub: Runtime, due: _Countdown) -> None:
-    numbering = hub.broker.engine.numbering
+def _kill_after_write(runtime: Runtime, due: _Countdown) -> None:
+    numbering = runtime.broker.engine.numbering
     if numbering is None:
         return  # Redis stores it
     append = numbering.append
@@ -105,46 +105,46 @@ def _kill_after_write(hub: Runtime, due: _Countdown) -> None:
     numbering.append = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_apply(hub: Runtime, due: _Countdown) -> None:
-    deliver = hub.broker.deliver
+def _kill_after_apply(runtime: Runtime, due: _Countdown) -> None:
+    deliver = runtime.broker.deliver
 
     def wrapped(messages: Sequence[Message]) -> None:
         deliver(messages)
         if messages and due.reached():
             _die()
 
-    hub.broker.deliver = wrapped  # type: ignore[method-assign]
+    runtime.broker.deliver = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_acknowledge(hub: Runtime, due: _Countdown) -> None:
-    publish = hub.broker.publish
+def _kill_after_acknowledge(runtime: Runtime, due: _Countdown) -> None:
+    publish = runtime.broker.publish
 
     def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
         def told(outcomes: list[Outcome]) -> None:
             if done is not None:
                 done(outcomes)
             if due.reached():
-                hub.loop.call_soon(_die)  # the answer is written when the handler has returned
+                runtime.loop.call_soon(_die)  # the answer is written when the handler has returned
 
         publish(principal, messages, now, told)
 
-    hub.broker.publish = wrapped  # type: ignore[method-assign]
+    runtime.broker.publish = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_flush(hub: Runtime, due: _Countdown) -> None:
-    flush = hub.broker.flush
+def _kill_after_flush(runtime: Runtime, due: _Countdown) -> None:
+    flush = runtime.broker.flush
 
     def wrapped(now: int | None = None) -> None:
-        something = bool(hub.broker.dirty)
+        something = bool(runtime.broker.dirty)
         flush(now)
         if something and due.reached():
             _die()
 
-    hub.broker.flush = wrapped  # type: ignore[method-assign]
+    runtime.broker.flush = wrapped  # type: ignore[method-assign]
 
 
-def _kill_after_release(hub: Runtime, due: _Countdown) -> None:
-    del hub
+def _kill_after_release(runtime: Runtime, due: _Countdown) -> None:
+    del runtime
     release = CommitRelease._slice
 
     async def wrapped(*arguments: Any) -> Any:
@@ -159,8 +159,8 @@ def _kill_after_release(hub: Runtime, due: _Countdown) -> None:
 def _kill_after_staging(name: str) -> Callable[[Runtime, _Countdown], None]:
     """Kill the process when the store of staged rows has done its part."""
 
-    def kill(hub: Runtime, due: _Countdown) -> None:
-        del hub
+    def kill(runtime: Runtime, due: _Countdown) -> None:
+        del runtime
         make = publisher_services.make_staging
 
         def made(*arguments: Any) -> Any:
@@ -181,16 +181,16 @@ def _kill_after_staging(name: str) -> Callable[[Runtime, _Countdown], None]:
     return kill
 
 
-def _lose(hub: Runtime, due: _Countdown) -> None:
+def _lose(runtime: Runtime, due: _Countdown) -> None:
     """Acknowledged under the number of the message before it, and dropped."""
-    publish = hub.broker.publish
+    publish = runtime.broker.publish
 
     def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
         if not messages or not due.reached(len(messages)):
             publish(principal, messages, now, done)
             return
         at = len(messages) // 2
-        topic = hub.broker.interest.topics.get(messages[at].subject)
+        topic = runtime.broker.interest.topics.get(messages[at].subject)
 
         def told(outcomes: list[Outcome]) -> None:
             if done is not None:
@@ -198,12 +198,12 @@ def _lose(hub: Runtime, due: _Countdown) -> None:
 
         publish(principal, [*messages[:at], *messages[at + 1 :]], now, told)
 
-    hub.broker.publish = wrapped  # type: ignore[method-assign]
+    runtime.broker.publish = wrapped  # type: ignore[method-assign]
 
 
-def _double(hub: Runtime, due: _Countdown) -> None:
+def _double(runtime: Runtime, due: _Countdown) -> None:
     """A second copy, without the publication's number, goes after the first."""
-    publish = hub.broker.publish
+    publish = runtime.broker.publish
 
     def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
         copy = msgspec.structs.replace(messages[0], publisher=None, publication=0) if messages else None
@@ -211,12 +211,12 @@ def _double(hub: Runtime, due: _Countdown) -> None:
         if copy is not None and due.reached(len(messages)):
             publish(principal, [copy], now, None)
 
-    hub.broker.publish = wrapped  # type: ignore[method-assign]
+    runtime.broker.publish = wrapped  # type: ignore[method-assign]
 
 
-def _swap(hub: Runtime, due: _Countdown) -> None:
+def _swap(runtime: Runtime, due: _Countdown) -> None:
     """Two messages of a publisher to one subject, numbered already, change what they say."""
-    deliver = hub.broker.deliver
+    deliver = runtime.broker.deliver
     wanted = False
 
     def wrapped(messages: Sequence[Message]) -> None:
@@ -228,7 +228,7 @@ def _swap(hub: Runtime, due: _Countdown) -> None:
             one.content, other.content = other.content, one.content
         deliver(messages)
 
-    hub.broker.deliver = wrapped  # type: ignore[method-assign]
+    runtime.broker.deliver = wrapped  # type: ignore[method-assign]
 
 
 def _pair(messages: Sequence[Message]) -> tuple[Message, Message] | None:

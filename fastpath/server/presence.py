@@ -12,16 +12,16 @@ from ..engine.base import Engine, PresenceChannel
 class PresenceComponent:
     """A process' part; ``links`` is the path that the workers of a node share, empty for one that is alone."""
 
-    def __init__(self, hub: Runtime, engine: Engine, links: str = "", worker: int = 0, survivors: int = 0) -> None:
-        node = node_name(links) if links else hub.broker.server
+    def __init__(self, runtime: Runtime, engine: Engine, links: str = "", worker: int = 0, survivors: int = 0) -> None:
+        node = node_name(links) if links else runtime.broker.server
         self._channel: PresenceChannel | None = None
-        view = None if worker else View(hub, node, learns=survivors > 0)
+        view = None if worker else View(runtime, node, learns=survivors > 0)
         if view is not None:
             self._channel = engine.presence(node, view.hear)
             if self._channel is not None:
                 self._channel.start()
                 view.join(self._channel)
-        self._attending = Attending(hub, node, worker, view)
+        self._attending = Attending(runtime, node, worker, view)
         self.components: list[Component] = [self._attending]
         if view is not None:
             self.components.insert(0, view)

@@ -19,16 +19,16 @@ class PublisherServices:
     Raises SettingsError.
     """
 
-    def __init__(self, hub: Runtime, engine: Engine) -> None:
+    def __init__(self, runtime: Runtime, engine: Engine) -> None:
         try:
-            store = make_staging(hub, engine)
+            store = make_staging(runtime, engine)
         except OSError as error:
             raise SettingsError(f"FASTPATH_DATA: {error.filename or ''}: {error.strerror or error}") from None
-        self._staging = Staging(hub, store)
+        self._staging = Staging(runtime, store)
         self._committing = Committing(self._staging)
         transactions = Transactions(self._staging, self._committing)
         self._staging.start(self._committing.go_on)
-        hub.serve(self._staging, self._committing, transactions, Reporting(hub), Reading(hub))
+        runtime.serve(self._staging, self._committing, transactions, Reporting(runtime), Reading(runtime))
 
     async def end(self) -> None:
         """Begin nothing new and let go; what is under way goes on at the next start."""
@@ -36,7 +36,7 @@ class PublisherServices:
         await self._staging.close()
 
 
-def make_staging(hub: Runtime, engine: Engine) -> StagingStore:
+def make_staging(runtime: Runtime, engine: Engine) -> StagingStore:
     """Make the store of staged rows, which live as long as what the engine keeps; raises OSError."""
-    settings = hub.settings
+    settings = runtime.settings
     return engine.open_staging(now, bytes_max=settings.staged_bytes, keep_seconds=settings.staged_seconds)

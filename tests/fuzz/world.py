@@ -13,7 +13,7 @@ from fastpath.edge.clients.connection import ClientConnection
 from fastpath.edge.publishers.connection import PublisherConnection
 from fastpath.edge.runtime.runtime import Runtime, now
 from fastpath.listen_address import Listener
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.server.presence import PresenceComponent
 from fastpath.settings import Settings
 from tests.support.edge.wire import TEXT, masked, request
@@ -38,8 +38,8 @@ TURNS = 4
 class Piped(ClientConnection):
     """A client whose socket takes everything and keeps it."""
 
-    def __init__(self, hub: Runtime, fd: int) -> None:
-        super().__init__(hub, fd, "127.0.0.1", LISTENER)
+    def __init__(self, runtime: Runtime, fd: int) -> None:
+        super().__init__(runtime, fd, "127.0.0.1", LISTENER)
         self.written = b""
         self.reading = True
         self.gone = False
@@ -119,15 +119,15 @@ class Pipe(asyncio.Transport):
 
 
 class World:
-    """One hub with a client that must not notice anything of the others."""
+    """One runtime with a client that must not notice anything of the others."""
 
     loop = asyncio.new_event_loop()
 
     def __init__(self) -> None:
         logging.disable(logging.INFO)
-        self.hub = make_hub(SETTINGS, self.loop)
-        self._part = PresenceComponent(self.hub, self.hub.broker.engine)
-        self.hub.serve(*self._part.components)
+        self.runtime = make_runtime(SETTINGS, self.loop)
+        self._part = PresenceComponent(self.runtime, self.runtime.broker.engine)
+        self.runtime.serve(*self._part.components)
         self._part.start()
         self.count = 0
         self.witness = self.client(b"")
@@ -142,11 +142,11 @@ class World:
     def piped(self) -> Piped:
         """A connection that has sent nothing yet."""
         self.count += 1
-        return Piped(self.hub, self.count)
+        return Piped(self.runtime, self.count)
 
     def publisher(self) -> tuple[PublisherConnection, Pipe]:
         """A publisher that has not said hello."""
-        connection, pipe = PublisherConnection(self.hub, "127.0.0.1"), Pipe()
+        connection, pipe = PublisherConnection(self.runtime, "127.0.0.1"), Pipe()
         connection.connection_made(pipe)
         return connection, pipe
 
@@ -157,7 +157,7 @@ class World:
 
     def turn(self) -> None:
         """End the handler, and let the loop do what is due."""
-        self.hub.end()
+        self.runtime.end()
         for _ in range(TURNS):
             self.loop.call_soon(self.loop.stop)
             self.loop.run_forever()
@@ -167,15 +167,15 @@ class World:
         moment = now() + milliseconds
         if self.witness.client is not None:
             self.witness.client.alive = True  # it answers its pings
-        self.hub.broker.grid.tick(moment)
-        self.hub.broker.history.expire(moment)
-        self.hub.sessions.rights.tick(moment)
-        self.hub.sessions.beat(moment)
+        self.runtime.broker.grid.tick(moment)
+        self.runtime.broker.history.expire(moment)
+        self.runtime.sessions.rights.tick(moment)
+        self.runtime.sessions.beat(moment)
         self.turn()
 
     def end(self, *connections: Piped) -> None:
         """Check the witness, let the connections go, and check that nothing of them is left."""
-        hub, broker = self.hub, self.hub.broker
+        runtime, broker = self.runtime, self.runtime.broker
         self.turn()
         check("internal_error" not in broker.counters.closes, "a fault while handling, see the log")
         for connection in connections:
@@ -187,14 +187,14 @@ class World:
         for connection in connections:
             connection.lost()
         self.turn()
-        clients = list(hub.sessions.clients)
+        clients = list(runtime.sessions.clients)
         check(clients == [self.witness.client], f"{len(clients)} clients are left")
-        check(hub.connections == 1, f"{hub.connections} connections are counted")
+        check(runtime.connections == 1, f"{runtime.connections} connections are counted")
         check(broker.counters.waiting == 0, f"{broker.counters.waiting} subscriptions wait")
         check(broker.counters.subscriptions == 1, f"{broker.counters.subscriptions} subscriptions are left")
         check(len(broker.interest.topics) <= SETTINGS.subjects_max, "more subjects than may be")
         self.loop.run_until_complete(self._part.end())
-        hub.watch.stop()
+        runtime.watch.stop()
 
     def _topics_of(self, connections: tuple[Piped, ...]) -> list[Topic]:
         return [topic for one in connections if one.client is not None for topic in one.client.subscriptions]

@@ -31,7 +31,8 @@ class Attack:
     must_end: bool = True
     times_max: float = 25.0
     """How much longer those who behave may wait, in the median, than while the same attack goes elsewhere: about
-    half a millisecond. Every connection that fills its turns of a millisecond (runtime/scheduler.py) adds one at most."""
+    half a millisecond. Every connection that fills its turns of a millisecond (runtime/scheduler.py) adds one at
+    most."""
 
 
 def command(**keys: Any) -> bytes:

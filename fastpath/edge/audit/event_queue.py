@@ -43,8 +43,8 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 class AuditQueue:
     """Events of one process; ``changed`` is called when other kinds are ``wanted``."""
 
-    def __init__(self, hub: Runtime, worker: int, workers: int, changed: Callable[[], None]) -> None:
-        self._loop = hub.loop
+    def __init__(self, runtime: Runtime, worker: int, workers: int, changed: Callable[[], None]) -> None:
+        self._loop = runtime.loop
         self._worker = worker
         self._queue: deque[tuple[Event, Result | None, int]] = deque()
         self._content_waiting = 0
@@ -52,14 +52,14 @@ class AuditQueue:
         self._dropped: dict[str, int] = {}
         self._unwritten: dict[str, int] = {}  # dropped, and no file tells of it yet
         self._unheard = 0  # the same for listeners
-        settings = hub.settings
+        settings = runtime.settings
         self._written = frozenset(settings.audit_kinds)
         self._files: AuditFiles | None = None
         if self._written:
             self._files = AuditFiles(
                 settings.audit_folder, worker, workers, settings.audit_bytes, settings.audit_files, self._dropped_line
             )
-        self.listeners = AuditListeners(hub, changed)
+        self.listeners = AuditListeners(runtime, changed)
 
     @property
     def wanted(self) -> frozenset[str]:

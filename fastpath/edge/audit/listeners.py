@@ -43,8 +43,8 @@ class AuditListeners:
     """All that listen to this process, and on another worker than the first: that one. ``changed`` is called when other
     kinds are ``wanted``."""
 
-    def __init__(self, hub: Runtime, changed: Callable[[], None]) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, changed: Callable[[], None]) -> None:
+        self._runtime = runtime
         self._changed = changed
         self._listening: dict[ControlPeer, Listening] = {}
         self._first: frozenset[str] = frozenset()  # what the first worker wants to be told
@@ -74,7 +74,7 @@ class AuditListeners:
                 listening.push(chosen)
         self._lost += lost
         chosen = [event for event in events if event.kind in self._first]
-        workers = self._hub.workers
+        workers = self._runtime.workers
         if not chosen or not workers.follows:
             return
         if self._sent - self._taken > WINDOW or not workers.to_first(messages.Events(self._lost, chosen)):
@@ -98,13 +98,13 @@ class AuditListeners:
         self._renew()
 
     def _renew(self) -> None:
-        self._hub.workers.to_others(messages.Listen(sorted(self.wanted)))
+        self._runtime.workers.to_others(messages.Listen(sorted(self.wanted)))
         self._changed()
 
     def _linked(self, worker: int) -> None:
         """The first worker tells a new one what to send; the others begin to count anew."""
         if worker:
-            self._hub.workers.to_others(messages.Listen(sorted(self.wanted)), worker)
+            self._runtime.workers.to_others(messages.Listen(sorted(self.wanted)), worker)
         else:
             self._sent = self._taken = 0
 
@@ -119,7 +119,7 @@ class AuditListeners:
             chosen = [event for event in told.events if event[KIND] in listening.kinds]
             if chosen:
                 listening.push(chosen)
-        self._hub.workers.to_others(messages.EventsTaken(len(told.events)), worker)
+        self._runtime.workers.to_others(messages.EventsTaken(len(told.events)), worker)
 
     def _taken_by_first(self, worker: int, taken: messages.EventsTaken) -> None:
         del worker

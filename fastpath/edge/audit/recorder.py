@@ -34,15 +34,15 @@ FIGURES_SECONDS = 60.0
 class Audit(ConnectionListener, PublicationListener):
     """The audit of one process. It takes part in nothing that nobody asks for: see ``_attach``."""
 
-    def __init__(self, hub: Runtime, worker: int, workers: int, figures: Callable[[], dict[str, float]]) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, worker: int, workers: int, figures: Callable[[], dict[str, float]]) -> None:
+        self._runtime = runtime
         self._worker = worker
         self._figures = figures
         self._node = node_name()
-        self._content = hub.settings.audit_content
+        self._content = runtime.settings.audit_content
         self._kinds: frozenset[str] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
-        self._queue = AuditQueue(hub, worker, workers, self._attach)
+        self._queue = AuditQueue(runtime, worker, workers, self._attach)
         self._note = self._queue.note
         self.offers = replace(
             self._queue.listeners.offers,
@@ -73,7 +73,7 @@ class Audit(ConnectionListener, PublicationListener):
     def _attach(self) -> None:
         """Follow what is written or listened to, and nothing else."""
         self._kinds = kinds = self._queue.wanted
-        broker = self._hub.broker
+        broker = self._runtime.broker
         if self in broker.observers:
             broker.observers.remove(self)
         if not kinds.isdisjoint(("access", "cache")):
@@ -193,7 +193,7 @@ class Audit(ConnectionListener, PublicationListener):
 
     def delivering(self, messages: Sequence[Message]) -> None:
         """Trail: all that has a number is cached."""
-        broker = self._hub.broker
+        broker = self._runtime.broker
         if "cache" in self._kinds and self._worker == 0 and broker.guaranteed and broker.history.messages_max > 0:
             for message in messages:
                 if message.seq:
@@ -205,7 +205,7 @@ class Audit(ConnectionListener, PublicationListener):
     # What is noted
 
     def _name(self, source: Source | None) -> str:
-        return DJANGO if source is None else source_id(self._hub, source)
+        return DJANGO if source is None else source_id(self._runtime, source)
 
     def _access(self, event: str, source: Source | None, result: Result | None = None, **more: Any) -> None:
         self._note(
@@ -306,7 +306,7 @@ class Audit(ConnectionListener, PublicationListener):
     def _on_minute(self) -> None:
         """The figures, at the start and each minute."""
         self._note_figures()
-        self._timer = self._hub.loop.call_later(FIGURES_SECONDS - now() / 1000 % FIGURES_SECONDS, self._on_minute)
+        self._timer = self._runtime.loop.call_later(FIGURES_SECONDS - now() / 1000 % FIGURES_SECONDS, self._on_minute)
 
     def _note_figures(self) -> None:
         if "statistics" in self._kinds:

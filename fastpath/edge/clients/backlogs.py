@@ -18,16 +18,16 @@ log = logging.getLogger("fastpath.clients")
 class Recovering:
     """Runs core/delivery/backlogs.py, in turns with all others who want much at once."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
-        self._recoveries = hub.sessions.recoveries
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._recoveries = runtime.sessions.recoveries
         self._due = False
 
     def wake(self) -> None:
         """Somebody has become ready for a slice."""
         if not self._due:
             self._due = True
-            self._hub.scheduler.later(self._step)
+            self._runtime.scheduler.later(self._step)
 
     def _step(self) -> None:
         self._due = False
@@ -41,4 +41,4 @@ class Recovering:
                 client.link.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
         if self._recoveries.busy:
             self.wake()
-        self._hub.end()
+        self._runtime.end()

@@ -34,8 +34,8 @@ class ClientConnection(Handshake):
 
     __slots__ = ()
 
-    def __init__(self, hub: Runtime, fd: int, address: str, listener: Listener) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime, fd: int, address: str, listener: Listener) -> None:
+        self.runtime = runtime
         self.listener = listener
         self.fd = fd
         self.address = address
@@ -47,8 +47,8 @@ class ClientConnection(Handshake):
         self.echoing = False
         self.head = b""
         self.held = 0
-        hub.connection_opened()
-        hub.expect(self, hub.settings.handshake_seconds)
+        runtime.connection_opened()
+        runtime.expect(self, runtime.settings.handshake_seconds)
 
     # What the subclass gives
 
@@ -79,14 +79,14 @@ class ClientConnection(Handshake):
         if not self.closing:
             code, reason = parse_close(payload)
             if self.client is not None:
-                self.hub.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
-            self.hub.broker.counters.closed("by_client")
+                self.runtime.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
+            self.runtime.broker.counters.closed("by_client")
             self._tell_end(BY_CLIENT)
             self.closing = True
             self.write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
             if self.client is not None:
-                self.hub.loop.call_soon(self.hub.sessions.close, self.client)
-            self.hub.expect(self, GOODBYE_SECONDS)
+                self.runtime.loop.call_soon(self.runtime.sessions.close, self.client)
+            self.runtime.expect(self, GOODBYE_SECONDS)
         if self.client is None or self.client.queue is None:
             self.lost()
 
@@ -116,23 +116,23 @@ class ClientConnection(Handshake):
                 return
             self.upgrade(request)
         except BadRequest as error:
-            for told in self.hub.connection_listeners:
+            for told in self.runtime.connection_listeners:
                 told.rejected(self.address, error.reason, status=error.status)
             self._refuse(error.response(), error.status, error.reason)
 
     def _refuse(self, response: bytes, status: int, reason: str) -> None:
         request_refused(self.address, status, reason)
-        self.hub.broker.counters.connections_refused += 1
+        self.runtime.broker.counters.connections_refused += 1
         self.closing = True
-        self.hub.connection_closed()  # those who only read their refusal take no place
+        self.runtime.connection_closed()  # those who only read their refusal take no place
         self.send_now(response)
         self.finish()
-        self.hub.expect(self, REFUSED_SECONDS)
+        self.runtime.expect(self, REFUSED_SECONDS)
 
     def over_limit(self) -> None:
         """The port is full: say so and let go."""
-        self.hub.broker.counters.limit("connections")
-        for told in self.hub.connection_listeners:
+        self.runtime.broker.counters.limit("connections")
+        for told in self.runtime.connection_listeners:
             told.rejected(self.address, "too many connections", status=503)
         response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
         self._refuse(response, 503, "too many connections")
@@ -148,7 +148,7 @@ class ClientConnection(Handshake):
         """Write bytes, also while the connection ends: behind a queue if there is one; what is not taken begins one."""
         client = self.client
         if client is not None and (queue := client.queue) is not None:
-            outboxes = self.hub.sessions.outboxes
+            outboxes = self.runtime.sessions.outboxes
             self._perform(client, outboxes.offered(client, queue, data, bounded=not (self.closing or self.echoing)))
             return
         count = self.send_now(data)
@@ -159,32 +159,32 @@ class ClientConnection(Handshake):
         """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
         client = self.client
         if client is None:
-            self.hub.loop.call_soon(self.lost)
+            self.runtime.loop.call_soon(self.lost)
             return
-        outboxes = self.hub.sessions.outboxes
+        outboxes = self.runtime.sessions.outboxes
         self._perform(client, outboxes.refused(client, data, sent, bounded=not (self.closing or self.echoing)))
 
     def _perform(self, client: Client, effects: int) -> None:
         """Do what the client's outbox says (core/delivery/outbox.py)."""
         if not effects:
             return
-        hub = self.hub
+        runtime = self.runtime
         if effects & Effect.LOST:
-            hub.loop.call_soon(self.lost)
+            runtime.loop.call_soon(self.lost)
         if effects & Effect.BLOCKED:
-            hub.blocked[client] = now()
+            runtime.blocked[client] = now()
             self.await_writable(True)
             if self.echoing:
                 self.hold(PauseReason.ECHOING, True)
         if effects & Effect.UNBLOCKED:
-            hub.blocked.pop(client, None)
+            runtime.blocked.pop(client, None)
             self.await_writable(False)
             if self.echoing and not self.closing:
                 self.hold(PauseReason.ECHOING, False)
         if effects & Effect.TURN:
-            hub.loop.call_soon(self._turn)
+            runtime.loop.call_soon(self._turn)
         if effects & Effect.OVERFLOW:
-            self.close(*hub.sessions.outboxes.overflow, hub.settings.slow_close_seconds)
+            self.close(*runtime.sessions.outboxes.overflow, runtime.settings.slow_close_seconds)
         if effects & Effect.ENDED:
             self._sent_all()
 
@@ -192,17 +192,17 @@ class ClientConnection(Handshake):
         """Between two handlers: the client falls behind, or is pulled level, a slice a turn of the loop."""
         client = self.client
         if client is not None and not self.closing:
-            behind = self.hub.sessions.outboxes.turn(client)
-            self.hub.end()
+            behind = self.runtime.sessions.outboxes.turn(client)
+            self.runtime.end()
             if behind and client.queue is None:
-                self.hub.loop.call_soon(self._turn)
+                self.runtime.loop.call_soon(self._turn)
 
     def writable(self) -> None:
         """The socket takes bytes again."""
         client = self.client
         if self.ended or client is None or client.queue is None:
             return
-        outboxes = self.hub.sessions.outboxes
+        outboxes = self.runtime.sessions.outboxes
         if outboxes.torn(client):
             self._turn()
         queue = client.queue
@@ -224,39 +224,39 @@ class ClientConnection(Handshake):
         if self.closing:
             return
         client = self.client
-        self.hub.broker.counters.closed(reason.partition(":")[0])
+        self.runtime.broker.counters.closed(reason.partition(":")[0])
         if client is None or self.reader is None:
             self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
             return
-        last = self.hub.sessions.outboxes.end(client, code, reason)
+        last = self.runtime.sessions.outboxes.end(client, code, reason)
         self._tell_end(LABELS.get(code, OTHER))
         self.closing = True
         if self.reader.deflate:
             self.reader.deflate = SKIM
         if self.held:
-            self.hub.paused.pop(self, None)
+            self.runtime.paused.pop(self, None)
             self.hold(~PauseReason.TURN, False)  # for its answer to the close
         self.write_out(last)
-        self.hub.loop.call_soon(self.hub.sessions.close, client)
-        self.hub.expect(self, seconds)
+        self.runtime.loop.call_soon(self.runtime.sessions.close, client)
+        self.runtime.expect(self, seconds)
 
     def _tell_end(self, name: str) -> None:
         """Count it, and tell the log; its subscriptions are still there."""
-        client, counters = self.client, self.hub.broker.counters
+        client, counters = self.client, self.runtime.broker.counters
         if client is None:
             return
         if client.number:
             counters.ended(name)
         elif not self.echoing:
             counters.connections_refused += 1  # its WebSocket was opened only to tell it why not
-        client_closed(self.hub, client, name, now())
+        client_closed(self.runtime, client, name, now())
 
     def expire(self) -> None:
         """A deadline passed: no command in time, or no answer to our close."""
         if self.closing:
             self.lost()
         elif self.client is None:
-            self.hub.broker.counters.limit("handshake")
+            self.runtime.broker.counters.limit("handshake")
             self._refuse(error_response(408, "No request in time."), 408, "no request in time")
         else:
             self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
@@ -269,14 +269,14 @@ class ClientConnection(Handshake):
         if self.client is not None and not self.closing:
             self._tell_end(LOST)
         self.ended = self.closing = True
-        self.hub.spare(self)
-        self.hub.paused.pop(self, None)
+        self.runtime.spare(self)
+        self.runtime.paused.pop(self, None)
         if not refused:
-            self.hub.connection_closed()
+            self.runtime.connection_closed()
         if self.client is not None:
-            self.hub.sessions.outboxes.drop(self.client)
-            self.hub.blocked.pop(self.client, None)
-            self.hub.sessions.close(self.client)
+            self.runtime.sessions.outboxes.drop(self.client)
+            self.runtime.blocked.pop(self.client, None)
+            self.runtime.sessions.close(self.client)
             # The two hold each other: without this only the collector would free them.
             self.client = None
         self.shut()

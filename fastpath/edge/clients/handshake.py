@@ -41,11 +41,11 @@ class Handshake(Incoming):
 
     def upgrade(self, request: Request) -> None:
         """Answer the request, and begin with frames; raises BadRequest."""
-        settings = self.hub.settings
+        settings = self.runtime.settings
         self.echoing = settings.echo and request.path == "/echo"
         if not self.echoing and request.path != "/ws":
             raise BadRequest(404, "This is the client port of Fastpath: open a WebSocket at /ws.")
-        self.address = self.hub.access.check(request, self.address)
+        self.address = self.runtime.access.check(request, self.address)
         form = next((SUBPROTOCOLS[name] for name in request.subprotocols if name in SUBPROTOCOLS), None)
         subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
         listener = self.listener
@@ -54,31 +54,31 @@ class Handshake(Incoming):
         response = accept_response(request, subprotocol, extension)
         rest = self.head[request.head_bytes :]
         self.head = b""
-        bytes_max = ECHO_BYTES_MAX if self.echoing else self.hub.command_bytes_max
+        bytes_max = ECHO_BYTES_MAX if self.echoing else self.runtime.command_bytes_max
         self.reader = FrameReader(bytes_max, deflate=window_bits > 0)
         encoded = encoding(form or JSON, window_bits, listener.deflate if window_bits else 0)
         wired = wire(encoded, listener.batch_ms, listener.batch_bytes)
         if self.echoing:
             self.client = Client(self, self.fd, False, Principal(None, False, ()), wire=wired)
-            self.hub.spare(self)
+            self.runtime.spare(self)
             self.write_out(response)
         else:
             token = parse_qs(request.query).get("token", [""])[-1] if "token=" in request.query else ""
             refused: Refused | None = None
             try:
-                self.client = self.hub.sessions.open(self, self.fd, self.direct, wired, token, self.address, now())
+                self.client = self.runtime.sessions.open(self, self.fd, self.direct, wired, token, self.address, now())
             except Refused as error:
                 # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
                 self.client = Client(self, self.fd, False, Principal(None, False, ()), self.address)
                 refused = error
-            for told in self.hub.connection_listeners:
+            for told in self.runtime.connection_listeners:
                 if refused is not None:
                     reason = f"{refused.code.label}: {refused.reason}"
                     told.rejected(self.address, reason, code=refused.code, request=request)
                 else:
                     told.opened(self.client, request)
-            if self.hub.asks is not None and refused is None:
-                self.hub.asks.opened(self.client, request, token)
+            if self.runtime.asks is not None and refused is None:
+                self.runtime.asks.opened(self.client, request, token)
             self.write_out(response)
             if refused is not None:
                 self.close(refused.code, f"{refused.code.label}: {refused.reason}")

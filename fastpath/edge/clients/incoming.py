@@ -26,7 +26,7 @@ class Incoming(ABC):
     looked at yet, or the start of the request.
     """
 
-    __slots__ = ("address", "client", "closing", "echoing", "ended", "fresh", "head", "held", "hub", "reader")
+    __slots__ = ("address", "client", "closing", "echoing", "ended", "fresh", "head", "held", "runtime", "reader")
 
     address: str
     client: Client | None
@@ -36,7 +36,7 @@ class Incoming(ABC):
     fresh: bool
     head: bytes
     held: int
-    hub: Runtime
+    runtime: Runtime
     reader: FrameReader | None
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Incoming(ABC):
     def received(self, data: bytes) -> None:
         """Bytes came; a fault of ours in handling them closes this client only. The caller ends the
         turn (Runtime.end)."""
-        self.hub.broker.counters.bytes_in += len(data)
+        self.runtime.broker.counters.bytes_in += len(data)
         try:
             if self.reader is not None:
                 self.frames(data)
@@ -89,7 +89,7 @@ class Incoming(ABC):
 
     def frames(self, data: bytes) -> None:
         """Frames came, after the request."""
-        reader, client, paused = self.reader, self.client, self.hub.paused
+        reader, client, paused = self.reader, self.client, self.runtime.paused
         assert reader is not None and client is not None
         client.alive = True
         if self.held or (paused and self in paused):
@@ -115,14 +115,14 @@ class Incoming(ABC):
 
     def _wait_for_turn(self) -> None:
         self.hold(PauseReason.TURN, True)
-        self.hub.scheduler.later(self._take_turn)
+        self.runtime.scheduler.later(self._take_turn)
 
     def _take_turn(self) -> None:
         self.hold(PauseReason.TURN, False)
         self._go_on()
 
     def _handle(self, events: list[Event]) -> None:
-        reader, client, hub = self.reader, self.client, self.hub
+        reader, client, runtime = self.reader, self.client, self.runtime
         assert reader is not None and client is not None
         moment = self.now()
         due = perf_counter() + TURN_SECONDS if len(events) > 1 else 0.0
@@ -134,24 +134,24 @@ class Incoming(ABC):
             if self.closing:
                 continue
             if opcode == PING and not self.echoing:
-                hub.broker.send(client, encode_frame(PONG, payload))  # with all other answers of this turn
+                runtime.broker.send(client, encode_frame(PONG, payload))  # with all other answers of this turn
             elif opcode == PING:
                 self.write(encode_frame(PONG, payload))
             elif self.echoing:
                 if opcode != PONG:
                     self.write(client.wire.encoding.frame(payload, opcode))
             elif opcode == (TEXT if client.form == "json" else BINARY):
-                hub.sessions.receive(client, payload, moment)
+                runtime.sessions.receive(client, payload, moment)
                 if self.fresh and (client.greeted or self.held) and not self.closing:
                     self.fresh = False
-                    hub.spare(self)
+                    runtime.spare(self)
                 if due and not self.held and not self.closing and perf_counter() >= due:
                     self._wait_for_turn()
                 if self.held:
-                    hub.paused[self] = list(rest)
+                    runtime.paused[self] = list(rest)
                     return
             elif opcode == PONG:
-                for told in hub.ponged if payload else ():  # not to the server's own pings, which are empty
+                for told in runtime.ponged if payload else ():  # not to the server's own pings, which are empty
                     told(client, payload)
             else:
                 wanted = "text" if client.form == "json" else "binary"
@@ -168,19 +168,19 @@ class Incoming(ABC):
             self.await_readable(False)
         elif before and not self.held:
             self.await_readable(True)
-            if self.head or self in self.hub.paused:
-                self.hub.loop.call_soon(self._go_on)
+            if self.head or self in self.runtime.paused:
+                self.runtime.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Handle what was read before the hold."""
         if self.ended or self.held:
             return
         try:
-            events = self.hub.paused.pop(self, None)
+            events = self.runtime.paused.pop(self, None)
             if events is not None:
                 self._handle(events)
             if self.head and not self.held and not self.ended and self.reader is not None:
                 self._pieces(self.reader, self.head)
         except Exception as error:
             self._failed(error)
-        self.hub.end()
+        self.runtime.end()

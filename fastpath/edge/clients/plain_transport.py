@@ -21,10 +21,10 @@ class RawConnection(ClientConnection):
 
     direct = True
 
-    def __init__(self, hub: Runtime, fd: int, address: str, listener: Listener) -> None:
-        super().__init__(hub, fd, address, listener)
+    def __init__(self, runtime: Runtime, fd: int, address: str, listener: Listener) -> None:
+        super().__init__(runtime, fd, address, listener)
         self._writing = False
-        hub.watch.add(fd, self)
+        runtime.watch.add(fd, self)
 
     def readable(self) -> None:
         """Read from the socket, which has bytes or its end."""
@@ -54,12 +54,12 @@ class RawConnection(ClientConnection):
         """Watch for room in the socket."""
         if wanted != self._writing and not self.ended:
             self._writing = wanted
-            self.hub.watch.change(self.fd, not self.held, wanted)
+            self.runtime.watch.change(self.fd, not self.held, wanted)
 
     def await_readable(self, wanted: bool) -> None:
         """Watch for bytes to read."""
         if not self.ended:
-            self.hub.watch.change(self.fd, wanted, self._writing)
+            self.runtime.watch.change(self.fd, wanted, self._writing)
 
     def finish(self) -> None:
         """Half-close: the peer sees the end, and we still see its."""
@@ -72,5 +72,5 @@ class RawConnection(ClientConnection):
 
     def shut(self) -> None:
         """Close the socket: first nobody may hear of its descriptor any more."""
-        self.hub.watch.forget(self.fd)
+        self.runtime.watch.forget(self.fd)
         os.close(self.fd)

@@ -72,17 +72,17 @@ def make_guard(settings: Settings, counters: Counters) -> ClientLimits | None:
 class Quotas(ConnectionListener):
     """Keeps the limits of one process that are set."""
 
-    def __init__(self, hub: Runtime) -> None:
-        settings = hub.settings
-        self._hub = hub
-        guard = hub.sessions.guard
+    def __init__(self, runtime: Runtime) -> None:
+        settings = runtime.settings
+        self._runtime = runtime
+        guard = runtime.sessions.guard
         self._rates: RateLimits[object] = guard.rates if guard is not None else RateLimits(0, 0)
         self._memory_bytes_max = settings.memory_bytes_max
         self._trim_next = 0.0
         self._seats = ConnectionQuotas(settings.connections_per_user_max, settings.connections_per_address_max)
         self._seated: dict[int, Client] = {}
         if settings.connections_per_user_max or settings.connections_per_address_max:
-            hub.broker.observers.append(self)
+            runtime.broker.observers.append(self)
         self.offers = Offers(
             messages={
                 messages.Memory: lambda worker, told: self._set_full(told.full),
@@ -110,9 +110,11 @@ class Quotas(ConnectionListener):
     def on_second(self, moment: int) -> None:
         """Once a second: what the process uses, and what need not be remembered."""
         self._rates.sweep(moment)
-        if self._memory_bytes_max and not self._hub.workers.follows:
-            used = resident_bytes() + sum(int(other.get("memory_bytes", 0)) for other in self._hub.workers.figures())
-            full = self._hub.broker.admission.full
+        if self._memory_bytes_max and not self._runtime.workers.follows:
+            used = resident_bytes() + sum(
+                int(other.get("memory_bytes", 0)) for other in self._runtime.workers.figures()
+            )
+            full = self._runtime.broker.admission.full
             if full and used < self._memory_bytes_max * MEMORY_BACK:
                 log.warning("memory: %d MiB are used, new load is taken again", used >> 20)
                 self._set_full(False)
@@ -121,11 +123,11 @@ class Quotas(ConnectionListener):
                     log.warning("memory: %d MiB are used, more than memory_bytes_max: new load is refused", used >> 20)
                 self._set_full(True)
             # Again and again: a worker may be new, or have been told by a first worker that is no more.
-            self._hub.workers.to_others(messages.Memory(self._hub.broker.admission.full))
+            self._runtime.workers.to_others(messages.Memory(self._runtime.broker.admission.full))
 
     def _set_full(self, full: bool) -> None:
-        self._hub.broker.admission.fill(full)
-        moment = self._hub.loop.time()
+        self._runtime.broker.admission.fill(full)
+        moment = self._runtime.loop.time()
         if full and moment >= self._trim_next:
             self._trim_next = moment + TRIM_SECONDS
             _trim()
@@ -145,8 +147,8 @@ class Quotas(ConnectionListener):
     def disconnected(self, client: Client) -> None:
         """Free the client's place."""
         if self._seated.pop(client.number, None) is not None:
-            if self._hub.workers.follows:
-                self._hub.workers.to_first(messages.Unseat(client.number))
+            if self._runtime.workers.follows:
+                self._runtime.workers.to_first(messages.Unseat(client.number))
             else:
                 self._seats.leave((0, client.number))
 
@@ -164,19 +166,19 @@ class Quotas(ConnectionListener):
 
     def _take(self, client: Client) -> None:
         """Ask for a place: here, or of the first worker, which tells when there is none. The newest goes then."""
-        if self._hub.workers.follows:
-            self._hub.workers.to_first(messages.Seats([_seat(client)]))
+        if self._runtime.workers.follows:
+            self._runtime.workers.to_first(messages.Seats([_seat(client)]))
             return
         limit = self._seats.take((0, client.number), client.principal.user, client.address)
         if limit:
-            self._hub.loop.call_soon(self._unseat, client.number, limit)
+            self._runtime.loop.call_soon(self._unseat, client.number, limit)
 
     def _told_seats(self, worker: int, told: messages.Seats) -> None:
         """On the first worker: clients of another one ask for places."""
         for number, user, address in told.seats:
             limit = self._seats.take((worker, number), user, address)
             if limit:
-                self._hub.workers.to_others(messages.Unseated(number, limit), worker)
+                self._runtime.workers.to_others(messages.Unseated(number, limit), worker)
 
     def _linked(self, worker: int) -> None:
         """A new first worker knows of nobody yet."""
@@ -184,15 +186,15 @@ class Quotas(ConnectionListener):
             return
         seated = [_seat(client) for client in self._seated.values()]
         for start in range(0, len(seated), SEATS_PACKET):
-            self._hub.workers.to_first(messages.Seats(seated[start : start + SEATS_PACKET]))
+            self._runtime.workers.to_first(messages.Seats(seated[start : start + SEATS_PACKET]))
 
     def _unseat(self, number: int, limit: str) -> None:
         """A client has got no place: it is closed, and is to come back later."""
         client = self._seated.get(number)
         if client is not None:
-            self._hub.broker.counters.limit(limit)
+            self._runtime.broker.counters.limit(limit)
             whose = "this user" if limit == PER_USER else "this address"
-            most = getattr(self._hub.settings, f"{limit}_max")
+            most = getattr(self._runtime.settings, f"{limit}_max")
             reason = f"{Close.OVERLOADED.label}: {whose} has {most} connections already ({limit}_max)"
             client.link.close(Close.OVERLOADED, reason)
 

@@ -17,8 +17,8 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
 
     __slots__ = ("_full", "transport")
 
-    def __init__(self, hub: Runtime, transport: asyncio.Transport, address: str, listener: Listener) -> None:
-        super().__init__(hub, transport.get_extra_info("socket").fileno(), address, listener)
+    def __init__(self, runtime: Runtime, transport: asyncio.Transport, address: str, listener: Listener) -> None:
+        super().__init__(runtime, transport.get_extra_info("socket").fileno(), address, listener)
         self.transport = transport
         self._full = False
         transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX, low=0)
@@ -27,7 +27,7 @@ class TlsConnection(ClientConnection, asyncio.Protocol):
         """Take in decrypted bytes."""
         if not self.ended:
             self.received(data)
-            self.hub.end()
+            self.runtime.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""

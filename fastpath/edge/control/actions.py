@@ -31,8 +31,8 @@ REASON_CHARS_MAX = 100
 class Operating:
     """Does it on the worker that has the connection."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._numbers = count(1)
         self._pings: dict[bytes, _Ping] = {}
         self.offers = Offers(
@@ -47,7 +47,7 @@ class Operating:
         """``connection``; answers later."""
         name = Name.parse(arguments["connection"])
         answered = one_answer(peer, name)
-        self._hub.gathering.ask("ping", {"name": name}, answered, worker=name.worker, seconds=PING_SECONDS + 0.5)
+        self._runtime.gathering.ask("ping", {"name": name}, answered, worker=name.worker, seconds=PING_SECONDS + 0.5)
 
     def _ping(self, query: Answer, done: Done) -> None:
         def found(answer: Answer) -> None:
@@ -57,10 +57,10 @@ class Operating:
             else:
                 self._send(client, done)
 
-        self._hub.gathering.run(self._find(Name(*query["name"])), found)
+        self._runtime.gathering.run(self._find(Name(*query["name"])), found)
 
     def _find(self, name: Name) -> Work:
-        client = yield from find(self._hub, name)
+        client = yield from find(self._runtime, name)
         if len(self._pings) >= PINGS_MAX:
             raise InvalidMessage("limit", f"{PINGS_MAX} pings are under way; ask again")
         return {"client": client}
@@ -70,9 +70,9 @@ class Operating:
         payload = b"operator" + next(self._numbers).to_bytes(8)
         queued = client.queue.size if client.queue is not None else 0
         self._pings[payload] = _Ping(client, queued, done)
-        self._hub.broker.send(client, encode_frame(PING, payload))
-        self._hub.loop.call_later(PING_SECONDS, self._late, payload)
-        self._hub.end()
+        self._runtime.broker.send(client, encode_frame(PING, payload))
+        self._runtime.loop.call_later(PING_SECONDS, self._late, payload)
+        self._runtime.end()
 
     def _ponged(self, client: Client, payload: bytes) -> None:
         ping = self._pings.get(payload)
@@ -99,7 +99,9 @@ class Operating:
         query: Answer = {"user": user, "reason": reason}
         if not user:
             name = Name.parse(arguments["connection"])
-            self._hub.gathering.ask("disconnect", query | {"name": name}, one_answer(peer, name), worker=name.worker)
+            self._runtime.gathering.ask(
+                "disconnect", query | {"name": name}, one_answer(peer, name), worker=name.worker
+            )
             return
         number = peer.request
 
@@ -108,29 +110,29 @@ class Operating:
             sums = {kind: sum(answer[kind] for answer in done.values()) for kind in ("clients", "publishers")}
             peer.reply(number, sums | {"away": away_of(answers, away)})
 
-        self._hub.gathering.ask("disconnect", query, gathered)
+        self._runtime.gathering.ask("disconnect", query, gathered)
 
     def _disconnect(self, query: Answer, done: Done) -> None:
         if query["user"]:
-            self._hub.gathering.run(self._end_user(query["user"], query["reason"]), done)
+            self._runtime.gathering.run(self._end_user(query["user"], query["reason"]), done)
         else:
-            self._hub.gathering.run(self._end_one(Name(*query["name"]), query["reason"]), done)
+            self._runtime.gathering.run(self._end_one(Name(*query["name"]), query["reason"]), done)
 
     def _end_one(self, name: Name, reason: str) -> Work:
         if name.publisher and name.here:
-            for publisher in publishers(self._hub):
+            for publisher in publishers(self._runtime):
                 if publisher.number == name.number:
                     return {"clients": 0, "publishers": int(_end_publisher(publisher, reason))}
-        client = yield from find(self._hub, name)
+        client = yield from find(self._runtime, name)
         return {"clients": int(_end_client(client, reason)), "publishers": 0}
 
     def _end_user(self, user: str, reason: str) -> Work:
         clients = ended = 0
-        for publisher in publishers(self._hub):
+        for publisher in publishers(self._runtime):
             if publisher.principal is not None and publisher.principal.user == user:
                 ended += _end_publisher(publisher, reason)
                 yield
-        for some in self._hub.sessions.batches():
+        for some in self._runtime.sessions.batches():
             for piece in pieces(some):
                 for client in piece:
                     if client.principal.user == user and not client.closed:
@@ -152,9 +154,9 @@ class _Ping:
         self.began = perf_counter()
 
 
-def publishers(hub: Runtime) -> list[PublisherConnection]:
+def publishers(runtime: Runtime) -> list[PublisherConnection]:
     """The publishers of this process."""
-    return [one for one in hub.publisher_connections if isinstance(one, PublisherConnection)]
+    return [one for one in runtime.publisher_connections if isinstance(one, PublisherConnection)]
 
 
 def _end_client(client: Client, reason: str) -> bool:

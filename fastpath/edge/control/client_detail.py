@@ -57,8 +57,8 @@ GONE = "there is no such connection: it has ended"
 class Inspecting:
     """Answers the verb on the worker that has the client."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self.offers = Offers(verbs={"client": self._ask}, questions={"client": self._answer})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
@@ -66,13 +66,13 @@ class Inspecting:
         name = Name.parse(arguments["connection"])
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_MAX)
         query = {"name": name, "after": text(arguments, "after"), "limit": limit}
-        self._hub.gathering.ask("client", query, one_answer(peer, name), worker=name.worker)
+        self._runtime.gathering.ask("client", query, one_answer(peer, name), worker=name.worker)
 
     def _answer(self, query: Answer, done: Done) -> None:
-        self._hub.gathering.run(self._look(query), done)
+        self._runtime.gathering.run(self._look(query), done)
 
     def _look(self, query: Answer) -> Work:
-        client = yield from find(self._hub, Name(*query["name"]))
+        client = yield from find(self._runtime, Name(*query["name"]))
         page, more = yield from _page(client, query["after"], query["limit"])
         queued = yield from _queued(client)
         subscriptions: list[Answer] = []
@@ -99,7 +99,7 @@ class Inspecting:
             messages.append(message)
             yield
         return (
-            row(self._hub, client)
+            row(self._runtime, client)
             | self._who(client)
             | self._state(client)
             | {
@@ -127,7 +127,7 @@ class Inspecting:
 
     def _state(self, client: Client) -> Answer:
         """What stands in its way."""
-        connection, guard = client.link, self._hub.sessions.guard
+        connection, guard = client.link, self._runtime.sessions.guard
         held = connection.held if isinstance(connection, ClientConnection) else 0
         return {
             "held": [words for bit, words in HOLDS.items() if held & bit],
@@ -138,7 +138,7 @@ class Inspecting:
         }
 
     def _subscription(self, client: Client, topic: Topic, feed: SubjectFeed, queued: Counter[int]) -> Answer:
-        why = self._hub.broker.grants.explain(client.principal, topic.subject, now())
+        why = self._runtime.broker.grants.explain(client.principal, topic.subject, now())
         state, behind = _behind(client, topic, feed, queued[topic.sid])
         return {
             "subject": topic.subject,
@@ -159,17 +159,17 @@ class Inspecting:
         kept = (client.waiting or {}).get(subject)
         if kept is None:
             return {"subject": subject, "pattern": "", "error": "", "reason": "it waits no more"}
-        why = self._hub.broker.grants.explain(client.principal, subject, now())
+        why = self._runtime.broker.grants.explain(client.principal, subject, now())
         since = kept.request.since.get(subject)
-        behind = since is not None and self._hub.broker.ahead(subject, *since)
+        behind = since is not None and self._runtime.broker.ahead(subject, *since)
         reason = why.reason if not why.allowed else BEHIND if behind else NO_ROOM
         return {"subject": subject, "pattern": kept.pattern, "error": kept.error, "reason": reason}
 
 
-def find(hub: Runtime, name: Name) -> Generator[None, None, Client]:
+def find(runtime: Runtime, name: Name) -> Generator[None, None, Client]:
     """The client of this process that is called so; raises InvalidMessage ``unknown``."""
-    if name.here and name.worker == hub.workers.number and not name.publisher:
-        for some in hub.sessions.batches():
+    if name.here and name.worker == runtime.workers.number and not name.publisher:
+        for some in runtime.sessions.batches():
             for piece in pieces(some):
                 for client in piece:
                     if client.number == name.number and not client.closed:

@@ -40,9 +40,9 @@ class ControlConnection(asyncio.Protocol):
     """One connection of Django; whoever can open the socket is trusted."""
 
     def __init__(
-        self, hub: Runtime, statistics: Statistics, links: Links | None = None, drain: Drainer | None = None
+        self, runtime: Runtime, statistics: Statistics, links: Links | None = None, drain: Drainer | None = None
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._statistics = statistics
         self._links = links
         self._drain = drain
@@ -70,14 +70,14 @@ class ControlConnection(asyncio.Protocol):
         """Connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
-        self._hub.control_connections.add(self._transport)
+        self._runtime.control_connections.add(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Django is gone."""
         del exc
         self._requests.clear()
         if self._transport is not None:
-            self._hub.control_connections.discard(self._transport)
+            self._runtime.control_connections.discard(self._transport)
         for ended in self.ended:
             ended()
 
@@ -113,7 +113,7 @@ class ControlConnection(asyncio.Protocol):
         """It does again."""
         self._full = False
         self._read()
-        self._hub.loop.call_soon(self._go_on)
+        self._runtime.loop.call_soon(self._go_on)
 
     def _read(self) -> None:
         """Read, unless something waits that was read, or too much that was answered."""
@@ -148,18 +148,18 @@ class ControlConnection(asyncio.Protocol):
             if answer is not None:
                 self._answers.append(pack(answer))
                 size += len(self._answers[-1])
-        self._hub.end()  # before the answers: what they acknowledge is in the log by then
+        self._runtime.end()  # before the answers: what they acknowledge is in the log by then
         answers, self._answers = self._answers, None
         self._transport.writelines(answers)
         if self._requests and not self._full:
-            self._hub.loop.call_soon(self._go_on)
+            self._runtime.loop.call_soon(self._go_on)
         self._read()
         if self._unpacker.error is not None and not self._requests:
             log.error("control connection closed: %s", self._unpacker.error)
             self._transport.write(pack([0, "error", {"code": "invalid", "reason": str(self._unpacker.error)}]))
             self._transport.close()
-        self._hub.end()
-        self._hub.follow_rights()
+        self._runtime.end()
+        self._runtime.follow_rights()
 
     def _answer(self, packet: list[Any]) -> list[Any] | None:
         """The answer to a request; None when it follows later."""
@@ -172,11 +172,11 @@ class ControlConnection(asyncio.Protocol):
                 case [int(), str(verb), dict(arguments)] if verb in self._verbs:
                     answer = self._verbs[verb](arguments)
                     return None if answer is None else [number, "ok", answer]
-                case [int(), str(verb), dict(arguments)] if verb in self._hub.verbs:
-                    answer = self._hub.verbs[verb](self, arguments)
+                case [int(), str(verb), dict(arguments)] if verb in self._runtime.verbs:
+                    answer = self._runtime.verbs[verb](self, arguments)
                     return None if answer is None else [number, "ok", answer]
                 case _:
-                    verbs = ", ".join(("publish", *self._verbs, *self._hub.verbs))
+                    verbs = ", ".join(("publish", *self._verbs, *self._runtime.verbs))
                     raise InvalidMessage("invalid", f"a request is [id, verb, {{…}}]; verbs: {verbs}")
         except InvalidMessage as error:
             return [number, "error", {"code": error.code, "reason": error.reason}]
@@ -191,7 +191,7 @@ class ControlConnection(asyncio.Protocol):
     def _hello(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments.get("version", 1) != 1:
             raise InvalidMessage("invalid", "this server speaks version 1")
-        broker = self._hub.broker
+        broker = self._runtime.broker
         return {
             "version": 1,
             "server": broker.server,
@@ -199,9 +199,9 @@ class ControlConnection(asyncio.Protocol):
             "mode": broker.grants.mode,
             "epoch": broker.engine.epoch,
             "generation": broker.grants.generation,
-            "engine": self._hub.broker.engine.name,
+            "engine": self._runtime.broker.engine.name,
             "draining": self._drain is not None and self._drain.active,
-            "message_bytes_max": self._hub.settings.message_bytes_max,
+            "message_bytes_max": self._runtime.settings.message_bytes_max,
         }
 
     def _publish(self, number: int, arguments: dict[str, Any]) -> None:
@@ -216,11 +216,11 @@ class ControlConnection(asyncio.Protocol):
 
         def published(outcomes: list[Outcome]) -> None:
             """Where messages are numbered elsewhere, or have to be safe first, this is later."""
-            self.reply(number, {"epoch": self._hub.broker.engine.epoch, "results": outcomes})
+            self.reply(number, {"epoch": self._runtime.broker.engine.epoch, "results": outcomes})
 
         # No user's key is such a one: those begin with a number.
         key = f"control:{publisher}" if publisher else None
-        self._hub.publish_rows(None, rows, published, key, first)
+        self._runtime.publish_rows(None, rows, published, key, first)
 
     def _snapshot(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         subject = arguments["subject"]
@@ -236,8 +236,8 @@ class ControlConnection(asyncio.Protocol):
         if reason:
             status = "not_ready" if reason in PENDING or reason == LATE else "denied"
             return {"status": status, "reason": reason, "message": None}
-        topic = self._hub.broker.interest.topics.get(subject)
-        snapshot = None if topic is None else self._hub.broker.snapshot(topic)
+        topic = self._runtime.broker.interest.topics.get(subject)
+        snapshot = None if topic is None else self._runtime.broker.snapshot(topic)
         if topic is None or snapshot is None:
             return {"status": "none", "reason": "no message has been published yet", "message": None}
         return {
@@ -277,7 +277,7 @@ class ControlConnection(asyncio.Protocol):
         self, subject: str, action: str, token: str | None, answer: Callable[[str], dict[str, Any]]
     ) -> dict[str, Any] | None:
         """The answer for the reason why not, empty for yes; None: a hook is asked, and it follows. Raises Refused."""
-        grants, asks, number = self._hub.broker.grants, self._hub.asks, self.request
+        grants, asks, number = self._runtime.broker.grants, self._runtime.asks, self.request
         if not grants.ready:
             token = ""
         elif asks is not None:
@@ -306,22 +306,22 @@ class ControlConnection(asyncio.Protocol):
 
     def _rules_begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         del arguments
-        self._hub.sessions.rights.begin()
+        self._runtime.sessions.rights.begin()
         return {}
 
     def _rules_chunk(self, arguments: dict[str, Any]) -> dict[str, Any]:
         parts = [arguments.get(name) or [] for name in ("rules", "users", "sessions")]
         if any(len(part) > CHUNK_MAX for part in parts):
             raise InvalidMessage("limit", f"at most {CHUNK_MAX} of each in a chunk")
-        self._hub.sessions.rights.add(*parts)
+        self._runtime.sessions.rights.add(*parts)
         return {}
 
     def _rules_commit(self, arguments: dict[str, Any]) -> dict[str, Any]:
         generation = int(arguments["generation"])
-        self._hub.sessions.rights.commit(generation, now())
+        self._runtime.sessions.rights.commit(generation, now())
         if self._links is not None:
             self._links.rights_replaced()
-        self._hub.follow_publishers()
+        self._runtime.follow_publishers()
         log.info("rights of generation %d are in force", generation)
         return {}
 
@@ -330,8 +330,8 @@ class ControlConnection(asyncio.Protocol):
         rules, removed, users, sessions = (
             arguments.get(name) or [] for name in ("rules", "removed", "users", "sessions")
         )
-        self._hub.sessions.rights.change(after, generation, rules, removed, users, sessions, now())
+        self._runtime.sessions.rights.change(after, generation, rules, removed, users, sessions, now())
         if self._links is not None:
             self._links.rights_changed((after, generation, rules, removed, users, sessions))
-        self._hub.follow_publishers()
+        self._runtime.follow_publishers()
         return {}

@@ -43,8 +43,8 @@ SEARCHES_MAX = 4
 class Finding:
     """Answers the verb, and looks at the clients of this process."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._running = 0
         self.offers = Offers(verbs={"clients": self._ask}, questions={"clients": self._answer})
 
@@ -66,13 +66,13 @@ class Finding:
 
         self._running += 1
         try:
-            self._hub.gathering.ask("clients", query, gathered)
+            self._runtime.gathering.ask("clients", query, gathered)
         except BaseException:  # nobody will call ``gathered``
             self._running -= 1
             raise
 
     def _answer(self, query: Answer, done: Done) -> None:
-        self._hub.gathering.run(self._search(query), done)
+        self._runtime.gathering.run(self._search(query), done)
 
     def _search(self, query: Answer) -> Work:
         """The first clients of this process behind ``after``, and how many match in all."""
@@ -80,7 +80,7 @@ class Finding:
         readers: Readers | None = None
         if is_wildcard(query["subject"]):
             readers = Readers(query["subject"], (yield from self._covered(query["subject"])))
-        first = _first_number(query["after"], self._hub.workers.number)
+        first = _first_number(query["after"], self._runtime.workers.number)
         limit, slow = query["limit"], query["slow"]
         found: list[Client] = []
         total = behind = 0
@@ -102,7 +102,7 @@ class Finding:
         rows: list[Answer] = []
         room = Room(ROWS_BYTES_MAX)
         for client in found:
-            one = row(self._hub, client)
+            one = row(self._runtime, client)
             if not room.takes(one) and rows:
                 break
             rows.append(one)
@@ -112,9 +112,9 @@ class Finding:
 
     def _sources(self, slow: bool) -> Iterator[list[Client]]:
         if slow:
-            yield from pieces(list(self._hub.blocked))
+            yield from pieces(list(self._runtime.blocked))
         else:
-            for some in self._hub.sessions.batches():
+            for some in self._runtime.sessions.batches():
                 yield from pieces(some)
 
     def _matching(self, query: Answer) -> list[Callable[[Client], bool]]:
@@ -131,7 +131,7 @@ class Finding:
 
     def _covered(self, pattern: str) -> Generator[None, None, set[Topic]]:
         """The subjects in use that the pattern covers."""
-        interest = self._hub.broker.interest
+        interest = self._runtime.broker.interest
         topics: set[Topic] = set()
         for topic in interest.tree.find(pattern):
             if topic is not None:
@@ -145,7 +145,7 @@ class Finding:
         return topics
 
     def _reads(self, client: Client, subject: str) -> bool:
-        topic = self._hub.broker.interest.topics.get(subject)
+        topic = self._runtime.broker.interest.topics.get(subject)
         return (topic is not None and topic in client.subscriptions) or subject in (client.waiting or ())
 
 
@@ -155,15 +155,15 @@ def pieces(clients: list[Client]) -> Iterator[list[Client]]:
         yield clients[at : at + SLICE_CLIENTS]
 
 
-def row(hub: Runtime, client: Client) -> Answer:
+def row(runtime: Runtime, client: Client) -> Answer:
     """What a list says of a client of this process."""
     connection = client.link
     listener = connection.listener if isinstance(connection, ClientConnection) else None
     encoding = client.wire.encoding
     names = chain(client.wilds or (), (topic.subject for topic in client.subscriptions), client.waiting or ())
     return {
-        "connection": connection_id(hub, client.number),
-        "worker": hub.workers.number,
+        "connection": connection_id(runtime, client.number),
+        "worker": runtime.workers.number,
         "user": client.principal.user,
         "address": client.address,
         "transport": "ws" if listener is None else "wss" if listener.tls else "unix" if listener.path else "ws",
@@ -173,7 +173,7 @@ def row(hub: Runtime, client: Client) -> Answer:
         "subscriptions": len(client.subscriptions),
         "patterns": len(client.wilds or ()),
         "queue_bytes": _queued(client),
-        "blocked_since": hub.blocked.get(client),
+        "blocked_since": runtime.blocked.get(client),
         "lagging": client.lag is not None and bool(client.lag.behind),
         "subjects": list(islice(names, SUBJECTS_SHOWN)),
     }

@@ -38,17 +38,17 @@ class Supplier(Protocol):
 class Suppliers:
     """Tells of the publishers of all workers, those that wait longest for an answer first, then the busiest."""
 
-    def __init__(self, hub: Runtime, statistics: Statistics) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, statistics: Statistics) -> None:
+        self._runtime = runtime
         self.offers = Offers(
-            verbs={} if hub.workers.follows else {"publishers": self._ask}, questions={"suppliers": self._tell}
+            verbs={} if runtime.workers.follows else {"publishers": self._ask}, questions={"suppliers": self._tell}
         )
         statistics.each_second.append(self._mark)
 
     def _mark(self) -> None:
-        for publisher in self._hub.publisher_connections:
+        for publisher in self._runtime.publisher_connections:
             cast(Supplier, publisher).progress.mark()
-        self._hub.accounts.mark(now())
+        self._runtime.accounts.mark(now())
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
@@ -64,16 +64,16 @@ class Suppliers:
             found = {"publishers": nlargest(limit, rows, key=_weight), "total": total, "away": missed}
             peer.reply(number, found | {"senders": nlargest(limit, senders, key=publisher_accounts.weight)})
 
-        self._hub.gathering.ask("suppliers", {"limit": limit}, told)
+        self._runtime.gathering.ask("suppliers", {"limit": limit}, told)
 
     def _tell(self, arguments: Answer, done: Done) -> None:
-        self._hub.gathering.run(self._look(int(arguments["limit"])), done)
+        self._runtime.gathering.run(self._look(int(arguments["limit"])), done)
 
     def _look(self, limit: int) -> Work:
         moment = now()
         rows, total = [], 0
         waiting: list[tuple[publisher_accounts.Key, int, int]] = []
-        for index, publisher in enumerate(cast("list[Supplier]", list(self._hub.publisher_connections))):
+        for index, publisher in enumerate(cast("list[Supplier]", list(self._runtime.publisher_connections))):
             if publisher.principal is not None:
                 rows.append(self._row(publisher, moment))
                 total += 1
@@ -81,7 +81,7 @@ class Suppliers:
             if index % LOOKED_AT == LOOKED_AT - 1:
                 rows = nlargest(limit, rows, key=_weight)
                 yield
-        senders = yield from self._hub.accounts.rows(waiting, moment)
+        senders = yield from self._runtime.accounts.rows(waiting, moment)
         senders = nlargest(limit, senders, key=publisher_accounts.weight)
         return {"publishers": nlargest(limit, rows, key=_weight), "total": total, "senders": senders}
 
@@ -90,7 +90,7 @@ class Suppliers:
         staging = progress.staging()
         since = min((frame.moment for frame in staging), default=moment)
         row = {
-            "connection": connection_id(self._hub, publisher.number, PUBLISHER),
+            "connection": connection_id(self._runtime, publisher.number, PUBLISHER),
             "publisher": publisher.name,
             "user": publisher.principal.user if publisher.principal is not None else "",
             "address": publisher.address,

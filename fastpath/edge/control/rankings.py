@@ -37,25 +37,25 @@ class Top:
     """Samples what is published on the first worker, where every message comes by; subscribers are counted by every
     worker when somebody asks."""
 
-    def __init__(self, hub: Runtime, statistics: Statistics) -> None:
-        self._hub = hub
-        leads = not hub.workers.follows
+    def __init__(self, runtime: Runtime, statistics: Statistics) -> None:
+        self._runtime = runtime
+        leads = not runtime.workers.follows
         self.offers = Offers(
             verbs={"top": self._ask} if leads else {},
             questions={"crowds": self._crowds, "crowded": self._crowded},
         )
         self._heat: HeavyHitters | None = None
-        if leads and hub.settings.statistics:
-            counters = hub.broker.counters
+        if leads and runtime.settings.statistics:
+            counters = runtime.broker.counters
             self._heat = HeavyHitters(counters.messages_in)
             self._turned = time.monotonic()
-            hub.broker.sample_from(self._heat.next, self._heat.look)
+            runtime.broker.sample_from(self._heat.next, self._heat.look)
             statistics.each_second.append(self._turn)
 
     # What is published
 
     def _turn(self) -> None:
-        broker, moment = self._hub.broker, time.monotonic()
+        broker, moment = self._runtime.broker, time.monotonic()
         assert self._heat is not None
         self._heat.turn(broker.counters.messages_in, moment - self._turned)
         self._turned = moment
@@ -68,8 +68,8 @@ class Top:
         if order is None:
             raise InvalidMessage("invalid", f"by is one of {', '.join(_ORDERS)}")
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
-        number, gathering = peer.request, self._hub.gathering
-        until = self._hub.loop.time() + ANSWER_SECONDS  # of all questions together
+        number, gathering = peer.request, self._runtime.gathering
+        until = self._runtime.loop.time() + ANSWER_SECONDS  # of all questions together
         rates: dict[str, tuple[float, float]] = {}
         missed: set[int] = set()
 
@@ -94,7 +94,7 @@ class Top:
 
         def count_crowds(subjects: Iterable[str]) -> None:
             question = {"subjects": [[one, rates.get(one, (0.0, 0.0))[0]] for one in subjects]}
-            ask("crowds", question, told, max(until - self._hub.loop.time(), 0))
+            ask("crowds", question, told, max(until - self._runtime.loop.time(), 0))
 
         def ask(kind: str, question: Answer, gathered: Gathered, seconds: float) -> None:
             try:
@@ -135,14 +135,14 @@ class Top:
     # What every worker answers
 
     def _crowds(self, arguments: Answer, done: Done) -> None:
-        self._hub.gathering.run(self._count(arguments["subjects"]), done)
+        self._runtime.gathering.run(self._count(arguments["subjects"]), done)
 
     def _crowded(self, arguments: Answer, done: Done) -> None:
-        self._hub.gathering.run(self._scan(int(arguments["limit"])), done)
+        self._runtime.gathering.run(self._scan(int(arguments["limit"])), done)
 
     def _count(self, subjects: list[list[Any]]) -> Work:
         """Subscribers and deliveries per second of each subject, whose messages per second are given."""
-        topics = self._hub.broker.interest.topics
+        topics = self._runtime.broker.interest.topics
         rows = []
         for subject, rate in subjects:
             topic = topics.get(subject)
@@ -155,7 +155,7 @@ class Top:
         may be a million subjects."""
         crowds: dict[Topic, int] = {}
         looked = 0
-        for group in list(self._hub.broker.interest.groups.values()):
+        for group in list(self._runtime.broker.interest.groups.values()):
             members = len(group)
             for feed in list(group.feeds):
                 topic = feed.topic

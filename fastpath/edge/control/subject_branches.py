@@ -25,8 +25,8 @@ LISTINGS_MAX = 4
 class Branches:
     """Answers the verb; a place with many segments is looked at in slices."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._running = 0
         self.offers = Offers(verbs={"tree": self._ask})
 
@@ -42,10 +42,10 @@ class Branches:
             self._running -= 1
             answer_to(peer, number, answer)
 
-        self._hub.gathering.run(self._look(listing), done)
+        self._runtime.gathering.run(self._look(listing), done)
 
     def _look(self, listing: _Listing) -> Work:
-        segments = list(self._hub.broker.interest.tree.below(listing.prefix))
+        segments = list(self._runtime.broker.interest.tree.below(listing.prefix))
         for at in range(0, len(segments), SLICE_SEGMENTS):
             listing.look(segments[at : at + SLICE_SEGMENTS])
             yield
@@ -53,7 +53,7 @@ class Branches:
 
     def _answer(self, listing: _Listing) -> dict[str, Any]:
         """What each segment is now; one that has gone meanwhile is left out."""
-        place = self._hub.broker.interest.tree.below(listing.prefix)
+        place = self._runtime.broker.interest.tree.below(listing.prefix)
         rows = []
         for segment in listing.found:
             topic = child = place.get(segment)

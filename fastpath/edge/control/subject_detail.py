@@ -43,11 +43,11 @@ _COUNTS = ("subscribers", "patterns", "conflated", "behind")
 class Exploring:
     """Answers the verbs: what is kept is the first worker's to tell, who subscribes is every worker's."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self.offers = Offers(
             verbs={"subject": self._ask, "history": self._history},
-            questions={"subject": lambda query, done: hub.gathering.run(self._count(query["subject"]), done)},
+            questions={"subject": lambda query, done: runtime.gathering.run(self._count(query["subject"]), done)},
         )
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
@@ -66,11 +66,11 @@ class Exploring:
                     number, {"subject": subject} | answers[0]["stands"] | counts | {"away": away_of(answers, away)}
                 )
 
-        self._hub.gathering.ask("subject", {"subject": subject}, gathered)
+        self._runtime.gathering.ask("subject", {"subject": subject}, gathered)
 
     def _stand(self, topic: Topic | None) -> Work:
         """Where it stands, what is cached of it and how much comes."""
-        snapshot = self._hub.broker.snapshot(topic) if topic is not None else None
+        snapshot = self._runtime.broker.snapshot(topic) if topic is not None else None
         ring = (topic.ring if topic is not None else None) or ()
         newest = ring[-1] if ring else snapshot.newest if snapshot is not None else None
         cached_bytes = MESSAGE_OVERHEAD_BYTES * len(ring)
@@ -78,7 +78,7 @@ class Exploring:
             cached_bytes += message.size
             if at % SLICE_MESSAGES == 0:
                 yield
-        per_second, bytes_per_second = _rate(ring, self._hub.broker.limits.cache_messages, now())
+        per_second, bytes_per_second = _rate(ring, self._runtime.broker.limits.cache_messages, now())
         answer: Answer = {
             "epoch": topic.epoch if topic is not None else 0,
             "seq": topic.seq if topic is not None else 0,
@@ -89,7 +89,7 @@ class Exploring:
             "newest_time": newest.time if newest is not None else None,
             "messages_per_s": per_second,
             "bytes_per_s": bytes_per_second,
-            "stale": self._hub.stale,
+            "stale": self._runtime.stale,
         }
         if topic is not None and snapshot is not None:
             whole = shown(snapshot.as_message(topic.subject, topic.epoch, topic.seq))
@@ -98,7 +98,7 @@ class Exploring:
 
     def _count(self, subject: str) -> Work:
         """Who subscribes to it in this process: in all, by a pattern, conflated, and behind because they lag."""
-        topic = self._hub.broker.interest.topics.get(subject)
+        topic = self._runtime.broker.interest.topics.get(subject)
         counts = dict.fromkeys(_COUNTS, 0)
         feeds: list[SubjectFeed] = []
         if topic is not None:
@@ -116,7 +116,7 @@ class Exploring:
                 if at % SLICE_GROUPS == 0:
                     yield
         answer = counts | {"known": topic is not None}
-        return answer if self._hub.workers.number else answer | {"stands": (yield from self._stand(topic))}
+        return answer if self._runtime.workers.number else answer | {"stands": (yield from self._stand(topic))}
 
     def _history(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
         """``subject``; the messages numbered below ``before``, the newest first, at most ``limit``."""
@@ -124,7 +124,7 @@ class Exploring:
         subject = _subject(arguments)
         before = chosen(arguments.get("before"), 0, 1 << 53, "before", 0)
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
-        topic = self._hub.broker.interest.topics.get(subject)
+        topic = self._runtime.broker.interest.topics.get(subject)
         if topic is None:
             raise InvalidMessage("unknown", UNUSED)
         ring = topic.ring or ()

@@ -27,8 +27,8 @@ SEARCHES_MAX = 4
 class Subjects:
     """Answers the verb; it looks at all subjects, in slices."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._running = 0
         self.offers = Offers(verbs={"subjects": self._ask})
 
@@ -44,10 +44,10 @@ class Subjects:
             self._running -= 1
             answer_to(peer, number, answer)
 
-        self._hub.gathering.run(self._look(search), done)
+        self._runtime.gathering.run(self._look(search), done)
 
     def _look(self, search: _Search) -> Work:
-        topics = self._hub.broker.interest.topics
+        topics = self._runtime.broker.interest.topics
         names = list(topics)
         for at in range(0, len(names), SLICE_SUBJECTS):
             search.look(names[at : at + SLICE_SUBJECTS], topics)
@@ -56,7 +56,7 @@ class Subjects:
 
     def _answer(self, search: _Search) -> dict[str, Any]:
         """Where each subject stands now; one that nobody uses any more by now stands at nothing."""
-        topics = self._hub.broker.interest.topics
+        topics = self._runtime.broker.interest.topics
         rows = []
         for subject in search.page():
             topic = topics.get(subject)

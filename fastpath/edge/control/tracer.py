@@ -43,8 +43,8 @@ HandOn = Callable[[list[Answer], int], None]
 class Tracer(ConnectionListener, PublicationListener):
     """Follows a user's connections, one connection, or a subject (``kind``); ``ended`` is told that it is over."""
 
-    def __init__(self, hub: Runtime, kind: str, value: str, hand_on: HandOn, ended: Callable[[str], None]) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, kind: str, value: str, hand_on: HandOn, ended: Callable[[str], None]) -> None:
+        self._runtime = runtime
         self._kind = kind
         self._value = value
         self._hand_on = hand_on
@@ -59,7 +59,7 @@ class Tracer(ConnectionListener, PublicationListener):
         self.stopped = False
         self._fresh: dict[str, list[Message]] = {}  # the first of their subject, which a pattern may be found to cover
         self._pending: list[Callable[[], None]] = []  # what is found out when the tick's messages have been written
-        self._broker = hub.broker
+        self._broker = runtime.broker
         self._broker.observers.append(self)
         self._broker.follow(self, True)
 
@@ -282,9 +282,9 @@ class Tracer(ConnectionListener, PublicationListener):
             event["epoch"], event["seq"] = message.epoch, message.seq
             event["clients"], more = members([topic.feed]) if topic is not None else (0, False)
             event["conflated"], much = members((topic.conflated or {}).values()) if topic is not None else (0, False)
-            slow = islice(self._hub.blocked, LOOKED_MAX)
+            slow = islice(self._runtime.blocked, LOOKED_MAX)
             event["queued"] = sum(topic in client.subscriptions for client in slow) if topic is not None else 0
-            if more or much or len(self._hub.blocked) > LOOKED_MAX:
+            if more or much or len(self._runtime.blocked) > LOOKED_MAX:
                 event["more"] = True
             event["latency_ms"] = max(now() - message.time, 0)
 
@@ -294,7 +294,7 @@ class Tracer(ConnectionListener, PublicationListener):
         self._pending.append(found_out)
         if len(self._pending) == 1:
             # Two turns on: the messages of this one are written in the next (Runtime.end).
-            self._hub.loop.call_soon(self._hub.loop.call_soon, self._written)
+            self._runtime.loop.call_soon(self._runtime.loop.call_soon, self._written)
 
     def _written(self) -> None:
         pending, self._pending = self._pending, []
@@ -331,7 +331,7 @@ class Tracer(ConnectionListener, PublicationListener):
         if source is None or source in self.clients:
             return source is not None
         if self._kind == CONNECTION:
-            return source_id(self._hub, source) == self._value
+            return source_id(self._runtime, source) == self._value
         return self._kind == USER and user_of(source) == self._value and not isinstance(source, Client)
 
     def _covers(self, subject: str) -> bool:
@@ -359,15 +359,15 @@ class Tracer(ConnectionListener, PublicationListener):
         if len(self._events) >= EVENTS_MAX:
             self._lost += 1
             return None
-        noted: Answer = {"time": now(), "event": event, "worker": self._hub.workers.number}
+        noted: Answer = {"time": now(), "event": event, "worker": self._runtime.workers.number}
         if source is not None:
-            noted["connection"] = source_id(self._hub, source)
+            noted["connection"] = source_id(self._runtime, source)
             noted["user"] = user_of(source)
             noted["address"] = source.address
         noted |= more
         self._events.append(noted)
         if self._timer is None:
-            self._timer = self._hub.loop.call_later(HAND_ON_SECONDS, self._flush)
+            self._timer = self._runtime.loop.call_later(HAND_ON_SECONDS, self._flush)
         return noted
 
     def _flush(self) -> None:
@@ -380,4 +380,4 @@ class Tracer(ConnectionListener, PublicationListener):
         if events and not self.stopped:
             # The next ones later, after many: so that in each second there are about EVENTS_MAX.
             wait = max(HAND_ON_SECONDS, len(events) / EVENTS_MAX)
-            self._timer = self._hub.loop.call_later(wait, self._flush)
+            self._timer = self._runtime.loop.call_later(wait, self._flush)

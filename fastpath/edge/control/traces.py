@@ -57,8 +57,8 @@ STOPPED = "it was ended"
 class Tracing(CommandListener):
     """The traces of a node on its first worker; on each, what takes part in them."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._traces: dict[str, _Trace] = {}
         self._begun = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -95,7 +95,9 @@ class Tracing(CommandListener):
         if len(self.running) >= RUNNING_MAX:
             raise InvalidMessage("limit", f"{RUNNING_MAX} traces run already")
         self._begun += 1
-        trace = _Trace(f"{self._hub.broker.server[:8]}-{self._begun}", kind, value, self._hub.loop.time() + seconds)
+        trace = _Trace(
+            f"{self._runtime.broker.server[:8]}-{self._begun}", kind, value, self._runtime.loop.time() + seconds
+        )
         number = peer.request
 
         def gathered(answers: dict[int, Answer], away: list[int]) -> None:
@@ -110,11 +112,11 @@ class Tracing(CommandListener):
                 peer.reply(number, {"trace": trace.number, "seconds": seconds, "away": away})
 
         worker = name.worker if name is not None else None
-        self._hub.gathering.ask("trace", trace.question(self._hub.loop.time()), gathered, worker=worker)
+        self._runtime.gathering.ask("trace", trace.question(self._runtime.loop.time()), gathered, worker=worker)
         self._keep(trace)
 
     def _keep(self, trace: _Trace) -> None:
-        trace.read_at = self._hub.loop.time()
+        trace.read_at = self._runtime.loop.time()
         self._traces[trace.number] = trace
         too_many = max(len(self._traces) - KEPT_MAX, 0)
         for number in [number for number, one in self._traces.items() if one.ended][:too_many]:
@@ -124,20 +126,20 @@ class Tracing(CommandListener):
 
     def _look(self) -> None:
         """Once a second while there are traces: end those whose time is over, or that nobody reads."""
-        moment = self._hub.loop.time()
+        moment = self._runtime.loop.time()
         for number, trace in list(self._traces.items()):
             if not trace.ended and moment >= trace.until:
                 self._over(number, OVER)
             if moment - trace.read_at > UNREAD_SECONDS:
                 self._over(number, UNREAD)
                 del self._traces[number]
-        self._timer = self._hub.loop.call_later(1, self._look) if self._traces else None
+        self._timer = self._runtime.loop.call_later(1, self._look) if self._traces else None
 
     def _read(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
         """``trace``, and the number of the last event that was read (``after``)."""
         del peer
         trace = self._trace(arguments)
-        moment = self._hub.loop.time()
+        moment = self._runtime.loop.time()
         trace.read_at = moment
         left = 0.0 if trace.ended else round(max(trace.until - moment, 0), 1)
         events = trace.read(chosen(arguments.get("after"), 0, 1 << 53, "after", 0))
@@ -160,8 +162,8 @@ class Tracing(CommandListener):
         """A trace is over: all workers stop following."""
         trace = self._traces.get(number)
         if trace is not None and not trace.ended:
-            trace.ended, trace.ended_at = why, self._hub.loop.time()
-            self._hub.workers.to_others(messages.Gather(0, "untrace", {"trace": number}))
+            trace.ended, trace.ended_at = why, self._runtime.loop.time()
+            self._runtime.workers.to_others(messages.Gather(0, "untrace", {"trace": number}))
             self._end({"trace": number}, lambda answer: None)
 
     def _told_by(self, worker: int, told: messages.TraceEvents) -> None:
@@ -175,9 +177,9 @@ class Tracing(CommandListener):
         if worker:
             for trace in self.running:
                 if trace.kind != CONNECTION:
-                    question = trace.question(self._hub.loop.time())
+                    question = trace.question(self._runtime.loop.time())
                     with suppress(InvalidMessage):  # too much is being asked: it is traced without that worker
-                        self._hub.gathering.ask("trace", question, lambda answers, away: None, worker=worker)
+                        self._runtime.gathering.ask("trace", question, lambda answers, away: None, worker=worker)
         else:
             for number in list(self._tracers):
                 self._stop(number)
@@ -191,7 +193,7 @@ class Tracing(CommandListener):
     # Every worker
 
     def _begin(self, query: Answer, done: Done) -> None:
-        self._hub.gathering.run(self._follow(query["trace"], query["kind"], query["value"], query["seconds"]), done)
+        self._runtime.gathering.run(self._follow(query["trace"], query["kind"], query["value"], query["seconds"]), done)
 
     def _follow(self, number: str, kind: str, value: str, seconds: float) -> Work:
         """Follow from now on, and whoever is there already."""
@@ -199,19 +201,19 @@ class Tracing(CommandListener):
         if kind == CONNECTION:
             name = Name.parse(value)
             if not name.publisher:
-                client = yield from find(self._hub, name)
-            elif not name.here or all(one.number != name.number for one in publishers(self._hub)):
+                client = yield from find(self._runtime, name)
+            elif not name.here or all(one.number != name.number for one in publishers(self._runtime)):
                 raise InvalidMessage("unknown", GONE)
-        hub = self._hub
+        runtime = self._runtime
         self._stop(number)
         hand_on = partial(self._hand_on, number)
-        tracer = self._tracers[number] = Tracer(hub, kind, value, hand_on, self._ender(number))
-        hub.sessions.show(self)
-        hub.loop.call_later(seconds + 1, self._stop, number)  # should the first worker not say so
+        tracer = self._tracers[number] = Tracer(runtime, kind, value, hand_on, self._ender(number))
+        runtime.sessions.show(self)
+        runtime.loop.call_later(seconds + 1, self._stop, number)  # should the first worker not say so
         if client is not None:
             tracer.add(client)
         elif kind == USER:
-            for some in hub.sessions.batches():
+            for some in runtime.sessions.batches():
                 for piece in pieces(some):
                     for client in piece:
                         if client.principal.user == value and not (client.closed or tracer.stopped):
@@ -223,12 +225,12 @@ class Tracing(CommandListener):
         """Tells the first worker that there is nothing more to follow; later, as observers are being told now."""
 
         def ended(why: str) -> None:
-            self._hub.loop.call_soon(end, why)
+            self._runtime.loop.call_soon(end, why)
 
         def end(why: str) -> None:
             self._stop(number)
-            if self._hub.workers.follows:
-                self._hub.workers.to_first(messages.TraceOver(number, why))
+            if self._runtime.workers.follows:
+                self._runtime.workers.to_first(messages.TraceOver(number, why))
             else:
                 self._over(number, why)
 
@@ -236,8 +238,8 @@ class Tracing(CommandListener):
 
     def _hand_on(self, number: str, events: list[Answer], lost: int) -> None:
         told = messages.TraceEvents(number, events, lost)
-        if self._hub.workers.follows:
-            self._hub.workers.to_first(told)
+        if self._runtime.workers.follows:
+            self._runtime.workers.to_first(told)
         else:
             self._told_by(0, told)
 
@@ -250,7 +252,7 @@ class Tracing(CommandListener):
         if tracer is not None:
             tracer.stop()
         if not self._tracers:
-            self._hub.sessions.show(None)
+            self._runtime.sessions.show(None)
 
     def said(self, client: Client, command: AnyCommand) -> None:
         for tracer in self._tracers.values():

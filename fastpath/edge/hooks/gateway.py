@@ -39,17 +39,17 @@ log = logging.getLogger("fastpath.hooks")
 class Asks(ConnectionListener):
     """All that this process asks; on the first worker it also asks for the others."""
 
-    def __init__(self, hub: Runtime, asking: HookDecisions) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, asking: HookDecisions) -> None:
+        self._runtime = runtime
         self._asking = asking
-        self._prefix = hub.broker.server[:8]
+        self._prefix = runtime.broker.server[:8]
         self._stepping = False
         self._requests = 0
         self._clients: dict[Client, DeferredCommands] = {}
         self._publishers: set[PublisherGate] = set()
-        self.runners = Runners(hub.settings.hook_seconds, self._answered)
+        self.runners = Runners(runtime.settings.hook_seconds, self._answered)
         asking.run_by(self._wake, self._fault)
-        hub.broker.observers.append(self)
+        runtime.broker.observers.append(self)
         self.offers = Offers(
             verbs={"hooks": self._run_hooks, "answer": self._take_answer, "recheck": self._recheck_all},
             messages={
@@ -61,7 +61,7 @@ class Asks(ConnectionListener):
             figures=self.figures,
             gate=self,
         )
-        hub.loop.call_later(TICK_SECONDS, self._tick)
+        runtime.loop.call_later(TICK_SECONDS, self._tick)
 
     # Who is asked about
 
@@ -69,11 +69,11 @@ class Asks(ConnectionListener):
         """A client has come, with this token in its address."""
         facts = {
             "kind": "client",
-            "connection": f"{self._prefix}-{source_id(self._hub, client)}",
+            "connection": f"{self._prefix}-{source_id(self._runtime, client)}",
             "address": client.address,
             "headers": bounded(request.headers),
         }
-        self._clients[client] = DeferredCommands(self._hub.sessions, self._asking, client, token, facts)
+        self._clients[client] = DeferredCommands(self._runtime.sessions, self._asking, client, token, facts)
 
     def disconnected(self, client: Client) -> None:
         """Observer: it is gone; the hook is told if it had been let in."""
@@ -88,11 +88,11 @@ class Asks(ConnectionListener):
         """A publisher has come; ``welcome`` is called when it is let in."""
         facts = {
             "kind": "publisher",
-            "connection": f"{self._prefix}-{source_id(self._hub, connection)}",
+            "connection": f"{self._prefix}-{source_id(self._runtime, connection)}",
             "address": connection.address,
             "headers": {},
-        } | facts_of(principal, token, self._hub.broker.grants.mode)
-        party = PublisherGate(self._hub, self._asking, connection, principal, facts, welcome, self._publisher_gone)
+        } | facts_of(principal, token, self._runtime.broker.grants.mode)
+        party = PublisherGate(self._runtime, self._asking, connection, principal, facts, welcome, self._publisher_gone)
         self._publishers.add(party)
         party.begin()
         return party
@@ -104,8 +104,8 @@ class Asks(ConnectionListener):
     def _gone(self, party: DeferredCommands | PublisherGate, code: int, reason: str) -> None:
         if party.let_in and DISCONNECT in self._asking.events:
             about = about_party(DISCONNECT, party.facts()) | {"code": int(code), "reason": reason}
-            if self._hub.workers.follows:
-                self._hub.workers.to_first(messages.Tell(about))
+            if self._runtime.workers.follows:
+                self._runtime.workers.to_first(messages.Tell(about))
             else:
                 self.runners.tell(about)
         party.asked.close()
@@ -114,11 +114,11 @@ class Asks(ConnectionListener):
         """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
         self._requests += 1
         facts = {"kind": "request", "connection": f"{self._prefix}-r{self._requests}", "address": "", "headers": {}}
-        _Request(self._hub, self._asking, token, (action, subject), facts, done).begin()
+        _Request(self._runtime, self._asking, token, (action, subject), facts, done).begin()
 
     def figures(self) -> dict[str, float]:
         """How asking goes; the runners are the first worker's."""
-        if self._hub.workers.follows:
+        if self._runtime.workers.follows:
             return {}
         runners = self.runners
         return {
@@ -134,15 +134,15 @@ class Asks(ConnectionListener):
     def _wake(self) -> None:
         if not self._stepping:
             self._stepping = True
-            self._hub.loop.call_soon(self._step)
+            self._runtime.loop.call_soon(self._step)
 
     def _step(self) -> None:
         self._stepping = False
         questions, more = self._asking.step(now())
-        if questions and self._hub.workers.follows:
-            self._hub.workers.to_first(messages.Ask([(one.number, one.turn, one.about) for one in questions]))
+        if questions and self._runtime.workers.follows:
+            self._runtime.workers.to_first(messages.Ask([(one.number, one.turn, one.about) for one in questions]))
         elif questions:
-            moment = self._hub.loop.time()
+            moment = self._runtime.loop.time()
             for one in questions:
                 self.runners.ask(0, one.number, one.turn, one.about, moment)
         if more:
@@ -150,32 +150,32 @@ class Asks(ConnectionListener):
 
     def _fault(self, error: Exception) -> None:
         log.error("fault while asking the hook", exc_info=error)
-        self._hub.end()
+        self._runtime.end()
 
     def _asked_by(self, worker: int, asked: messages.Ask) -> None:
         """Another worker asks."""
-        moment = self._hub.loop.time()
+        moment = self._runtime.loop.time()
         for number, turn, about in asked.questions:
             self.runners.ask(worker, number, turn, about, moment)
 
     def _tick(self) -> None:
-        self._hub.loop.call_later(TICK_SECONDS, self._tick)
-        self.runners.tick(self._hub.loop.time())
+        self._runtime.loop.call_later(TICK_SECONDS, self._tick)
+        self.runners.tick(self._runtime.loop.time())
         self._asking.tick(now())
-        self._hub.end()
+        self._runtime.end()
 
     # Answers in
 
     def _answered(self, worker: int, number: int, reply: Reply) -> None:
         if worker:
-            self._hub.workers.to_others(messages.Asked(number, msgspec.to_builtins(reply)), worker)
+            self._runtime.workers.to_others(messages.Asked(number, msgspec.to_builtins(reply)), worker)
             return
         try:
             self._asking.answer(number, reply, now())
         except Exception:
             log.exception("fault while handling an answer of the hook")
-        self._hub.end()
-        self._hub.follow_rights()
+        self._runtime.end()
+        self._runtime.follow_rights()
 
     def _answered_by(self, worker: int, answered: messages.Asked) -> None:
         """The first worker has the answer."""
@@ -189,7 +189,7 @@ class Asks(ConnectionListener):
         del arguments
         log.info("a runner of the hook has come")
         self.runners.add(peer)
-        settings = self._hub.settings
+        settings = self._runtime.settings
         return {"events": sorted(self._asking.events), "seconds": settings.hook_seconds, "mode": settings.mode}
 
     def _take_answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class Asks(ConnectionListener):
         user = arguments.get("user")
         if user is not None and not isinstance(user, str):
             raise InvalidMessage("invalid", "user is a name, or absent for everybody")
-        self._hub.workers.to_others(messages.Recheck(user))
+        self._runtime.workers.to_others(messages.Recheck(user))
         self._recheck(user)
         return {}
 
@@ -224,12 +224,12 @@ class _Request:
     """A single question of Django's own: a snapshot, a check. It is let in first, as any connection is."""
 
     def __init__(
-        self, hub: Runtime, asking: HookDecisions, token: str, key: Key, facts: Facts, done: Callable[[str], None]
+        self, runtime: Runtime, asking: HookDecisions, token: str, key: Key, facts: Facts, done: Callable[[str], None]
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._key = key
         self._done: Callable[[str], None] | None = done
-        grants = hub.broker.grants
+        grants = runtime.broker.grants
         self._principal = grants.principal(token, now())
         self._facts = facts | facts_of(self._principal, token, grants.mode)
         self._connects = CONNECT in asking.events
@@ -273,7 +273,7 @@ class _Request:
         elif event == CONNECT and (reason := refused_by(reply)):
             self._end(reason)
         elif event == CONNECT:
-            if reply.user is not None and self._hub.broker.grants.mode == "custom":
+            if reply.user is not None and self._runtime.broker.grants.mode == "custom":
                 self._principal.user = self._facts["user"] = reply.user
             self._look()
         else:
@@ -281,7 +281,7 @@ class _Request:
         return True
 
     def _look(self) -> None:
-        reason = self._hub.broker.grants.check(self._principal, *self._key, now())
+        reason = self._runtime.broker.grants.check(self._principal, *self._key, now())
         if reason is not ASKED:
             self._end(reason)
 

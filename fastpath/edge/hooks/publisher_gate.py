@@ -26,7 +26,7 @@ class PublisherGate:
 
     def __init__(
         self,
-        hub: Runtime,
+        runtime: Runtime,
         asking: HookDecisions,
         connection: GatedPublisher,
         principal: Principal,
@@ -34,7 +34,7 @@ class PublisherGate:
         welcome: Callable[[], None],
         told_gone: Callable[[PublisherGate, int, str], None],
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._connection: GatedPublisher | None = connection
         self._facts = facts
         self._welcome: Callable[[], None] | None = welcome
@@ -85,7 +85,7 @@ class PublisherGate:
         if self._passed:
             self._passed = False
             self.asked.fresh.clear()  # it was for the frame before
-        connection, grants = self._connection, self._hub.broker.grants
+        connection, grants = self._connection, self._runtime.broker.grants
         if PUBLISH not in self.asked.asking.events or connection is None or connection.principal is None:
             return False
         principal = connection.principal
@@ -112,7 +112,7 @@ class PublisherGate:
     def _connected(self, reply: Reply) -> None:
         reason = refused_by(reply)
         if not reason:
-            if reply.user is not None and self._hub.broker.grants.mode == "custom":
+            if reply.user is not None and self._runtime.broker.grants.mode == "custom":
                 if reply.user != self._facts["user"]:
                     self.asked.renew(another=True)
                 self._facts["user"] = self.asked.user = reply.user

@@ -32,9 +32,9 @@ class Arrivals:
     """Hands accepted sockets over; ``count`` are on their way and no connection yet."""
 
     def __init__(
-        self, hub: Runtime, full: Callable[[], bool], makers: dict[str, Callable[[], asyncio.Protocol]]
+        self, runtime: Runtime, full: Callable[[], bool], makers: dict[str, Callable[[], asyncio.Protocol]]
     ) -> None:
-        self.hub = hub
+        self.runtime = runtime
         self.full = full
         self.count = 0
         self.connections_max = 0
@@ -61,12 +61,12 @@ class Arrivals:
 
     def begin(self, sock: socket.socket, address: str, listener: Listener) -> None:
         """A socket was accepted from ``address``."""
-        crowded = self.hub.connections + self.count > self.connections_max + ARRIVING_MAX
+        crowded = self.runtime.connections + self.count > self.connections_max + ARRIVING_MAX
         if crowded and listener.purposes.isdisjoint(self._makers):
             sock.close()
         elif not listener.proxy:
             self.enter(sock, address, listener)
-        elif address in self.hub.access.trusted:
+        elif address in self.runtime.access.trusted:
             _ProxyStage(self, sock, address, listener).begin()
         else:
             connection_refused(address, f"not one of FASTPATH_TRUSTED_PROXIES, on {listener.where}")
@@ -85,7 +85,7 @@ class Arrivals:
 
     def to_client(self, sock: socket.socket, address: str, listener: Listener) -> None:
         """A plain client."""
-        connection = RawConnection(self.hub, sock.detach(), address, listener)
+        connection = RawConnection(self.runtime, sock.detach(), address, listener)
         if self.full():
             connection.over_limit()
 
@@ -96,10 +96,10 @@ class Arrivals:
     async def _connect(self, sock: socket.socket, maker: Callable[[], asyncio.Protocol], **tls: Any) -> None:
         self.count += 1
         try:
-            await self.hub.loop.connect_accepted_socket(maker, sock, **tls)
+            await self.runtime.loop.connect_accepted_socket(maker, sock, **tls)
         except OSError as error:  # gone already, or a handshake that failed or did not come in time
             if isinstance(error, ConnectionAbortedError | TimeoutError):  # as uvloop and asyncio call the last
-                self.hub.broker.counters.limit("handshake")
+                self.runtime.broker.counters.limit("handshake")
             log.debug("a connection did not come about: %s", error)
         finally:
             self.count -= 1
@@ -110,7 +110,7 @@ class Arrivals:
             sock,
             self._maker(address, listener),
             ssl=self._contexts[listener],
-            ssl_handshake_timeout=self.hub.settings.handshake_seconds,
+            ssl_handshake_timeout=self.runtime.settings.handshake_seconds,
             ssl_shutdown_timeout=TLS_END_SECONDS,
         )
 
@@ -120,10 +120,10 @@ class Arrivals:
                 return maker
         if listener.tls and "clients" in listener.purposes:
             return lambda: _Gate(self, address, listener)
-        return lambda: PublisherConnection(self.hub, address)
+        return lambda: PublisherConnection(self.runtime, address)
 
     def _spawn(self, work: Any) -> None:
-        self.hub.keep(self.hub.loop.create_task(work))
+        self.runtime.keep(self.runtime.loop.create_task(work))
 
 
 class _Stage(ABC):
@@ -139,12 +139,12 @@ class _Stage(ABC):
         """Listen to the socket, for as long as a handshake may take."""
         arrivals = self._arrivals
         arrivals.count += 1
-        arrivals.hub.expect(self, arrivals.hub.settings.handshake_seconds)
-        arrivals.hub.loop.add_reader(self._sock.fileno(), self._readable)
+        arrivals.runtime.expect(self, arrivals.runtime.settings.handshake_seconds)
+        arrivals.runtime.loop.add_reader(self._sock.fileno(), self._readable)
 
     def expire(self) -> None:
         """Nothing came in time."""
-        self._arrivals.hub.broker.counters.limit("handshake")
+        self._arrivals.runtime.broker.counters.limit("handshake")
         connection_refused(self._address, "nothing came in time")
         self._end()
 
@@ -155,8 +155,8 @@ class _Stage(ABC):
     def _over(self) -> None:
         """This stage has ended."""
         self._arrivals.count -= 1
-        self._arrivals.hub.spare(self)
-        self._arrivals.hub.loop.remove_reader(self._sock.fileno())
+        self._arrivals.runtime.spare(self)
+        self._arrivals.runtime.loop.remove_reader(self._sock.fileno())
 
     @abstractmethod
     def _readable(self) -> None:
@@ -199,8 +199,8 @@ class _Sniffer(_Stage):
             first = b""
         self._over()
         if first == b"\x00":
-            hub, address = self._arrivals.hub, self._address
-            self._arrivals.to_protocol(self._sock, lambda: PublisherConnection(hub, address, self._arrivals.full))
+            runtime, address = self._arrivals.runtime, self._address
+            self._arrivals.to_protocol(self._sock, lambda: PublisherConnection(runtime, address, self._arrivals.full))
         elif first:
             self._arrivals.to_client(self._sock, self._address, self._listener)
         else:
@@ -225,7 +225,7 @@ class _Gate(asyncio.Protocol):
         else:
             self._waits = True
             self._arrivals.count += 1
-            self._arrivals.hub.expect(self, self._arrivals.hub.settings.handshake_seconds)
+            self._arrivals.runtime.expect(self, self._arrivals.runtime.settings.handshake_seconds)
 
     def data_received(self, data: bytes) -> None:
         """The first bytes on a shared port: a publisher's first one is the 0 of its length."""
@@ -234,7 +234,7 @@ class _Gate(asyncio.Protocol):
 
     def _to_client(self) -> TlsConnection:
         assert self._transport is not None
-        client = TlsConnection(self._arrivals.hub, self._transport, self._address, self._listener)
+        client = TlsConnection(self._arrivals.runtime, self._transport, self._address, self._listener)
         self._transport.set_protocol(client)
         if self._arrivals.full():
             client.over_limit()
@@ -242,7 +242,7 @@ class _Gate(asyncio.Protocol):
 
     def _to_publisher(self) -> PublisherConnection:
         assert self._transport is not None
-        publisher = PublisherConnection(self._arrivals.hub, self._address, self._arrivals.full)
+        publisher = PublisherConnection(self._arrivals.runtime, self._address, self._arrivals.full)
         self._transport.set_protocol(publisher)
         publisher.connection_made(self._transport)
         return publisher
@@ -256,10 +256,10 @@ class _Gate(asyncio.Protocol):
         if self._waits:
             self._waits = False
             self._arrivals.count -= 1
-            self._arrivals.hub.spare(self)
+            self._arrivals.runtime.spare(self)
 
     def expire(self) -> None:
         """Nothing came in time."""
-        self._arrivals.hub.broker.counters.limit("handshake")
+        self._arrivals.runtime.broker.counters.limit("handshake")
         if self._transport is not None:
             self._transport.abort()

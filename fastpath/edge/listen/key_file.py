@@ -32,8 +32,8 @@ def read_key_file(path: str) -> list[Key]:
 class KeyFile:
     """Follows the file for one process; a broken one leaves the keys as they are, and is logged once."""
 
-    def __init__(self, hub: Runtime, path: str) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, path: str) -> None:
+        self._runtime = runtime
         self._path = path
         self._seen = self._stamp()
         self.offers = Offers(reloads={"FASTPATH_TOKEN_KEYS": self.reload}, on_second=self.look)
@@ -53,13 +53,13 @@ class KeyFile:
         """Take the file's keys now; raises InvalidKeys or OSError, and leaves them as they are."""
         self._seen = self._stamp()
         found = read_key_file(self._path)
-        rights, keys = self._hub.sessions.rights, self._hub.broker.grants.keys
+        rights, keys = self._runtime.sessions.rights, self._runtime.broker.grants.keys
         assert keys is not None
         log.info("%s: keys %s", self._path, ", ".join(f"{key.kid or 'without kid'} ({key.algorithm})" for key in found))
         if keys.replace(found):
             rights.keys_changed()
-            self._hub.follow_rights()
-            self._hub.follow_publishers()
+            self._runtime.follow_rights()
+            self._runtime.follow_publishers()
 
     def _stamp(self) -> _Stamp:
         """What tells one state of the file from another; None: it is not there."""

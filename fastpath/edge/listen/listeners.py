@@ -49,20 +49,20 @@ class Ports:
 
     def __init__(
         self,
-        hub: Runtime,
+        runtime: Runtime,
         control: Callable[[], asyncio.Protocol],
         metrics: Callable[[], asyncio.Protocol],
         *,
         shared: bool = False,
         inherited: dict[str, socket.socket] | None = None,
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._shared = shared
         self._inherited = inherited or {}
         self._unix: dict[Listener, socket.socket] = {}
         self._sockets: dict[socket.socket, Listener] = {}
         self._listeners: list[Listener] = []  # of clients and publishers, with their real ports
-        self._arrivals = Arrivals(hub, self.full, {"control": control, "metrics": metrics})
+        self._arrivals = Arrivals(runtime, self.full, {"control": control, "metrics": metrics})
         self.control = control
         self.reload = self._arrivals.reload
         self._shut = False
@@ -70,7 +70,7 @@ class Ports:
         self._closed = False
         self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": [], "metrics": []}
         files_max = _files_max()
-        self.connections_max = hub.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
+        self.connections_max = runtime.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
         self._arrivals.connections_max = self.connections_max
         # Those who wait in the queue of a listener that is about to be closed still find room.
         self._full_at = self._full_usually = self.connections_max - min(ACCEPT_MAX, self.connections_max // 10)
@@ -120,17 +120,17 @@ class Ports:
 
     def full(self) -> bool:
         """Whether there is no room for the connection that has just been counted."""
-        if self._shared and self._hub.connections >= self._full_at:
-            self._hub.loop.call_soon(self._close_full)
-        return self._hub.connections > self.connections_max
+        if self._shared and self._runtime.connections >= self._full_at:
+            self._runtime.loop.call_soon(self._close_full)
+        return self._runtime.connections > self.connections_max
 
     def taking_none(self) -> bool:
         """Whether whoever comes now is refused, because all places are taken or, with others, nearly all."""
-        return self._shut or self._hub.connections >= self.connections_max
+        return self._shut or self._runtime.connections >= self.connections_max
 
     def _bind(self, listener: Listener) -> list[socket.socket]:
         if not listener.path:
-            return bind(listener, self._hub.settings, shared=self._shared)
+            return bind(listener, self._runtime.settings, shared=self._shared)
         if listener not in self._unix:
             self._unix[listener] = self._inherited.get(listener.path) or bind_unix(listener)
         return [self._unix[listener]]
@@ -144,7 +144,7 @@ class Ports:
             raise
         for sock in sockets:
             self._sockets[sock] = listener
-            self._hub.loop.add_reader(sock.fileno(), self._accept, sock, listener)
+            self._runtime.loop.add_reader(sock.fileno(), self._accept, sock, listener)
 
     def _accept(self, listening: socket.socket, listener: Listener, count_max: int = ACCEPT_MAX) -> None:
         for _ in range(count_max):
@@ -165,9 +165,9 @@ class Ports:
     def _pause(self, listening: socket.socket, listener: Listener, error: OSError) -> None:
         """No more files: others take them, or those who wait in the kernel are taken when some client has left."""
         log.warning("cannot accept: %s; trying again", error.strerror)
-        loop = self._hub.loop
+        loop = self._runtime.loop
         if self._shared and "clients" in listener.purposes:
-            self._full_at = min(self._full_at, self._hub.connections)
+            self._full_at = min(self._full_at, self._runtime.connections)
             self._lack_until = loop.time() + LACK_SECONDS
             loop.call_soon(self._close_full)
             return
@@ -191,28 +191,28 @@ class Ports:
 
     def _let_go(self, sock: socket.socket) -> None:
         """Hear nothing of it any more. A unix socket stays open: it is opened once."""
-        self._hub.loop.remove_reader(sock.fileno())
+        self._runtime.loop.remove_reader(sock.fileno())
         if not self._sockets.pop(sock).path:
             sock.close()
 
     # A full worker
 
     def _close_full(self) -> None:
-        if self._shut or self._paused or self._closed or self._hub.connections < self._full_at:
+        if self._shut or self._paused or self._closed or self._runtime.connections < self._full_at:
             return
         self._shut = True
         self._leave({"clients"})
-        log.info("full with %d connections: the other workers take the next", self._hub.connections)
-        self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
+        log.info("full with %d connections: the other workers take the next", self._runtime.connections)
+        self._runtime.loop.call_later(REOPEN_SECONDS, self._reopen)
 
     def _reopen(self) -> None:
         if self._closed or self._paused or not self._shut:
             return
-        if self._hub.loop.time() >= self._lack_until:
+        if self._runtime.loop.time() >= self._lack_until:
             self._full_at = self._full_usually
         room = max(1, self._full_at // 20)
-        if self._hub.connections > max(0, self._full_at - room):
-            self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
+        if self._runtime.connections > max(0, self._full_at - room):
+            self._runtime.loop.call_later(REOPEN_SECONDS, self._reopen)
             return
         self._open_again()
 
@@ -227,10 +227,10 @@ class Ports:
             log.error("%s; trying again", error)
             self._shut = True
             self._leave({"clients"})
-            self._hub.loop.call_later(REOPEN_SECONDS, self._reopen)
+            self._runtime.loop.call_later(REOPEN_SECONDS, self._reopen)
             return
         self._shut = False
-        log.info("accepting again: %d connections", self._hub.connections)
+        log.info("accepting again: %d connections", self._runtime.connections)
 
 
 def _shown(sock: socket.socket) -> str:

@@ -39,8 +39,8 @@ class Reloader:
     other from taking force.
     """
 
-    def __init__(self, hub: Runtime, ports: Ports) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, ports: Ports) -> None:
+        self._runtime = runtime
         self._ports = ports
         self._others: set[int] = set()
         self._asked: dict[int, _Requester] = {}
@@ -58,7 +58,7 @@ class Reloader:
         """In this process; answers what could not be used, a sentence each."""
         reopen()
         errors = [*self._ports.reload(), *self._settings()]
-        for name, reload in self._hub.reloads.items():
+        for name, reload in self._runtime.reloads.items():
             try:
                 reload()
             except (ValueError, OSError) as error:
@@ -76,15 +76,15 @@ class Reloader:
             return {"errors": errors}
         self._number += 1
         self._asked[self._number] = _Requester(peer, peer.request, errors, set(self._others))
-        self._hub.workers.to_others(messages.Reload(self._number))
-        self._hub.loop.call_later(ANSWER_SECONDS, self._answer, self._number)
+        self._runtime.workers.to_others(messages.Reload(self._number))
+        self._runtime.loop.call_later(ANSWER_SECONDS, self._answer, self._number)
         return None
 
     def _passed_on(self, worker: int, asked: messages.Reload) -> None:
         """On another worker: the first one was asked."""
         del worker
         errors = self.here()
-        self._hub.workers.to_first(messages.Reloaded(asked.number, errors))
+        self._runtime.workers.to_first(messages.Reloaded(asked.number, errors))
 
     def _answered(self, worker: int, reloaded: messages.Reloaded) -> None:
         """On the first worker: what another one could not use."""
@@ -117,14 +117,16 @@ class Reloader:
 
     def _settings(self) -> list[str]:
         """Those of the configuration file that can change while the process runs take force."""
-        hub = self._hub
+        runtime = self._runtime
         try:
             found = load(os.environ)
         except SettingsError as error:
             return [str(error)]
-        hub.access.renew(found)
+        runtime.access.renew(found)
         use_levels(found.log_level)
-        changed = [one.name for one in fields(Settings) if getattr(found, one.name) != getattr(hub.settings, one.name)]
+        changed = [
+            one.name for one in fields(Settings) if getattr(found, one.name) != getattr(runtime.settings, one.name)
+        ]
         for name in set(changed) - set(LIVE):
             log.warning("the setting %s changed: it takes force at the next start", name)
         return []

@@ -55,8 +55,8 @@ class PublisherConnection(asyncio.Protocol):
     On a port that clients use too it takes a place as they do, and ``full`` says whether there is none.
     """
 
-    def __init__(self, hub: Runtime, address: str = "", full: Callable[[], bool] | None = None) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, address: str = "", full: Callable[[], bool] | None = None) -> None:
+        self._runtime = runtime
         self._is_full = full
         self._unpacker = Unpacker(FRAME_BYTES_MAX, unpack_published)
         self._principal: Principal | None = None
@@ -85,10 +85,10 @@ class PublisherConnection(asyncio.Protocol):
         """Connected: the hello must come in time."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=ACKS_BYTES_MAX)
-        self._hub.expect(self, self._hub.settings.handshake_seconds)
-        self._hub.publisher_connections.add(self)
+        self._runtime.expect(self, self._runtime.settings.handshake_seconds)
+        self._runtime.publisher_connections.add(self)
         if self._is_full is not None:
-            self._hub.connection_opened()
+            self._runtime.connection_opened()
             if self._is_full():
                 self.over_limit()
 
@@ -96,7 +96,7 @@ class PublisherConnection(asyncio.Protocol):
         """Frames, or parts of them; a fault of ours in handling them closes this publisher only."""
         if self._closing:
             return
-        self._hub.broker.counters.bytes_in += len(data)
+        self._runtime.broker.counters.bytes_in += len(data)
         packets = self._unpacker.feed(data)
         if self._kept is not None:  # they were on their way when reading stopped
             self._kept += packets
@@ -116,14 +116,14 @@ class PublisherConnection(asyncio.Protocol):
                 elif type(packet) is list and perf_counter() > until and (kept := list(rest)):
                     self._kept = kept
                     self.hold(True, PauseReason.TURN)
-                    self._hub.scheduler.later(partial(self.hold, False, PauseReason.TURN))
+                    self._runtime.scheduler.later(partial(self.hold, False, PauseReason.TURN))
             if self._unpacker.error is not None and self._kept is None:
                 self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
             log.exception("fault while handling publisher %s", self.address)
             self.close(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
         self._answer()
-        if self._hub.congested:
+        if self._runtime.congested:
             self.hold(True)
 
     def _pause(self, why: int, paused: bool) -> None:
@@ -136,8 +136,8 @@ class PublisherConnection(asyncio.Protocol):
             if why == PauseReason.TURN:
                 self._go_on()  # before more is read
             if not self._pauses:
-                self.hold(self._hub.congested)
-                self._hub.loop.call_soon(self._go_on)
+                self.hold(self._runtime.congested)
+                self._runtime.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Handle what was read before the pause."""
@@ -153,7 +153,7 @@ class PublisherConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Take frames again from the publisher, which reads again."""
         self._full = False
-        self.hold(self._hub.congested)
+        self.hold(self._runtime.congested)
 
     def hold(self, held: bool, why: int = PauseReason.CONGESTED) -> None:
         """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped.
@@ -176,12 +176,12 @@ class PublisherConnection(asyncio.Protocol):
             well = exc is None and not self.progress.batches
             self._tell_end(*LOST, counters.BY_CLIENT if well else counters.LOST)
         self._closing = True
-        if self._hub.sessions.guard is not None:
-            self._hub.sessions.guard.forget(self)
-        self._hub.publisher_connections.discard(self)
+        if self._runtime.sessions.guard is not None:
+            self._runtime.sessions.guard.forget(self)
+        self._runtime.publisher_connections.discard(self)
         if self._is_full is not None:
-            self._hub.connection_closed()
-        self._hub.spare(self)
+            self._runtime.connection_closed()
+        self._runtime.spare(self)
 
     def expire(self) -> None:
         """No hello in time, or it did not go after our close."""
@@ -207,8 +207,8 @@ class PublisherConnection(asyncio.Protocol):
                     self._send(["pong", number])
                 case ["advertise", int(number), list(patterns)] if self._principal is not None:
                     self._advertise(number, patterns)
-                case [str(kind), int(number), *rest] if self._principal is not None and kind in self._hub.frames:
-                    self._hub.frames[kind](self, number, rest)
+                case [str(kind), int(number), *rest] if self._principal is not None and kind in self._runtime.frames:
+                    self._runtime.frames[kind](self, number, rest)
                 case Batch() | ["batch" | "ping" | "advertise", *_] if self._principal is None:
                     self.close(Close.BAD_MESSAGE, "hello comes first")
                 case _:
@@ -229,28 +229,28 @@ class PublisherConnection(asyncio.Protocol):
         publisher = options.get("publisher") or ""
         if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
             raise Refused(Close.BAD_MESSAGE, f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
-        broker = self._hub.broker
+        broker = self._runtime.broker
         if broker.admission.full:
             broker.counters.limit("memory")
             raise Refused(Close.OVERLOADED, MEMORY_FULL)
         if not broker.grants.ready:
             raise Refused(Close.NOT_READY, "the rights have not arrived from Django yet; retry")
-        if self._hub.stale:
+        if self._runtime.stale:
             raise Refused(Close.NOT_READY, "nothing can be published at this moment; retry, here or elsewhere")
         self._principal = broker.grants.principal(token, now())
-        self._hub.spare(self)
-        if self._hub.asks is not None:
-            self._party = self._hub.asks.publisher(self, self._principal, token, partial(self._welcome, publisher))
+        self._runtime.spare(self)
+        if self._runtime.asks is not None:
+            self._party = self._runtime.asks.publisher(self, self._principal, token, partial(self._welcome, publisher))
         else:
             self._welcome(publisher)
 
     def _welcome(self, publisher: str) -> None:
         """Let in a publisher whose identity is known and allowed."""
-        broker = self._hub.broker
+        broker = self._runtime.broker
         assert self._principal is not None
         self._publisher, self.name = publisher_key(self._principal.user, publisher) if publisher else None, publisher
         log.debug("publisher %s user=%s", self.address, self._principal.user)  # a Spark task is one
-        for told in self._hub.connection_listeners:
+        for told in self._runtime.connection_listeners:
             told.publisher_came(self, publisher)
         self._send(
             [
@@ -269,11 +269,11 @@ class PublisherConnection(asyncio.Protocol):
 
     def _check_address(self) -> None:
         """Raises Refused; wherever only some may publish, with each batch again, because the setting may change."""
-        if not self._hub.access.may_publish(self.address):
+        if not self._runtime.access.may_publish(self.address):
             raise Refused(Close.DENIED, f"publishing is not allowed from {self.address}")
 
     def _publish(self, number: int, rows: list[Any], first: int) -> None:
-        if self._hub.access.publish_from is not None:
+        if self._runtime.access.publish_from is not None:
             self._check_address()
         if number <= self._batch:
             raise Refused(Close.BAD_MESSAGE, f"batch {number} after batch {self._batch}: numbers rise")
@@ -286,17 +286,17 @@ class PublisherConnection(asyncio.Protocol):
         self._batch, moment = number, now()
         principal = self.current(moment)
         self.progress.took(number, len(rows), moment)
-        self._hub.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
-        guard = self._hub.sessions.guard
+        self._runtime.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
+        guard = self._runtime.sessions.guard
         if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, PauseReason.RATE)
-        self._hub.publish_rows(principal, rows, partial(self._acknowledge, number), self._publisher, first, self)
+        self._runtime.publish_rows(principal, rows, partial(self._acknowledge, number), self._publisher, first, self)
 
     def _advertise(self, number: int, patterns: list[Any]) -> None:
         self._check_address()
         if not all(isinstance(pattern, str) for pattern in patterns) or len(patterns) > OFFERS_MAX:
             raise Refused(Close.BAD_MESSAGE, f"advertise names at most {OFFERS_MAX} patterns")
-        offers = self._hub.advertisers.advertise(self, patterns)
+        offers = self._runtime.advertisers.advertise(self, patterns)
         self._send(["advertised", number, [[one.error, one.reason] if one.error else 0 for one in offers]])
 
     @property
@@ -317,7 +317,7 @@ class PublisherConnection(asyncio.Protocol):
         """Tell what became of a batch. With another worker that numbers, this may be after the publisher has gone."""
         self.progress.acknowledged(number)
         if not self._closing:
-            self._send(["ack", number, self._hub.broker.engine.epoch, outcomes])
+            self._send(["ack", number, self._runtime.broker.engine.epoch, outcomes])
             if self._draining and not self.progress.batches:
                 self.drain()
 
@@ -327,7 +327,7 @@ class PublisherConnection(asyncio.Protocol):
         assert principal is not None
         if principal.expires is not None and principal.expires <= moment:
             raise Refused(Close.TOKEN_EXPIRED, "get a new token, then reconnect")
-        principal = self._principal = self._hub.broker.grants.current(principal)
+        principal = self._principal = self._runtime.broker.grants.current(principal)
         return principal
 
     def follow(self, moment: int) -> None:
@@ -346,7 +346,7 @@ class PublisherConnection(asyncio.Protocol):
     def _send(self, packet: list[Any]) -> None:
         if self._transport is not None:
             data = pack(packet)
-            self._hub.broker.counters.bytes_out += len(data)
+            self._runtime.broker.counters.bytes_out += len(data)
             if self._answers is not None:
                 self._answers.append(data)
             else:
@@ -354,7 +354,7 @@ class PublisherConnection(asyncio.Protocol):
 
     def _answer(self) -> None:
         """Write what the handler has to say in one go, after everything that must leave before (``Runtime.end``)."""
-        self._hub.end()
+        self._runtime.end()
         answers, self._answers = self._answers, None
         if answers and self._transport is not None:
             self._transport.write(b"".join(answers))
@@ -365,7 +365,7 @@ class PublisherConnection(asyncio.Protocol):
             return
         self._closing = True
         self._tell_end(code, f"{code.label}: {reason}", code.label)
-        self._hub.broker.counters.closed(code.label)
+        self._runtime.broker.counters.closed(code.label)
         self._send(["close", int(code), f"{code.label}: {reason}"])
         self._answer()
         if self._transport.can_write_eof():
@@ -375,19 +375,19 @@ class PublisherConnection(asyncio.Protocol):
             self._transport.resume_reading()
         else:
             self._transport.close()
-        self._hub.expect(self, GOODBYE_SECONDS)
+        self._runtime.expect(self, GOODBYE_SECONDS)
 
     def over_limit(self) -> None:
         """The port is full: say so and let go."""
-        self._hub.broker.counters.limit("connections")
+        self._runtime.broker.counters.limit("connections")
         self.close(Close.OVERLOADED, "too many connections; try again later")
 
     def _tell_end(self, code: int, reason: str, name: str) -> None:
-        publisher_closed(self._hub, self, code, reason, name, now())
+        publisher_closed(self._runtime, self, code, reason, name, now())
         party, self._party = self._party, None
         if party is not None:
             party.gone(code, reason)
-        for told in self._hub.connection_listeners:
+        for told in self._runtime.connection_listeners:
             told.publisher_gone(self, code, reason)
 
     def drain(self) -> None:

@@ -51,8 +51,8 @@ class Job(Struct):
 class Reporting:
     """In the process that publishers connect to: takes reports, and answers ``jobs`` on the control socket."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._jobs: dict[str, Job] = {}  # in the order in which they were heard of, the last one last
         self.offers = Offers(verbs={"jobs": self._list}, frames={"report": self._report})
 
@@ -64,12 +64,12 @@ class Reporting:
             case _:
                 raise Refused(Close.BAD_MESSAGE, 'report is ["report", n, job, {field: text}]')
         moment = now()
-        guard = self._hub.sessions.guard
+        guard = self._runtime.sessions.guard
         if guard is not None and guard.spend(connection, 0, 1, moment):
             connection.hold(True, PauseReason.RATE)
         refusal = self._refusal(connection, job, fields, moment)
         if refusal is not None:
-            self._hub.broker.counters.refused([refusal])
+            self._runtime.broker.counters.refused([refusal])
             connection.reply(["failed", number, *refusal])
             return
         self._take(job, fields, connection.current(moment).user, moment)
@@ -86,7 +86,7 @@ class Reporting:
             check_subject(subject)
         except InvalidSubject as error:
             return "invalid", f"job {job!r}: {error.reason}"
-        reason = self._hub.broker.grants.check(connection.current(moment), PUBLISH, subject, moment)
+        reason = self._runtime.broker.grants.check(connection.current(moment), PUBLISH, subject, moment)
         if reason:
             return ("not_ready" if reason in PENDING else "denied"), reason
         if sum(len(name) + len(text) for name, text in fields.items()) > REPORT_CHARS_MAX:
@@ -98,7 +98,7 @@ class Reporting:
 
     def _full(self, moment: int) -> Refusal | None:
         """Return why no other job can be remembered; makes room for one if it can."""
-        broker = self._hub.broker
+        broker = self._runtime.broker
         if len(broker.interest.topics) >= broker.limits.subjects_max:
             return "failed", f"the server already holds {broker.limits.subjects_max} subjects"
         if len(self._jobs) >= JOBS_MAX:
@@ -116,7 +116,7 @@ class Reporting:
             job.restarts = before.restarts + (before.fields.get(RUN) != fields.get(RUN))
         told: dict[str, str | bytes] = {**job.fields, RESTARTS: str(job.restarts)}
         message = Message(JOBS + name, fields.get("state", ""), told, qos=STANDARD)
-        self._hub.broker.publish_own(message, moment)
+        self._runtime.broker.publish_own(message, moment)
 
     def _list(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
         """The jobs that were heard of last, the last one first."""

@@ -104,8 +104,8 @@ class PositionWatch:
 class Positions:
     """Answers the frame in the process that publishers connect to."""
 
-    def __init__(self, hub: Runtime, slicing: Slicing) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, slicing: Slicing) -> None:
+        self._runtime = runtime
         self._slicing = slicing
         self._watches: WeakKeyDictionary[PublisherConnection, dict[tuple[str, ...], PositionWatch]] = (
             WeakKeyDictionary()
@@ -115,7 +115,7 @@ class Positions:
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self.offers = Offers(frames={"positions": self._ask})
-        hub.broker.appeared.append(self._appeared)
+        runtime.broker.appeared.append(self._appeared)
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
         """``["positions", n, patterns, options]``; a frame of another shape ends the connection: raises Refused."""
@@ -133,7 +133,7 @@ class Positions:
             self._slicing.end(connection, ["failed", number, *refusal])
             return
         watch = self._watch(connection, tuple(patterns), news=options.get("news") is True)
-        waiting = _Waiting(connection, number, watch, time, self._hub.loop.time() + wait / 1000)
+        waiting = _Waiting(connection, number, watch, time, self._runtime.loop.time() + wait / 1000)
         if self._is_due(waiting):
             watch.busy = True
             self._slicing.run(connection, self._answer(waiting))
@@ -147,7 +147,7 @@ class Positions:
         """
         moment = now()
         principal = connection.current(moment)
-        grants = self._hub.broker.grants
+        grants = self._runtime.broker.grants
         if len(patterns) > PATTERNS_MAX:
             return "limit", f"over {PATTERNS_MAX} patterns"
         if not grants.ready:
@@ -211,11 +211,11 @@ class Positions:
     def _wait(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
         if self._timer is None:
-            self._timer = self._hub.loop.call_later(LOOK_SECONDS, self._look)
+            self._timer = self._runtime.loop.call_later(LOOK_SECONDS, self._look)
 
     def _is_due(self, waiting: _Waiting) -> bool:
         """Return whether the watch's subjects are to be looked at, or its time is over."""
-        moment, watch = self._hub.loop.time(), waiting.watch
+        moment, watch = self._runtime.loop.time(), waiting.watch
         if watch.busy:
             return waiting.connection.over
         if moment >= waiting.until or waiting.connection.over:
@@ -227,8 +227,8 @@ class Positions:
         return (
             watch.found is not None
             or watch.seen != self._appeared_all
-            or watch.looked != self._hub.broker.counters.messages_in
-            or watch.version != self._hub.broker.grants.version
+            or watch.looked != self._runtime.broker.counters.messages_in
+            or watch.version != self._runtime.broker.grants.version
             or moment >= watch.looked_at + LOOK_ANYWAY_SECONDS
         )
 
@@ -247,10 +247,10 @@ class Positions:
     def _answer(self, waiting: _Waiting) -> Slices:
         """The subjects that went on, frame by frame; where there are none, again later."""
         connection, number, watch = waiting.connection, waiting.number, waiting.watch
-        told, loop = 0, self._hub.loop
+        told, loop = 0, self._runtime.loop
         began = loop.time()
         if self._has_news(watch, began):
-            watch.looked, watch.looked_at = self._hub.broker.counters.messages_in, began
+            watch.looked, watch.looked_at = self._runtime.broker.counters.messages_in, began
             yield from self._find(watch)
             for rows in self._news(connection, watch, waiting.time):
                 if rows:
@@ -286,7 +286,7 @@ class Positions:
         watch.found = None
 
     def _find_all(self, watch: PositionWatch) -> Slices:
-        interest = self._hub.broker.interest
+        interest = self._runtime.broker.interest
         for text in watch.patterns:
             if not is_wildcard(text):
                 topic = interest.topics.get(text)
@@ -302,8 +302,8 @@ class Positions:
     def _news(self, connection: PublisherConnection, watch: PositionWatch, time: int | None) -> Iterator[list[Any]]:
         """Rows ``[subject, epoch, seq, first cached]``, of those told for the first time also where they stood then;
         empty ones where it may be interrupted."""
-        version = self._hub.broker.grants.version
-        if watch.version != version or self._hub.asks is not None:  # an answer of the hook may end at any time
+        version = self._runtime.broker.grants.version
+        if watch.version != version or self._runtime.asks is not None:  # an answer of the hook may end at any time
             watch.version, watch.rights = version, bytearray(len(watch.topics))
         epochs, seqs, rights = watch.epochs, watch.seqs, watch.rights
         rows: list[Any] = []
@@ -319,9 +319,9 @@ class Positions:
                     checks += 1
                     if checks % SLICE_RIGHTS == 0:
                         yield []
-                    reason = self._hub.broker.grants.check(principal, SUBSCRIBE, topic.subject, moment)
+                    reason = self._runtime.broker.grants.check(principal, SUBSCRIBE, topic.subject, moment)
                     if reason in PENDING:
-                        watch.looked, watch.rest_until = -1, self._hub.loop.time() + PENDING_SECONDS
+                        watch.looked, watch.rest_until = -1, self._runtime.loop.time() + PENDING_SECONDS
                     else:
                         rights[at] = MAY_NOT if reason else MAY
                     if reason:

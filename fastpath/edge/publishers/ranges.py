@@ -65,10 +65,10 @@ class Failed(Exception):
 class Reading:
     """Answers the frames `positions` and `read` in the process that publishers connect to."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
-        self._slicing = Slicing(hub)
-        self.positions = Positions(hub, self._slicing)
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._slicing = Slicing(runtime)
+        self.positions = Positions(runtime, self._slicing)
         self.offers = Offers(frames={"read": self._ask, **self.positions.offers.frames})
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
@@ -87,7 +87,7 @@ class Reading:
     def _answer(self, connection: PublisherConnection, number: int, ranges: list[Range]) -> Slices:
         told = _Answer(connection, number)
         try:
-            if self._hub.asks is not None:
+            if self._runtime.asks is not None:
                 yield from self._ask_hook(connection, ranges)
             for index, one in enumerate(ranges):
                 yield from self._read(told, index, one)
@@ -104,7 +104,7 @@ class Reading:
         after, upto = wanted.after, wanted.upto or (topic.epoch, topic.seq)
         check = self._checked(told.connection, wanted.subject)
         while True:
-            if self._hub.broker.grants.version != check:
+            if self._runtime.broker.grants.version != check:
                 check = self._checked(told.connection, wanted.subject)
             found = span(topic, after, upto)
             messages = part(chain(topic), found.at, min(found.length, PART_ROWS))
@@ -124,7 +124,7 @@ class Reading:
 
     def _ask_hook(self, connection: PublisherConnection, ranges: list[Range]) -> Slices:
         """Have the hook asked about all subjects together; raises Failed while it has not answered."""
-        moment, grants = now(), self._hub.broker.grants
+        moment, grants = now(), self._runtime.broker.grants
         principal = connection.current(moment)
         waits = ""
         for count, one in enumerate(ranges, 1):
@@ -140,7 +140,7 @@ class Reading:
             check_subject(wanted.subject)
         except InvalidSubject as error:
             raise Failed("invalid", f"{wanted.subject[:64]}: {error.reason}") from None
-        broker = self._hub.broker
+        broker = self._runtime.broker
         topic = broker.interest.topics.get(wanted.subject) or Topic(wanted.subject, 0, 0)
         if any(place is not None and is_ahead(topic, place) for place in (wanted.after, wanted.upto)):
             raise Failed("behind", f"{wanted.subject} has not come so far here yet")
@@ -148,7 +148,7 @@ class Reading:
 
     def _checked(self, connection: PublisherConnection, subject: str) -> int:
         """The version of the rights under which the subject may be read; raises Failed, and Refused for the token."""
-        moment, grants = now(), self._hub.broker.grants
+        moment, grants = now(), self._runtime.broker.grants
         principal: Principal = connection.current(moment)
         reason = grants.check(principal, SUBSCRIBE, subject, moment)
         if reason:

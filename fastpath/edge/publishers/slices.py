@@ -30,8 +30,8 @@ log = logging.getLogger("fastpath.publishers")
 class Slicing:
     """The answers under way, of all connections."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._open: WeakKeyDictionary[PublisherConnection, int] = WeakKeyDictionary()
 
     def begin(self, connection: PublisherConnection) -> None:
@@ -43,7 +43,7 @@ class Slicing:
 
     def run(self, connection: PublisherConnection, slices: Slices) -> None:
         """Make the answer, the first slice of it in the next turn."""
-        self._hub.scheduler.later(lambda: self._step(connection, slices))
+        self._runtime.scheduler.later(lambda: self._step(connection, slices))
 
     def end(self, connection: PublisherConnection, packet: list[Any]) -> None:
         """Send the last frame of an answer."""
@@ -72,5 +72,5 @@ class Slicing:
             if perf_counter() > until:
                 self.run(connection, slices)
                 return True
-        self._hub.loop.call_later(FULL_SECONDS, self.run, connection, slices)
+        self._runtime.loop.call_later(FULL_SECONDS, self.run, connection, slices)
         return True

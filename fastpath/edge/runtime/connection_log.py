@@ -33,13 +33,13 @@ _clients = logging.getLogger("fastpath.clients")
 _publishers = logging.getLogger("fastpath.publishers")
 
 
-def client_closed(hub: Runtime, client: Client, name: str, moment: int) -> None:
+def client_closed(runtime: Runtime, client: Client, name: str, moment: int) -> None:
     """A client's connection ends, for ``client.end``; the name is one of core.stats.ENDS."""
     code, reason = client.end
     event(
         _clients,
         "client closed",
-        connection=connection_id(hub, client.number),
+        connection=connection_id(runtime, client.number),
         address=client.address,
         user=client.principal.user,
         code=int(code),
@@ -61,17 +61,19 @@ def connection_refused(address: str, reason: str) -> None:
     event(_clients, "connection refused", address=address, reason=reason)
 
 
-def publisher_closed(hub: Runtime, publisher: LoggedPublisher, code: int, reason: str, name: str, moment: int) -> None:
+def publisher_closed(
+    runtime: Runtime, publisher: LoggedPublisher, code: int, reason: str, name: str, moment: int
+) -> None:
     """A publisher's connection ends. One that was short, and all of which is acknowledged, is a task of a batch job:
     there may be many of these each second, and they are told at the level ``debug``."""
     seconds, progress = _seconds(publisher.since, moment), publisher.progress
-    if hub.broker.trail is not None:
-        hub.broker.trail.ended(publisher, int(code), reason, seconds)
+    if runtime.broker.trail is not None:
+        runtime.broker.trail.ended(publisher, int(code), reason, seconds)
     event(
         _publishers,
         "publisher closed",
         logging.DEBUG if name == BY_CLIENT and seconds < TASK_SECONDS else logging.INFO,
-        connection=connection_id(hub, publisher.number, PUBLISHER),
+        connection=connection_id(runtime, publisher.number, PUBLISHER),
         address=publisher.address,
         user=publisher.principal.user if publisher.principal is not None else "",
         publisher=publisher.name,

@@ -45,15 +45,15 @@ class Name(NamedTuple):
         return self.pid == os.getpid()
 
 
-def connection_id(hub: Runtime, number: int, kind: str = "") -> str:
+def connection_id(runtime: Runtime, number: int, kind: str = "") -> str:
     """The name of a client of this process, or with the kind ``p`` of a publisher; empty for who was never let in."""
     if not number:
         return ""
-    return f"{hub.workers.number}.{os.getpid()}.{kind}{number}"
+    return f"{runtime.workers.number}.{os.getpid()}.{kind}{number}"
 
 
-def source_id(hub: Runtime, source: Source | None) -> str:
+def source_id(runtime: Runtime, source: Source | None) -> str:
     """The name of who publishes; empty for Django."""
     if source is None:
         return ""
-    return connection_id(hub, source.number, "" if isinstance(source, Client) else PUBLISHER)
+    return connection_id(runtime, source.number, "" if isinstance(source, Client) else PUBLISHER)

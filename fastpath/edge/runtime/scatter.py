@@ -50,7 +50,7 @@ class Gathering:
         self._large: dict[int, set[int]] = {}  # by worker, what it has not answered
         self._waiting: dict[int, dict[int, None]] = {}  # by worker, what it will be asked then, in order
         self._answered: dict[int, float] = {}  # by worker, when it has last answered such a question
-        self._scheduler = Scheduler(loop)  # its own: who waits in hub.scheduler does not hold up an operator
+        self._scheduler = Scheduler(loop)  # its own: who waits in runtime.scheduler does not hold up an operator
         self._kinds: dict[str, Answering] = {}
         self.offers = Offers(
             messages={messages.Gather: self._asked_by_first, messages.Gathered: self._answered_by},

@@ -20,9 +20,9 @@ CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 class Bounds:
     """Tells what may be used at most beside what is used, as figures."""
 
-    def __init__(self, hub: Runtime, connections_max: int) -> None:
-        settings = hub.settings
-        self._hub = hub
+    def __init__(self, runtime: Runtime, connections_max: int) -> None:
+        settings = runtime.settings
+        self._runtime = runtime
         self._machine_bytes = machine_memory_bytes()
         self._fixed: dict[str, float] = {
             "connections_max": connections_max,
@@ -38,7 +38,7 @@ class Bounds:
 
     def figures(self) -> dict[str, float]:
         """The bounds, the files in use and, of the first worker, how busy the machine is."""
-        if not self._hub.workers.follows and time.monotonic() - self._looked >= _AGAIN_SECONDS:
+        if not self._runtime.workers.follows and time.monotonic() - self._looked >= _AGAIN_SECONDS:
             self._look()
         return {**self._fixed, "files": self._files(), **self._machine}
 
@@ -50,8 +50,8 @@ class Bounds:
             return self._connections()
 
     def _connections(self) -> int:
-        hub = self._hub
-        return hub.connections + len(hub.publisher_connections) + len(hub.control_connections)
+        runtime = self._runtime
+        return runtime.connections + len(runtime.publisher_connections) + len(runtime.control_connections)
 
     def _look(self) -> None:
         """The machine as a whole, since the last look."""

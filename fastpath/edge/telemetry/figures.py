@@ -55,13 +55,15 @@ class Statistics:
     """Samples the counters of this process once a second, and hands them to ``report`` on a worker that follows the
     first one; without it they are published as a message."""
 
-    def __init__(self, hub: Runtime, worker: int = 0, report: Callable[[dict[str, float]], None] | None = None) -> None:
-        self._hub = hub
+    def __init__(
+        self, runtime: Runtime, worker: int = 0, report: Callable[[dict[str, float]], None] | None = None
+    ) -> None:
+        self._runtime = runtime
         self._worker = worker
         self._report = report
         self.each_second: list[Callable[[], None]] = []
         """Called before the figures are sampled."""
-        self.latencies = Latencies(hub)
+        self.latencies = Latencies(runtime)
         self.offers = self.latencies.offers
         self._started = self._sampled = time.monotonic()
         self._cpu, self._waited = time.process_time(), waited_seconds()
@@ -74,7 +76,7 @@ class Statistics:
     def start(self) -> None:
         """Tell what there is, now and each second. Where the operator wants no statistics, others than the first worker
         do all the same, as bounds and answers need it; nothing is sampled then."""
-        if self._hub.settings.statistics or self._report is not None:
+        if self._runtime.settings.statistics or self._report is not None:
             self._tick()
 
     def stop(self) -> None:
@@ -94,7 +96,7 @@ class Statistics:
             if figure.across_workers == SUM:
                 figures[name] += sum(other.get(name, 0) for other in others)
                 if figure.kind == COUNTER:
-                    figures[name] += self._hub.workers.gone.get(name, 0)
+                    figures[name] += self._runtime.workers.gone.get(name, 0)
             elif figure.across_workers == MOST:
                 figures[name] = max(figures[name], *(other.get(name, 0) for other in others), 0)
         figures["workers"] = 1 + len(others)
@@ -103,16 +105,16 @@ class Statistics:
 
     def by_worker(self) -> list[dict[str, float]]:
         """The figures of each worker, the first one first."""
-        return [self.own(), *sorted(self._hub.workers.figures(), key=lambda other: other["worker"])]
+        return [self.own(), *sorted(self._runtime.workers.figures(), key=lambda other: other["worker"])]
 
     def own(self) -> dict[str, float]:
         """Those of this process."""
-        hub, broker = self._hub, self._hub.broker
+        runtime, broker = self._runtime, self._runtime.broker
         counters = broker.counters
         return {
             "worker": self._worker,
             "pid": os.getpid(),
-            "connections": len(hub.sessions.clients),
+            "connections": len(runtime.sessions.clients),
             **self._rates,
             **{name: getattr(counters, name) for name in _COUNTED},
             **_named("disconnects", ENDS, counters.ends),
@@ -120,7 +122,7 @@ class Statistics:
             **_named("publications_refused", REFUSALS, counters.refusals),
             "publications_failed": sum(counters.failures.values()),
             **_named("publications_failed", FAILURES, counters.failures),
-            "publishers": len(hub.publisher_connections),
+            "publishers": len(runtime.publisher_connections),
             "subjects": len(broker.interest.topics),
             "subscriptions": counters.subscriptions,
             "waiting_subscriptions": counters.waiting,
@@ -129,12 +131,12 @@ class Statistics:
             "evicted_by_count": broker.history.evicted_by_count,
             "evicted_by_age": broker.history.evicted_by_age,
             "evicted_by_memory": broker.history.evicted_by_memory,
-            "slow_clients": len(hub.blocked),
-            "queued_bytes": self._queued_bytes if hub.blocked else 0,
+            "slow_clients": len(runtime.blocked),
+            "queued_bytes": self._queued_bytes if runtime.blocked else 0,
             "slow_closed": counters.closes.get("slow_consumer", 0),
             "slow_conflated": counters.lags,
             **self.latencies.of_own,
-            "loop_lag_ms": hub.lateness.longest_ms,
+            "loop_lag_ms": runtime.lateness.longest_ms,
             "audit_dropped": 0,  # until the audit begins
             "memory_bytes": resident_bytes(),
             "cpu_seconds": round(time.process_time(), 3),
@@ -142,19 +144,19 @@ class Statistics:
             "uptime_s": round(time.monotonic() - self._started, 1),
             "silent_s": 0,
             **limited(counters),
-            **{name: value for more in hub.figures for name, value in more().items()},
+            **{name: value for more in runtime.figures for name, value in more().items()},
         }
 
     def _totals(self) -> dict[str, int]:
-        counters = self._hub.broker.counters
+        counters = self._runtime.broker.counters
         return {rate: getattr(counters, total) for rate, total in _RATES.items()}
 
     def _tick(self) -> None:
         moment = time.monotonic()
         # On the whole seconds of a clock that all workers share, so that what they tell is of the same second.
         wait = 1 - moment % 1
-        self._timer = self._hub.loop.call_later(wait if wait > 0.5 else wait + 1, self._tick)
-        if self._hub.settings.statistics:
+        self._timer = self._runtime.loop.call_later(wait if wait > 0.5 else wait + 1, self._tick)
+        if self._runtime.settings.statistics:
             self._sample(moment)
         if self._report is not None:
             self._report(self.own())
@@ -167,20 +169,20 @@ class Statistics:
         self._rates = {name: round((total - self._last[name]) / seconds, 1) for name, total in totals.items()}
         self._rates["cpu_percent"] = round(100 * (cpu - self._cpu) / seconds, 1)
         self._rates["cpu_waited_percent"] = round(100 * (waited - self._waited) / seconds, 1)
-        lost = self._hub.workers.gone.get(LOST_WITH_WORKERS, 0)
+        lost = self._runtime.workers.gone.get(LOST_WITH_WORKERS, 0)
         self._lost_per_s = round((lost - self._lost_with_workers) / seconds, 1)
         self._sampled, self._cpu, self._waited = moment, cpu, waited
         self._last, self._lost_with_workers = totals, lost
         self.latencies.sample()
         for task in self.each_second:
             task()
-        if self._hub.blocked:
-            self._hub.gathering.run(self._weigh(), self._weighed)
+        if self._runtime.blocked:
+            self._runtime.gathering.run(self._weigh(), self._weighed)
 
     def _weigh(self) -> Work:
         """What waits for slow clients: there may be many of them."""
         total = 0
-        for index, client in enumerate(list(self._hub.blocked)):
+        for index, client in enumerate(list(self._runtime.blocked)):
             if client.queue is not None:
                 total += client.queue.size
             if index % _WEIGHED_AT_ONCE == 0:
@@ -195,17 +197,17 @@ class Statistics:
         fields: dict[str, str | bytes] = {
             name: f"{value:g}" if value < 1e6 else str(round(value)) for name, value in self.figures().items()
         }
-        self._hub.broker.publish_own(Message(SUBJECT, "", fields, qos=STANDARD), now())
-        self._hub.end()
+        self._runtime.broker.publish_own(Message(SUBJECT, "", fields, qos=STANDARD), now())
+        self._runtime.end()
 
 
 class Latencies:
     """The latencies (edge/runtime/delivery_latency.py) of the last second, and on the first worker those of all
     workers together, each of which tells its histogram once a second."""
 
-    def __init__(self, hub: Runtime) -> None:
-        self._hub = hub
-        self._own = hub.latency.histogram if hub.latency is not None else Histogram()
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._own = runtime.latency.histogram if runtime.latency is not None else Histogram()
         self._before = list(self._own.counts)
         self._others: dict[int, tuple[list[int], int]] = {}
         self._gone = Histogram()
@@ -237,8 +239,8 @@ class Latencies:
         last, self._before = since(counts, self._before), list(counts)
         self._last[0] = last, time.monotonic()
         self.of_own = _quantiles(last)
-        if self._hub.workers.follows:
-            self._hub.workers.to_first(messages.Latency(counts, self._own.sum_ns))
+        if self._runtime.workers.follows:
+            self._runtime.workers.to_first(messages.Latency(counts, self._own.sum_ns))
 
     def _told(self, worker: int, told: messages.Latency) -> None:
         counts, sum_ns = told.counts, told.sum_ns

@@ -30,40 +30,40 @@ log = logging.getLogger("fastpath.health")
 class Readiness:
     """What a load balancer asks, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
 
-    def __init__(self, hub: Runtime, pulse: Pulse, draining: Callable[[], bool], assurance: Assurance) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, pulse: Pulse, draining: Callable[[], bool], assurance: Assurance) -> None:
+        self._runtime = runtime
         self._pulse = pulse
         self._draining = draining
-        folder = hub.broker.engine.folder
+        folder = runtime.broker.engine.folder
         self._disk = Disk(folder) if folder else None
         self._assurance = assurance
         self._told: tuple[str, ...] | None = None
         self.offers = Offers(
             verbs={"health": self._answer}, figures=self._disk.figures if self._disk is not None else None
         )
-        if not hub.workers.follows:
+        if not runtime.workers.follows:
             pulse.beats.append(self._look)
 
     def reasons(self) -> dict[str, str]:
         """What stands against it, by name; empty when it is ready."""
-        hub, found = self._hub, {}
-        if not hub.started:
+        runtime, found = self._runtime, {}
+        if not runtime.started:
             found["starting"] = "it restores its state, or waits for Redis"
-        elif not hub.broker.grants.ready:
+        elif not runtime.broker.grants.ready:
             found["rights"] = "they have not arrived from Django yet"
         elif self._assurance.trouble:
             found["rights"] = self._assurance.trouble
-        if hub.stale:
-            notice = hub.sessions.notice
+        if runtime.stale:
+            notice = runtime.sessions.notice
             found["engine"] = notice.text if notice is not None else "who numbers messages is away"
-        trouble = hub.broker.engine.trouble
+        trouble = runtime.broker.engine.trouble
         if not trouble and self._disk is not None:
             trouble = self._disk.trouble
         if trouble:
             found["journal"] = trouble
         if self._draining():
             found["draining"] = "clients are sent elsewhere"
-        if hub.started:
+        if runtime.started:
             found |= self._pulse.troubles()
         return found
 

@@ -35,8 +35,8 @@ log = logging.getLogger("fastpath.metrics")
 class Health:
     """Whether clients should be sent to this node: what a load balancer asks."""
 
-    def __init__(self, hub: Runtime, statistics: Statistics, readiness: Readiness) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime, statistics: Statistics, readiness: Readiness) -> None:
+        self.runtime = runtime
         self.watchers = 0
         self._statistics = statistics
         self.reasons = readiness.reasons
@@ -61,7 +61,7 @@ class MetricsConnection(asyncio.Protocol):
         """Connected: the question must come in time, and the answer be read."""
         self._transport = cast(asyncio.Transport, transport)
         self._health.watchers += 1
-        self._health.hub.expect(self, self._health.hub.settings.handshake_seconds)
+        self._health.runtime.expect(self, self._health.runtime.settings.handshake_seconds)
         if self._health.watchers > WATCHERS_MAX:
             self._transport.abort()
 
@@ -69,7 +69,7 @@ class MetricsConnection(asyncio.Protocol):
         """Gone."""
         del exc
         self._health.watchers -= 1
-        self._health.hub.spare(self)
+        self._health.runtime.spare(self)
 
     def expire(self) -> None:
         """No question in time, or its answer is not read."""
@@ -87,7 +87,7 @@ class MetricsConnection(asyncio.Protocol):
                 return
             if request.method not in ("GET", "HEAD"):
                 raise BadRequest(405, "These pages are read with GET.", (("Allow", "GET, HEAD"),))
-            known = _proves(request.headers.get("authorization", ""), self._health.hub.settings.metrics_password)
+            known = _proves(request.headers.get("authorization", ""), self._health.runtime.settings.metrics_password)
             response = self._page(request.path, request.method == "HEAD", known)
         except BadRequest as error:
             response = error.response()

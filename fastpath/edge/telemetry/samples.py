@@ -28,8 +28,8 @@ class Samples:
     """On the first worker, or the only process: samples the figures of all workers, each whole second of the clock that
     never jumps, and answers ``samples`` and ``figures`` on the control socket (protocol.md 8.12)."""
 
-    def __init__(self, hub: Runtime, statistics: Statistics) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, statistics: Statistics) -> None:
+        self._runtime = runtime
         self._statistics = statistics
         self._ring = Ring()
         self._sampler = Sampler()
@@ -37,32 +37,32 @@ class Samples:
 
     def start(self) -> None:
         """Begin, unless the operator wants no statistics."""
-        if self._hub.settings.statistics:
+        if self._runtime.settings.statistics:
             number = _second()
-            self._hub.workers.ended()
+            self._runtime.workers.ended()
             self._sampler.begin(number, self._statistics.by_worker())
             self._wait(number)
 
     def _wait(self, number: int) -> None:
-        self._hub.loop.call_later(max(number + 1 + LATE_SECONDS - time.monotonic(), 0), self._tick)
+        self._runtime.loop.call_later(max(number + 1 + LATE_SECONDS - time.monotonic(), 0), self._tick)
 
     def _tick(self) -> None:
         number = _second()
-        each, ended = self._statistics.by_worker(), self._hub.workers.ended()
+        each, ended = self._statistics.by_worker(), self._runtime.workers.ended()
         self._ring.add(number, self._sampler.take(number, self._statistics.figures(each), each, ended))
         self._wait(number)
 
     def _samples(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
         """Samples after the one numbered ``after`` of ``server``; of another server's numbers nothing is known."""
         del peer
-        server, after = self._hub.broker.server, arguments.get("after")
+        server, after = self._runtime.broker.server, arguments.get("after")
         if type(after) is not int or arguments.get("server", server) != server:
             after = -1
         return {
             "server": server,
             "now": time.monotonic(),
             # Nodes on one Redis deliver the same messages.
-            "shared": self._hub.broker.engine.shared,
+            "shared": self._runtime.broker.engine.shared,
             "names": NAMES,
             "rows": self._ring.after(after, ROWS_MAX),
         }
@@ -79,10 +79,10 @@ class Samples:
         for message in messages:
             if not isinstance(message.content, str):
                 raise InvalidMessage("invalid", "content and windows are texts")
-            if len(message.content) > self._hub.settings.message_bytes_max:
+            if len(message.content) > self._runtime.settings.message_bytes_max:
                 raise InvalidMessage("too_large", "content and windows pass message_bytes_max")
         for message in messages:
-            self._hub.broker.publish_own(message, now())
+            self._runtime.broker.publish_own(message, now())
         return {}
 
 

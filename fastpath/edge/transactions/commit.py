@@ -87,7 +87,7 @@ class Committing:
     """The commits of this process."""
 
     def __init__(self, staging: Staging) -> None:
-        self.hub = staging.hub
+        self.runtime = staging.runtime
         self._staging = staging
         self._store = staging.store
         self._commits: dict[str, Commit] = {}
@@ -153,7 +153,7 @@ class Committing:
 
     def _joined(self, key: str, batch: int, winners: Winners, principal: Principal, *, once: bool) -> Commit:
         """The commit that runs already, or one that begins now."""
-        if self.hub.stale:
+        if self.runtime.stale:
             raise InvalidMessage(UNAVAILABLE, "nothing can be published at this moment; retry")
         commit = self._commits.get(key)
         if commit is None:
@@ -175,16 +175,16 @@ class Committing:
 
     def _start(self, commit: Commit) -> None:
         self._commits[commit.key] = commit
-        task = self.hub.loop.create_task(self._run(commit))
+        task = self.runtime.loop.create_task(self._run(commit))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if self._timer is None:
-            self._timer = self.hub.loop.call_later(PROGRESS_SECONDS, self._tell_progress)
+            self._timer = self.runtime.loop.call_later(PROGRESS_SECONDS, self._tell_progress)
 
     def _tell_progress(self) -> None:
         self._timer = None
         if self._commits:
-            self._timer = self.hub.loop.call_later(PROGRESS_SECONDS, self._tell_progress)
+            self._timer = self.runtime.loop.call_later(PROGRESS_SECONDS, self._tell_progress)
         for commit in self._commits.values():
             commit.reply("progress", commit.cursor.rows if commit.cursor is not None else 0)
 
@@ -237,7 +237,7 @@ class Committing:
         Then whoever commits was told that it could not be begun, and dropped the rows, and yet its record has come to
         the disk.
         """
-        numbering = self.hub.broker.engine.numbering
+        numbering = self.runtime.broker.engine.numbering
         if commit.principal is None or numbering is None:
             return False
         if numbering.stored(publisher_of(commit.key, record)) > record.base:
@@ -270,17 +270,17 @@ class Committing:
         known: set[str] = set()
         for partition, attempt, _ in commit.winners:
             async for chunk in self._store.chunks(Attempt(commit.key, commit.batch, partition, attempt)):
-                found = await turn(self.hub, partial(subjects_of, chunk.data))
+                found = await turn(self.runtime, partial(subjects_of, chunk.data))
                 fresh = list(found - known)
                 known |= found
                 while fresh:
-                    await turn(self.hub, partial(self._check_some, principal, fresh))
+                    await turn(self.runtime, partial(self._check_some, principal, fresh))
 
     def _check_some(self, principal: Principal, subjects: list[str]) -> None:
         """Take subjects from the end of the list, for as long as a turn is; raises StagingFailed for a refused one."""
-        check = self.hub.broker.grants.check
+        check = self.runtime.broker.grants.check
         try:
-            principal = self.hub.broker.grants.current(principal)
+            principal = self.runtime.broker.grants.current(principal)
         except Refused as error:  # its token was revoked while the commit waited
             raise StagingFailed("denied", error.reason) from None
         moment, until = now(), perf_counter() + TURN_SECONDS
@@ -294,7 +294,7 @@ class Committing:
         """Publish all rows of a batch that was begun, and remember that it is done."""
         commit.cursor = cursor = ReleaseCursor(record, self._halted.pop(commit.key, None))
         try:
-            await self._release_rows(commit, CommitRelease(self.hub, commit.key, cursor))
+            await self._release_rows(commit, CommitRelease(self.runtime, commit.key, cursor))
             done = cursor.done(now())
             await self._store.finish(commit.key, done)
         except StagingFailed:

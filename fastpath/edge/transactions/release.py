@@ -28,9 +28,9 @@ BROKEN = "broken"
 T = TypeVar("T")
 
 
-async def turn(hub: Runtime, work: Callable[[], T]) -> T:
+async def turn(runtime: Runtime, work: Callable[[], T]) -> T:
     """Do it in a turn of the loop that it has for itself (edge/runtime/scheduler.py)."""
-    done: asyncio.Future[T] = hub.loop.create_future()
+    done: asyncio.Future[T] = runtime.loop.create_future()
 
     def go_on() -> None:
         if done.done():
@@ -40,23 +40,23 @@ async def turn(hub: Runtime, work: Callable[[], T]) -> T:
         except BaseException as error:
             done.set_exception(error)
 
-    hub.scheduler.later(go_on)
+    runtime.scheduler.later(go_on)
     return await done
 
 
 class CommitRelease:
     """Publishes a batch, from where its cursor stands."""
 
-    def __init__(self, hub: Runtime, key: str, cursor: ReleaseCursor) -> None:
+    def __init__(self, runtime: Runtime, key: str, cursor: ReleaseCursor) -> None:
         self.cursor = cursor
-        self._hub = hub
+        self._runtime = runtime
         self._publisher = publisher_of(key, cursor.record)
         self._slice_rows = 200
 
     async def chunk(self, chunk: Chunk) -> None:
         """Release what one frame has brought; raises StagingFailed where it cannot go on now."""
         try:
-            runs = await turn(self._hub, lambda: runs_of(chunk.data))
+            runs = await turn(self._runtime, lambda: runs_of(chunk.data))
         except msgspec.DecodeError as error:
             raise StagingFailed(BROKEN, f"a staged chunk cannot be read: {error}") from None
         self.cursor.next_chunk(chunk, runs)
@@ -65,9 +65,9 @@ class CommitRelease:
 
     async def settled(self) -> None:
         """All that was released is as safe as the engine makes it: with a journal, on the disk."""
-        engine, patience = self._hub.broker.engine, Patience()
+        engine, patience = self._runtime.broker.engine, Patience()
         while True:
-            synced: asyncio.Future[None] = self._hub.loop.create_future()
+            synced: asyncio.Future[None] = self._runtime.loop.create_future()
             engine.when_safe(lambda synced=synced: synced.done() or synced.set_result(None))  # type: ignore[misc]
             await synced
             if not engine.trouble:
@@ -89,9 +89,9 @@ class CommitRelease:
 
     async def _slice(self, runs: list[ColumnBatch]) -> list[RunOutcome]:
         """Publish them in one turn. With Redis, or a journal that syncs each batch, the answer comes later."""
-        while self._hub.congested or self._hub.stale:  # noqa: ASYNC110 - what sets them knows of no waiting tasks
+        while self._runtime.congested or self._runtime.stale:  # noqa: ASYNC110 - what sets them knows of no waiting tasks
             await asyncio.sleep(PAUSE_SECONDS_MIN)
-        answered: asyncio.Future[list[RunOutcome]] = self._hub.loop.create_future()
+        answered: asyncio.Future[list[RunOutcome]] = self._runtime.loop.create_future()
 
         def told(outcomes: list[RunOutcome]) -> None:
             if not answered.done():  # this node stops
@@ -99,11 +99,11 @@ class CommitRelease:
 
         def publish() -> None:
             began = perf_counter()
-            release_runs(self._hub.broker, runs, self._publisher, self.cursor.first, now(), told)
-            self._hub.end()
+            release_runs(self._runtime.broker, runs, self._publisher, self.cursor.first, now(), told)
+            self._runtime.end()
             self._adapt(count(runs), perf_counter() - began)
 
-        await turn(self._hub, publish)
+        await turn(self._runtime, publish)
         return await answered
 
     def _adapt(self, rows: int, seconds: float) -> None:

@@ -33,18 +33,18 @@ Answer = Callable[[Chunk | None], list[Any]]
 class Staging:
     """Stages for the publishers of this process, which is the one that numbers."""
 
-    def __init__(self, hub: Runtime, store: StagingStore) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime, store: StagingStore) -> None:
+        self.runtime = runtime
         self.store = store
         self._waiting: dict[PublisherConnection, deque[tuple[int, Coroutine[Any, Any, None]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self.offers = Offers(frames={"stage": self._stage, "abort": self._abort}, figures=self._figures)
-        hub.accounts.add_staged(store.uncommitted)
+        runtime.accounts.add_staged(store.uncommitted)
 
     def start(self, each: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Let go of what is too old from now on; ``each`` is called every time as well."""
-        self._sweeping = self.hub.loop.create_task(self._sweep(each))
+        self._sweeping = self.runtime.loop.create_task(self._sweep(each))
 
     async def close(self) -> None:
         """Nothing waits any more, and the store is closed."""
@@ -83,9 +83,9 @@ class Staging:
                     attempt, chunk = _attempt(publisher, place)
                 case _:
                     raise InvalidMessage("invalid", "a frame is [stage, n, place, rows, runs] (protocol.md 6.5)")
-            admission = self.hub.broker.admission
+            admission = self.runtime.broker.admission
             data, runs = read_runs(rows, raw, admission.limits.message_bytes_max * 2)
-            guard = self.hub.sessions.guard
+            guard = self.runtime.sessions.guard
             if guard is not None and guard.spend(publisher, 0, rows, moment):
                 publisher.hold(True, PauseReason.RATE)
             principal = publisher.current(moment)
@@ -96,9 +96,9 @@ class Staging:
         except NotReady as error:
             publisher.reply(["failed", number, "not_ready", str(error)])
             return
-        self.hub.accounts.took(principal.user, TRANSACTION, place[0], rows, moment)
+        self.runtime.accounts.took(principal.user, TRANSACTION, place[0], rows, moment)
         frame = publisher.progress.stages(place[0], rows, moment)
-        self.hub.broker.counters.refused([(code, reason) for _, code, reason in taken.refused])
+        self.runtime.broker.counters.refused([(code, reason) for _, code, reason in taken.refused])
 
         async def put() -> None:
             try:
@@ -128,7 +128,7 @@ class Staging:
 
     def check(self, publisher: PublisherConnection) -> int:
         """The time, if it may publish now; raises Refused to end it."""
-        if not self.hub.access.may_publish(publisher.address):
+        if not self.runtime.access.may_publish(publisher.address):
             raise Refused(Close.DENIED, f"publishing is not allowed from {publisher.address}")
         return now()
 
@@ -142,7 +142,7 @@ class Staging:
         waiting = self._waiting.get(publisher)
         if waiting is None:
             self._waiting[publisher] = deque(((number, work),))
-            task = self.hub.loop.create_task(self._work_off(publisher))
+            task = self.runtime.loop.create_task(self._work_off(publisher))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif len(waiting) < WAITING_FRAMES_MAX:

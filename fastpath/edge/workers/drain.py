@@ -49,12 +49,12 @@ class Drainer:
     goes as soon as it is told: to tell all at once would send all at once, and so make the stampede that this avoids.
     """
 
-    def __init__(self, hub: Runtime, ports: Entrance, share: int = 1) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, ports: Entrance, share: int = 1) -> None:
+        self._runtime = runtime
         self._ports = ports
         self._share = share
-        self._per_second = hub.settings.drain_per_second
-        self._servers: Servers = hub.settings.drain_servers
+        self._per_second = runtime.settings.drain_per_second
+        self._servers: Servers = runtime.settings.drain_servers
         self._told: list[Client] = []
         self._turns = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -76,7 +76,7 @@ class Drainer:
         0 and an empty list stand for the settings drain_per_second and servers. Publishers are told to reconnect
         when their batches in flight have been acknowledged.
         """
-        settings = self._hub.settings
+        settings = self._runtime.settings
         self._per_second, self._servers = per_second or settings.drain_per_second, servers or settings.drain_servers
         self._pass_on(messages.Drain(self._per_second, list(self._servers)))
         self._begin()
@@ -84,7 +84,7 @@ class Drainer:
     def _begin(self) -> None:
         if self.active:
             return
-        log.info("draining %d clients, %d a second", len(self._hub.sessions.clients), self._per_second)
+        log.info("draining %d clients, %d a second", len(self._runtime.sessions.clients), self._per_second)
         self.active = True
         self._ports.pause()
         self._step()
@@ -94,7 +94,7 @@ class Drainer:
         self._pass_on(messages.Undrain())
         if not self.active or self._stopping:
             return
-        log.info("the drain was called off: %d clients stay", len(self._hub.sessions.clients) - len(self._told))
+        log.info("the drain was called off: %d clients stay", len(self._runtime.sessions.clients) - len(self._told))
         self._end_told()
         self._rest()
         self._ports.resume()
@@ -102,11 +102,11 @@ class Drainer:
     def _pass_on(self, told: messages.Drain | messages.Undrain) -> None:
         """On the first of several workers: the others do the same, also those that come later."""
         self._last = told
-        self._hub.workers.to_others(told)
+        self._runtime.workers.to_others(told)
 
     def _linked(self, worker: int) -> None:
         if self._last is not None:
-            self._hub.workers.to_others(self._last, worker)
+            self._runtime.workers.to_others(self._last, worker)
 
     async def turns(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
         """As this process stops: send clients elsewhere in turns, for ``drain_seconds``, if there is somewhere to go.
@@ -114,31 +114,32 @@ class Drainer:
         ``others`` counts the workers that still need this one: they are waited for. ``signals`` counts how often this
         process was told to stop; once more cuts it short.
         """
-        clients, began = self._hub.sessions.clients, signals()
+        clients, began = self._runtime.sessions.clients, signals()
         self._stopping = True
         if (not clients and not others()) or (not self._servers and not self.active):
             return
         self._begin()
-        seconds = self._hub.settings.drain_seconds
+        seconds = self._runtime.settings.drain_seconds
         if len(clients) > self._rate * seconds:
             log.warning("some will go at once after %d s: see FASTPATH_DRAIN_SECONDS", seconds)
         await self._until(lambda: (not clients and not others()) or signals() > began, seconds)
 
     async def end(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
         """Send all that are left elsewhere at once, and wait a little for them, and for the others, to go."""
-        hub, began = self._hub, signals()
+        runtime, began = self._runtime, signals()
         self._stopping = True
-        log.info("stopping: %d clients", len(hub.sessions.clients))
+        log.info("stopping: %d clients", len(runtime.sessions.clients))
         self._ports.pause()
         self._rest()
-        for publisher in list(hub.publisher_connections):
+        for publisher in list(runtime.publisher_connections):
             publisher.leave()
-        hub.broker.finish()  # what is pending, or collected, still counts
+        runtime.broker.finish()  # what is pending, or collected, still counts
         self._end_told()
-        for client in list(hub.sessions.clients):
+        for client in list(runtime.sessions.clients):
             self._close(client, STOPS)
         await self._until(
-            lambda: not hub.connections + len(hub.publisher_connections) + others() or signals() > began, HEAR_SECONDS
+            lambda: not runtime.connections + len(runtime.publisher_connections) + others() or signals() > began,
+            HEAR_SECONDS,
         )
 
     @property
@@ -147,28 +148,28 @@ class Drainer:
         return max(self._per_second / self._share, 1)
 
     def _step(self) -> None:
-        self._timer = self._hub.loop.call_later(STEP_SECONDS, self._step)
-        hub = self._hub
-        for publisher in list(hub.publisher_connections):
+        self._timer = self._runtime.loop.call_later(STEP_SECONDS, self._step)
+        runtime = self._runtime
+        for publisher in list(runtime.publisher_connections):
             publisher.leave()
         gone = set(self._told)  # the sessions hear of them in the next turn of the loop
         self._end_told()
         self._turns = min(self._turns + self._rate * STEP_SECONDS, self._rate)
-        staying = (client for client in hub.sessions.clients if client not in gone)
+        staying = (client for client in runtime.sessions.clients if client not in gone)
         self._told = list(islice(staying, int(self._turns)))
         self._turns -= len(self._told)
         notice = Notice(code="drain", text=STOPS if self._stopping else EMPTIES, servers=list(self._servers))
         for client in self._told:
-            hub.broker.level(client)  # what came before is sent before
+            runtime.broker.level(client)  # what came before is sent before
             if client.greeted:
-                hub.broker.send(client, notice)
+                runtime.broker.send(client, notice)
             client.link.hold(PauseReason.DRAINING, True)
-        hub.end()
+        runtime.end()
 
     def _end_told(self) -> None:
         told, self._told = self._told, []
         for client in told:
-            self._hub.broker.level(client)
+            self._runtime.broker.level(client)
             self._close(client, STOPS if self._stopping else EMPTIES)
 
     def _close(self, client: Client, reason: str) -> None:
@@ -182,6 +183,6 @@ class Drainer:
             self._timer.cancel()
 
     async def _until(self, over: Callable[[], bool], seconds: float) -> None:
-        deadline = self._hub.loop.time() + seconds
-        while not over() and self._hub.loop.time() < deadline:  # noqa: ASYNC110 - once in the life of a process
+        deadline = self._runtime.loop.time() + seconds
+        while not over() and self._runtime.loop.time() < deadline:  # noqa: ASYNC110 - once in the life of a process
             await asyncio.sleep(0.02)

@@ -55,8 +55,10 @@ log = logging.getLogger("fastpath.links")
 class Follower:
     """Keeps the broker of this worker as the first worker's is."""
 
-    def __init__(self, hub: Runtime, engine: FollowerEngine, worker: int, path: str, cut: Callable[[], None]) -> None:
-        self._hub = hub
+    def __init__(
+        self, runtime: Runtime, engine: FollowerEngine, worker: int, path: str, cut: Callable[[], None]
+    ) -> None:
+        self._runtime = runtime
         self._engine = engine
         self._worker = worker
         self._path = path
@@ -71,8 +73,8 @@ class Follower:
         self._busy = self._telling = False
         self.copied = asyncio.Event()
         self.offers = Offers(crowded=self._crowded)
-        engine.follow(hub.loop, self)
-        hub.workers.follow(self)
+        engine.follow(runtime.loop, self)
+        runtime.workers.follow(self)
 
     def start(self) -> None:
         """Link to the first worker, now or as soon as it is there."""
@@ -86,9 +88,9 @@ class Follower:
         except OSError as error:
             sock.close()
             log.warning("cannot reach the first worker: %s; trying again", error)
-            self._hub.loop.call_later(RETRY_SECONDS, self.start)
+            self._runtime.loop.call_later(RETRY_SECONDS, self.start)
             return
-        self._link = LinkSocket(self._hub.loop, sock, self._received, self._lost, self._taken, follows=True)
+        self._link = LinkSocket(self._runtime.loop, sock, self._received, self._lost, self._taken, follows=True)
         self._link.read(not self._busy)
         self._link.send(Hello(self._worker, *self._held, self._engine.epoch))
         self._link.flush()
@@ -104,14 +106,14 @@ class Follower:
             self._link.read(not crowded)
         if crowded and not self._telling:
             self._telling = True
-            self._hub.loop.call_later(BUSY_SECONDS, self._tell_busy)
+            self._runtime.loop.call_later(BUSY_SECONDS, self._tell_busy)
 
     def _tell_busy(self) -> None:
         """Tell the first worker that this one is busy, not stuck, and need not be cut while it writes."""
         self._telling = self._busy and not self._stopped
         if self._telling:
             self.send(Busy())
-            self._hub.loop.call_later(BUSY_SECONDS, self._tell_busy)
+            self._runtime.loop.call_later(BUSY_SECONDS, self._tell_busy)
 
     def report(self, figures: dict[str, float]) -> None:
         """Tell the first worker what this one counted."""
@@ -133,7 +135,7 @@ class Follower:
 
     def refused(self) -> Refusal | None:
         """The reason why the first worker takes no publication at this moment (Upstream)."""
-        if self._link is None or not self._welcomed or self._hub.stale:
+        if self._link is None or not self._welcomed or self._runtime.stale:
             return _AWAY
         return _BUSY if self._link.waiting > UPSTREAM_BYTES_MAX else None
 
@@ -154,19 +156,19 @@ class Follower:
             log.error("the first worker's rights do not follow ours: %s", error)
             if self._link is not None:
                 self._link.close("out of step")
-        self._hub.end()
-        self._hub.follow_rights()
+        self._runtime.end()
+        self._runtime.follow_rights()
 
     def _handle(self, packet: Packet | Log) -> None:
-        broker, rights = self._hub.broker, self._hub.sessions.rights
+        broker, rights = self._runtime.broker, self._runtime.sessions.rights
         match packet:
             case Log():
                 if self._takeover is not None:
                     self._takeover.before(packet.messages)
                 else:
                     self._held = (self._engine.epoch, packet.position)
-                if self._hub.latency is not None:
-                    self._hub.latency.accepted(packet.since)
+                if self._runtime.latency is not None:
+                    self._runtime.latency.accepted(packet.since)
                 broker.counters.messages_in -= packet.own  # nobody has published them
                 broker.deliver(packet.messages)
             case Restart(part):
@@ -174,10 +176,10 @@ class Follower:
             case Stale(code, text):
                 if code == "stale":
                     self._engine.away()
-                    self._hub.go_stale(text)
+                    self._runtime.go_stale(text)
                 else:
                     self._engine.back()
-                    self._hub.go_fresh(text)
+                    self._runtime.go_fresh(text)
             case Published(epoch, outcomes):
                 self._engine.answered(epoch, outcomes)
             case Parts(parts) if self._takeover is not None:
@@ -191,16 +193,16 @@ class Follower:
                 rights.add(rules, users, sessions)
             case RightsCommit(generation):
                 rights.commit(generation, now())
-                self._hub.follow_publishers()
+                self._runtime.follow_publishers()
             case RightsDiff(after, generation, rules, removed, users, sessions):
                 rights.change(after, generation, rules, removed, users, sessions, now())
-                self._hub.follow_publishers()
+                self._runtime.follow_publishers()
             case Welcome(server, epoch):
                 self._welcome(server, epoch)
             case Give(subjects):
                 assert self._link is not None
-                self._giver = StateSender(self._hub, self._link, lambda: None, self._given, subjects=subjects)
-            case _ if not self._hub.workers.received(0, packet):
+                self._giver = StateSender(self._runtime, self._link, lambda: None, self._given, subjects=subjects)
+            case _ if not self._runtime.workers.received(0, packet):
                 assert self._link is not None
                 self._link.close(f"not for this worker: {str(packet)[:40]}")
 
@@ -213,8 +215,8 @@ class Follower:
         self._welcomed = True
         self._giver = None
         self._engine.epoch = epoch
-        self._takeover = StateReceiver(self._hub.broker)
-        self._hub.workers.linked(0)
+        self._takeover = StateReceiver(self._runtime.broker)
+        self._runtime.workers.linked(0)
 
     def _has_copied(self, position: int) -> None:
         assert self._takeover is not None
@@ -222,8 +224,8 @@ class Follower:
         self._takeover = None
         self._held = (self._engine.epoch, position)
         self._engine.back()
-        if self._hub.stale:
-            self._hub.go_fresh(FRESH)
+        if self._runtime.stale:
+            self._runtime.go_fresh(FRESH)
             log.info("following the first worker %s again", self._first)
         self.copied.set()
 
@@ -238,17 +240,17 @@ class Follower:
         self._link = self._giver = self._takeover = None
         self._welcomed = False
         self._engine.away()
-        self._hub.congest(False)
+        self._runtime.congest(False)
         if self.copied.is_set():
-            self._hub.go_stale(STALE)
-        for publisher in list(self._hub.publisher_connections):
+            self._runtime.go_stale(STALE)
+        for publisher in list(self._runtime.publisher_connections):
             publisher.drain()  # it sends again what was not acknowledged
         self._engine.forsake()
-        self._hub.end()
+        self._runtime.end()
         self.start()
 
     def _taken(self) -> None:
         assert self._link is not None
-        self._hub.congest(self._link.holds)
+        self._runtime.congest(self._link.holds)
         if self._giver is not None:
             self._giver.wake()

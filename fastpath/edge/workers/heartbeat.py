@@ -25,10 +25,10 @@ class Pulse:
     ``full``; ``troubles`` there says who is missing, who was held up, and whether nobody takes clients any more.
     """
 
-    def __init__(self, hub: Runtime, others: int) -> None:
+    def __init__(self, runtime: Runtime, others: int) -> None:
         self.beats: list[Callable[[], None]] = []
         self._is_full: Callable[[], bool] = lambda: False
-        self._hub = hub
+        self._runtime = runtime
         self._due = 0.0
         self._late: dict[int, tuple[float, float]] = {}
         """By worker: how many seconds its loop was held up, and when that was heard of."""
@@ -43,13 +43,13 @@ class Pulse:
         takes no more clients, because it has as many as it may."""
         self.beats.append(beat)
         self._is_full = full
-        self._due, begin = time.monotonic(), self._hub.awake.time
+        self._due, begin = time.monotonic(), self._runtime.awake.time
         self._heard = {worker: max(heard, begin) for worker, heard in self._heard.items()}
         self._tick()
 
     def troubles(self) -> dict[str, str]:
         """Return what stands against this node, by name (``workers``, ``loop`` and ``full``), as sentences."""
-        moment, awake, found = time.monotonic(), self._hub.awake.time, {}
+        moment, awake, found = time.monotonic(), self._runtime.awake.time, {}
         missing = [
             _absent(worker, awake - heard) for worker, heard in self._heard.items() if awake - heard > SILENT_SECONDS
         ]
@@ -74,14 +74,14 @@ class Pulse:
             self._note(0, late)
         for beat in self.beats:
             beat()
-        if self._hub.workers.follows:
-            self._hub.workers.to_first(messages.Beat(late, self._is_full()))
+        if self._runtime.workers.follows:
+            self._runtime.workers.to_first(messages.Beat(late, self._is_full()))
         self._due = time.monotonic() + BEAT_SECONDS
-        self._hub.loop.call_later(BEAT_SECONDS, self._tick)
+        self._runtime.loop.call_later(BEAT_SECONDS, self._tick)
 
     def _told(self, worker: int, beat: messages.Beat) -> None:
         """On the first worker: another one's loop runs."""
-        self._heard[worker] = self._hub.awake.time
+        self._heard[worker] = self._runtime.awake.time
         if beat.late > LATE_SECONDS:
             self._note(worker, beat.late)
         if beat.full:

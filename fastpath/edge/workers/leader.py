@@ -71,7 +71,9 @@ class Link:
 
     def __init__(self, links: Links, sock: socket.socket) -> None:
         self._links = links
-        self.socket = LinkSocket(links.hub.loop, sock, self._received, self._lost, self._taken, clock=links.hub.awake)
+        self.socket = LinkSocket(
+            links.runtime.loop, sock, self._received, self._lost, self._taken, clock=links.runtime.awake
+        )
         self.worker = -1
         self.held: tuple[int, int] = (0, 0)  # epoch and position in the log of the state that it has complete
         self.seen = 0  # the last epoch that it has told of
@@ -88,21 +90,21 @@ class Link:
 
     def welcome(self) -> None:
         """Begin: the copy, while the log runs."""
-        broker = self._links.hub.broker
+        broker = self._links.runtime.broker
         self.socket.send(Welcome(broker.server, broker.engine.epoch))
-        self.giver = StateSender(self._links.hub, self.socket, self._links.flush, self._complete)
-        self._links.hub.workers.linked(self.worker)
+        self.giver = StateSender(self._links.runtime, self.socket, self._links.flush, self._complete)
+        self._links.runtime.workers.linked(self.worker)
         self.socket.flush()
 
     def _received(self, packet: Packet | Log) -> None:
         links = self._links
         match packet:
             case Publish(rows, since):
-                if links.hub.latency is not None:
-                    links.hub.latency.accepted(since)
-                links.hub.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
-                links.hub.end()
-                self.socket.read(not links.hub.congested)
+                if links.runtime.latency is not None:
+                    links.runtime.latency.accepted(since)
+                links.runtime.broker.publish(None, [read_handed_in(row) for row in rows], now(), self._answer)
+                links.runtime.end()
+                self.socket.read(not links.runtime.congested)
             case Busy():
                 pass  # it lives: the socket has noted that
             case Figures(figures):
@@ -114,21 +116,21 @@ class Link:
                 links.take(self, packet)
             case Log():
                 self.socket.close("a log from a worker that numbers nothing")
-            case _ if links.hub.workers.received(self.worker, packet):
-                links.hub.end()
+            case _ if links.runtime.workers.received(self.worker, packet):
+                links.runtime.end()
             case _:
                 self.socket.close(f"not for the first worker: {str(packet)[:40]}")
 
     def _answer(self, outcomes: list[Outcome]) -> None:
         """After the log that holds what the outcomes tell of."""
         self._links.flush()
-        self.socket.send(Published(self._links.hub.broker.engine.epoch, outcomes))
+        self.socket.send(Published(self._links.runtime.broker.engine.epoch, outcomes))
         self.socket.flush()
 
     def _complete(self) -> None:
         log.info("worker %d has the whole copy", self.worker)
         self.socket.send(Copied(self._links.position))
-        notice = self._links.hub.sessions.notice
+        notice = self._links.runtime.sessions.notice
         if notice is not None:
             self.socket.send(Stale(notice.code, notice.text))
         self._links.changed()
@@ -145,8 +147,8 @@ class Link:
 class Links:
     """All the other workers, as the first one sees them."""
 
-    def __init__(self, hub: Runtime, listening: socket.socket) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime, listening: socket.socket) -> None:
+        self.runtime = runtime
         self.position = 0  # messages in the log so far
         self._listening = listening
         self._links: list[Link] = []
@@ -160,9 +162,9 @@ class Links:
         self._open = False
         self._changed = asyncio.Event()
         listening.setblocking(False)
-        hub.loop.add_reader(listening.fileno(), self._accept)
-        hub.broker.replicate(self)
-        hub.workers.lead(self)
+        runtime.loop.add_reader(listening.fileno(), self._accept)
+        runtime.broker.replicate(self)
+        runtime.workers.lead(self)
         self.offers = Offers(noticed=self._notice, eased=self._read_on)
 
     async def resume(self, survivors: int, numbering: Numbering | None) -> None:
@@ -171,7 +173,7 @@ class Links:
         Without ``numbering`` the subjects are known from where messages are kept, and the others hold no more than
         that: the rights alone are taken over.
         """
-        awake = self.hub.awake
+        awake = self.runtime.awake
         deadline = awake.time + HELLO_SECONDS
         while survivors and (known := sum(link.worker > 0 for link in self._links)) < survivors:
             if not await self._wait(deadline + (0 if known else LATE_SECONDS)):
@@ -183,7 +185,7 @@ class Links:
             if not link.held[0] or link.socket.closed:
                 continue
             self._kept = []
-            link.takeover = StateReceiver(self.hub.broker)
+            link.takeover = StateReceiver(self.runtime.broker)
             link.socket.send(Give(numbering is not None))
             link.socket.flush()
             deadline = awake.time + SEED_SECONDS
@@ -191,7 +193,7 @@ class Links:
                 if not await self._wait(deadline):
                     break
             if link.given:
-                log.info("took over %d subjects from worker %d", len(self.hub.broker.interest.topics), link.worker)
+                log.info("took over %d subjects from worker %d", len(self.runtime.broker.interest.topics), link.worker)
                 break
             link.takeover = None
         self._open = True
@@ -201,7 +203,7 @@ class Links:
 
     async def copied(self) -> None:
         """Wait for the others to have it: what is acknowledged from then on survives this worker as well."""
-        deadline = self.hub.awake.time + COPY_SECONDS
+        deadline = self.runtime.awake.time + COPY_SECONDS
         while not all(link.current for link in self._links if link.worker > 0):
             if not await self._wait(deadline):
                 log.warning("the others do not have the whole copy yet; going on")
@@ -209,7 +211,7 @@ class Links:
 
     def congest(self) -> None:
         """Take nothing more from those who publish while a link holds them back, be it through another link."""
-        self.hub.congest(any(link.socket.holds for link in self._links))
+        self.runtime.congest(any(link.socket.holds for link in self._links))
 
     def _read_on(self) -> None:
         for link in self._links:
@@ -227,7 +229,7 @@ class Links:
 
     def take(self, link: Link, packet: Copying) -> None:
         """A piece of the state that a worker still holds."""
-        takeover, rights = link.takeover, self.hub.sessions.rights
+        takeover, rights = link.takeover, self.runtime.sessions.rights
         assert takeover is not None
         match packet:
             case Parts(parts):
@@ -287,7 +289,7 @@ class Links:
             return
         messages, self._log, self._log_bytes = self._log, [], 0
         self.position += len(messages)
-        data, latency, counters = b"", self.hub.latency, self.hub.broker.counters
+        data, latency, counters = b"", self.runtime.latency, self.runtime.broker.counters
         since = latency.since if latency is not None else 0
         own, self._own = counters.messages_own - self._own, counters.messages_own
         for link in self._links:
@@ -323,7 +325,7 @@ class Links:
     def lost(self, link: Link, why: str) -> None:
         """A worker is gone, or was cut."""
         log.warning("the link to worker %d is over: %s", link.worker, why)
-        self.hub.workers.parted(link.worker)
+        self.runtime.workers.parted(link.worker)
         if link in self._links:
             self._links.remove(link)
         self.congest()
@@ -338,16 +340,16 @@ class Links:
         self.flush()
         for link in self._links:
             link.socket.close("this worker stops")
-        self.hub.congest(False)
-        self.hub.broker.replicate(None)
-        self.hub.loop.remove_reader(self._listening.fileno())
+        self.runtime.congest(False)
+        self.runtime.broker.replicate(None)
+        self.runtime.loop.remove_reader(self._listening.fileno())
         self._listening.close()
 
     def note(self, messages: Sequence[Message]) -> None:
         """Take messages into the log (Replicas)."""
         if not self._links:
             self.position += len(messages)
-            self._own = self.hub.broker.counters.messages_own
+            self._own = self.runtime.broker.counters.messages_own
             return
         self._log += messages
         self._log_bytes += sum([message.size for message in messages])
@@ -359,7 +361,7 @@ class Links:
         self.flush()
         for link in self._links:
             if link.giver is not None and (link.giver.copy is None or topic.subject not in link.giver.copy.pending):
-                link.socket.send(Restart(whole_part(self.hub.broker, topic)))
+                link.socket.send(Restart(whole_part(self.runtime.broker, topic)))
                 link.socket.flush()
 
     def _notice(self, notice: Notice) -> None:
@@ -384,10 +386,10 @@ class Links:
     async def _wait(self, deadline: float) -> bool:
         """Until something has changed; False when the time (Runtime.awake) is over."""
         self._changed.clear()
-        while self.hub.awake.time < deadline:
+        while self.runtime.awake.time < deadline:
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRID_SECONDS):
                     await self._changed.wait()
                 return True
-            self.hub.awake.tick(self.hub.loop.time())
+            self.runtime.awake.tick(self.runtime.loop.time())
         return False

@@ -229,20 +229,20 @@ class StateSender:
 
     def __init__(
         self,
-        hub: Runtime,
+        runtime: Runtime,
         link: LinkSocket,
         before: Callable[[], None],
         complete: Callable[[], None],
         *,
         subjects: bool = True,
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._link = link
         self._before = before
         self._complete = complete
         self._rights: Iterator[Any] | None = None
         self._scheduled = False
-        self.copy: Copy | None = Copy(hub.broker) if subjects else None
+        self.copy: Copy | None = Copy(runtime.broker) if subjects else None
         self._complete_due = True
         self.renew_rights()
 
@@ -253,7 +253,7 @@ class StateSender:
 
     def renew_rights(self) -> None:
         """Give the whole set, from the beginning."""
-        grants = self._hub.broker.grants
+        grants = self._runtime.broker.grants
         self._rights = None
         if isinstance(grants, RuleGrants) and grants.ready:
             self._rights = rights_in_chunks(grants)
@@ -264,7 +264,7 @@ class StateSender:
         """Go on in the next turn of the loop, or when the link takes more."""
         if not self._scheduled and (self._rights is not None or self._complete_due):
             self._scheduled = True
-            self._hub.loop.call_soon(self._step)
+            self._runtime.loop.call_soon(self._step)
 
     def _step(self) -> None:
         self._scheduled = False
@@ -278,7 +278,7 @@ class StateSender:
                 link.send(RightsChunk(*chunk))
             else:
                 self._rights = None
-                link.send(RightsCommit(self._hub.broker.grants.generation or 0))
+                link.send(RightsCommit(self._runtime.broker.grants.generation or 0))
         elif self._complete_due:
             if self.copy is not None:
                 self._before()  # what was published is in the log or in the copy, not in both

@@ -43,8 +43,8 @@ AWAY = "the server does not know it at this moment; ask again"
 class ClientAdvertiser:
     """A client that advertises (core.presence.advertisements.Advertiser)."""
 
-    def __init__(self, hub: Runtime, client: Client) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, client: Client) -> None:
+        self._runtime = runtime
         self._client = client
 
     @property
@@ -64,19 +64,19 @@ class ClientAdvertiser:
 
     def tell(self, subjects: list[str], wanted: bool) -> None:
         """Tell the client what is wanted of what it advertised (protocol.md 4.15)."""
-        self._hub.broker.send(self._client, Interest(subjects=subjects, wanted=wanted))
+        self._runtime.broker.send(self._client, Interest(subjects=subjects, wanted=wanted))
 
 
 class Attending:
     """The presence of this process' clients: told to the ``view`` or to the first worker's, whose news come back."""
 
-    def __init__(self, hub: Runtime, node: str, worker: int = 0, view: View | None = None) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, node: str, worker: int = 0, view: View | None = None) -> None:
+        self._runtime = runtime
         self._view = view
-        self._speaker = PresenceSender(f"{node}/{worker}", hub.broker.server)
-        presence = PatternSet.parse(hub.settings.presence)
-        self._attendance = Attendance(hub.broker, self._speaker, presence, self.wake)
-        self._advertisers = hub.advertisers
+        self._speaker = PresenceSender(f"{node}/{worker}", runtime.broker.server)
+        presence = PatternSet.parse(runtime.settings.presence)
+        self._attendance = Attendance(runtime.broker, self._speaker, presence, self.wake)
+        self._advertisers = runtime.advertisers
         self._advertisers.follow(self._advertised)
         self._of_clients: dict[Client, Advertiser] = {}
         self._questions: dict[int, tuple[float, Client, Presence]] = {}
@@ -84,8 +84,8 @@ class Attending:
         self._fresh: set[str] | None = None  # what is wanted, while all of it is being told
         self._scheduled = self._ended = False
         self._seconds = 0
-        if hub.sessions.guard is not None:
-            hub.sessions.guard.spare(self._of_clients.__contains__)
+        if runtime.sessions.guard is not None:
+            runtime.sessions.guard.spare(self._of_clients.__contains__)
         if view is not None:
             view.serve(self._attendance.follow, self._change, self._ask)
         self.offers = Offers(
@@ -93,7 +93,7 @@ class Attending:
             messages={
                 messages.Attend: lambda worker, told: self._ask(),
                 messages.Patterns: lambda worker, told: self._attendance.follow(told.patterns),
-                messages.Presences: lambda worker, told: announce(hub.broker, told.events),
+                messages.Presences: lambda worker, told: announce(runtime.broker, told.events),
                 messages.Wanted: self._wanted,
                 messages.AllWanted: self._all_wanted,
                 messages.Present: self._answer,
@@ -115,13 +115,13 @@ class Attending:
         """Wake the component soon: there is something to look at, or to say."""
         if not self._scheduled and not self._ended:
             self._scheduled = True
-            self._hub.loop.call_later(seconds, self._turn)
+            self._runtime.loop.call_later(seconds, self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
         if self._ended:
             return
-        loop, attendance, advertisers = self._hub.loop, self._attendance, self._advertisers
+        loop, attendance, advertisers = self._runtime.loop, self._attendance, self._advertisers
         end = loop.time() + STEP_SECONDS
         while attendance.busy and loop.time() < end:
             attendance.step(STEP)
@@ -132,7 +132,7 @@ class Attending:
         moment = now()
         while advertisers.busy and loop.time() < end and advertisers.step(moment, STEP):
             pass
-        self._hub.end()
+        self._runtime.end()
         if attendance.busy or self._speaker.busy:
             self.wake(TURN_SECONDS)
         elif advertisers.busy:
@@ -145,29 +145,29 @@ class Attending:
     def _on_second(self) -> None:
         if self._ended:
             return
-        self._hub.loop.call_later(1, self._on_second)
+        self._runtime.loop.call_later(1, self._on_second)
         self._seconds += 1
         self._advertisers.sweep()
         for client in [client for client in self._of_clients if client.closed]:
             del self._of_clients[client]
         if self._seconds % BEATS == 0 and (self._speaker.n or len(self._advertisers)):
             self._say(self._speaker.beat())
-        late = self._hub.loop.time() - ANSWER_SECONDS
+        late = self._runtime.loop.time() - ANSWER_SECONDS
         for number in [one for one, question in self._questions.items() if question[0] < late]:
             _, client, command = self._questions.pop(number)
-            self._hub.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
+            self._runtime.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
         if self._view is not None:
             self._view.beat()
         if self._advertisers.busy:
             self.wake()
-        self._hub.end()
+        self._runtime.end()
 
     def _say(self, packet: Packet) -> None:
         """To the roster; what is lost on the way is asked for."""
         if self._view is not None:
             self._view.say(0, packet, False)
         else:
-            self._hub.workers.to_first(messages.Attendance(packet, bool(len(self._advertisers))))
+            self._runtime.workers.to_first(messages.Attendance(packet, bool(len(self._advertisers))))
 
     def _ask(self) -> None:
         """Somebody does not know what this process has."""
@@ -217,7 +217,7 @@ class Attending:
                 raise InvalidMessage("invalid", error.reason) from None
             if not presence.covers(subject):
                 raise InvalidMessage("invalid", "presence is not kept for this subject")
-        broker = self._hub.broker
+        broker = self._runtime.broker
         reason = broker.grants.check(client.principal, SUBSCRIBE, PRESENCE + subject, moment)
         if reason in PENDING:
             broker.send(client, Error(id=command.id, code="not_ready", reason=reason))
@@ -230,13 +230,13 @@ class Attending:
 
     def _ask_first(self, client: Client, command: Presence) -> None:
         self._asked += 1
-        asked = len(self._questions) < QUESTIONS_MAX and self._hub.workers.to_first(
+        asked = len(self._questions) < QUESTIONS_MAX and self._runtime.workers.to_first(
             messages.Who(self._asked, command.subject)
         )
         if asked:
-            self._questions[self._asked] = self._hub.loop.time(), client, command
+            self._questions[self._asked] = self._runtime.loop.time(), client, command
         else:
-            self._hub.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
+            self._runtime.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
 
     def _answer(self, worker: int, found: messages.Present) -> None:
         del worker
@@ -246,18 +246,18 @@ class Attending:
             users = [User(user=user, connections=connections) for user, connections in found.users]
             answer = Present(id=command.id, subject=command.subject, users=users)
             answer.anonymous, answer.more, answer.stale = found.anonymous, found.more, found.stale
-            self._hub.broker.send(client, answer)
+            self._runtime.broker.send(client, answer)
 
     def _advertise(self, client: Client, command: Advertise, moment: int) -> None:
         """protocol.md 3.10; raises InvalidMessage."""
         del moment
         advertiser = self._of_clients.get(client)
         if advertiser is None:
-            advertiser = self._of_clients[client] = ClientAdvertiser(self._hub, client)
+            advertiser = self._of_clients[client] = ClientAdvertiser(self._runtime, client)
         if len(command.patterns) > OFFERS_MAX:
             raise InvalidMessage("limit", f"over {OFFERS_MAX} patterns in one command")
         results = self._advertisers.advertise(advertiser, command.patterns)
-        self._hub.broker.send(client, Advertised(id=command.id, results=results))
+        self._runtime.broker.send(client, Advertised(id=command.id, results=results))
         self.wake()
 
 

@@ -49,19 +49,19 @@ log = logging.getLogger("fastpath.roster")
 class View:
     """The node's view of who is there."""
 
-    def __init__(self, hub: Runtime, node: str, *, learns: bool) -> None:
+    def __init__(self, runtime: Runtime, node: str, *, learns: bool) -> None:
         self.roster = Roster()
         self._follow: Callable[[list[str]], None] = lambda patterns: None
         self._change: Callable[[str, bool], None] = lambda subject, wanted: None
         self._ask_own: Callable[[], None] = lambda: None
         self.channel: PresenceChannel | None = None
-        self._hub = hub
+        self._runtime = runtime
         self._node = node
         self._local = PresenceReceiver(self.roster, WORKER_SILENCE_MS, self._ask)
         self._remote = PresenceReceiver(self.roster, NODE_SILENCE_MS, lambda member: self._send(["?", member]))
         self._followers: set[int] = set()
         self._tellings: list[tuple[int, Iterator[str]]] = []
-        self._learnt_at = hub.loop.time() + LEARN_SECONDS if learns else 0.0
+        self._learnt_at = runtime.loop.time() + LEARN_SECONDS if learns else 0.0
         self._patterns_at = 0.0
         self._scheduled = False
         self.offers = Offers(
@@ -81,7 +81,7 @@ class View:
     @property
     def learning(self) -> bool:
         """True while this process does not know yet what the one before it, or the cluster, knew."""
-        return self._hub.loop.time() < self._learnt_at
+        return self._runtime.loop.time() < self._learnt_at
 
     @property
     def stale(self) -> bool:
@@ -91,7 +91,7 @@ class View:
     def join(self, channel: PresenceChannel) -> None:
         """Join the other nodes, now that there are some."""
         self.channel = channel
-        self._learnt_at = self._hub.loop.time() + LEARN_SECONDS
+        self._learnt_at = self._runtime.loop.time() + LEARN_SECONDS
         self.wake()
 
     def say(self, worker: int, packet: Packet, follows: bool) -> None:
@@ -112,7 +112,7 @@ class View:
         found = self.present(asked.number, asked.subject)
         users = [(user.user, user.connections) for user in found.users]
         answer = messages.Present(asked.number, users, found.anonymous, found.more, found.stale)
-        self._hub.workers.to_others(answer, worker)
+        self._runtime.workers.to_others(answer, worker)
 
     def hear(self, packet: Packet) -> None:
         """Another node says something, or asks."""
@@ -120,7 +120,7 @@ class View:
             if packet[:1] != ["?"]:
                 self._remote.hear(packet, self._time())
             elif packet[1] == "*":
-                self._hub.workers.to_others(messages.Attend())
+                self._runtime.workers.to_others(messages.Attend())
                 self._ask_own()
             elif str(packet[1]).startswith(self._node + "/"):
                 self._ask(packet[1])
@@ -153,11 +153,11 @@ class View:
         """Wake the view soon: there is something to tell."""
         if not self._scheduled:
             self._scheduled = True
-            self._hub.loop.call_later(seconds, self._turn)
+            self._runtime.loop.call_later(seconds, self._turn)
 
     def _time(self) -> int:
         """In ms, while this loop runs: what others said while it stood still waits unread, and ends nobody here."""
-        return int(self._hub.awake.time * 1000)
+        return int(self._runtime.awake.time * 1000)
 
     def _send(self, packet: Packet) -> None:
         if self.channel is not None:
@@ -167,7 +167,7 @@ class View:
         """Ask one of this node's processes for all that it has."""
         worker = int(member.rpartition("/")[2])
         if worker:
-            self._hub.workers.to_others(messages.Attend(), worker)
+            self._runtime.workers.to_others(messages.Attend(), worker)
         else:
             self._ask_own()
 
@@ -175,7 +175,7 @@ class View:
         """A process of this node is there, perhaps a new one."""
         self._followers.discard(worker)
         if self.roster.patterns and not self.learning:
-            self._hub.workers.to_others(messages.Patterns(list(self.roster.patterns)), worker)
+            self._runtime.workers.to_others(messages.Patterns(list(self.roster.patterns)), worker)
 
     def _parted(self, worker: int) -> None:
         """A process of this node is gone."""
@@ -208,15 +208,15 @@ class View:
                 self._tell_wanted(worker)
         events = [[change.subject, change.user, change.number] for change in changes if change.user is not None]
         if events:
-            self._hub.workers.to_others(messages.Presences(events))
-            announce(self._hub.broker, events)
+            self._runtime.workers.to_others(messages.Presences(events))
+            announce(self._runtime.broker, events)
         for wanted in (True, False):
             subjects = [one.subject for one in changes if one.user is None and bool(one.number) == wanted]
             if subjects:
                 self._tell(subjects, wanted)
         self._tell_patterns(moment)
         self._go_on()
-        self._hub.end()
+        self._runtime.end()
         if self._tellings or self.roster.busy(moment):
             self.wake(TURN_SECONDS)
         elif self.roster.waits or self.roster.patterns_changed:
@@ -228,19 +228,19 @@ class View:
             self.roster.patterns_changed = False
             self._patterns_at = moment + 1000
             patterns = list(self.roster.patterns)
-            self._hub.workers.to_others(messages.Patterns(patterns))
+            self._runtime.workers.to_others(messages.Patterns(patterns))
             self._follow(patterns)
 
     def _tell(self, subjects: list[str], wanted: bool) -> None:
         for worker in self._followers:
-            self._hub.workers.to_others(messages.Wanted(subjects, wanted), worker)
+            self._runtime.workers.to_others(messages.Wanted(subjects, wanted), worker)
         for subject in subjects:
             self._change(subject, wanted)
 
     def _tell_wanted(self, worker: int) -> None:
         """A process has somebody who advertises: all that is wanted, in slices."""
         if not self.learning:
-            self._hub.workers.to_others(messages.AllWanted(True), worker)
+            self._runtime.workers.to_others(messages.AllWanted(True), worker)
             self._tellings.append((worker, iter(list(self.roster.wanted))))
 
     def _go_on(self) -> None:
@@ -250,10 +250,10 @@ class View:
             # One that is not wanted any more has been told of, before or behind what is told here.
             some = [subject for subject in some if self.roster.wanted.get(subject)]
             if some:
-                self._hub.workers.to_others(messages.Wanted(some, True), worker)
+                self._runtime.workers.to_others(messages.Wanted(some, True), worker)
             else:
                 self._tellings.remove(telling)
-                self._hub.workers.to_others(messages.AllWanted(False), worker)
+                self._runtime.workers.to_others(messages.AllWanted(False), worker)
 
 
 def announce(broker: Broker, events: list[list[Any]]) -> None:

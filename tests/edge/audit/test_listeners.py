@@ -14,7 +14,7 @@ from fastpath.edge.audit import files as audit_files
 from fastpath.edge.audit.events import stamp
 from fastpath.edge.audit.recorder import Audit
 from fastpath.edge.node.messages import Events, EventsTaken, Listen
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.audit import Written
 from tests.support.ear import Ear
@@ -75,10 +75,10 @@ def test_what_nobody_asks_for_takes_part_in_nothing() -> None:
     """Off is off: no observer of clients, no trail of publications, nobody told of the cache."""
 
     async def story() -> None:
-        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-        audit = Audit(hub, 0, 1, dict)
-        hub.serve(audit)
-        broker = hub.broker
+        runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+        audit = Audit(runtime, 0, 1, dict)
+        runtime.serve(audit)
+        broker = runtime.broker
         before = list(broker.observers)
         assert (broker.trail, broker.history.told, audit in before) == (None, None, False)
         peer = Peer()
@@ -88,13 +88,13 @@ def test_what_nobody_asks_for_takes_part_in_nothing() -> None:
             (["cache"], True, True, True),
             (["statistics"], False, False, False),
         ):
-            hub.verbs["listen"](peer, {"kinds": kinds})
+            runtime.verbs["listen"](peer, {"kinds": kinds})
             assert (audit in broker.observers, broker.trail is audit) == (observes, follows), kinds
             assert (broker.history.told is not None) == sees, kinds
         for ended in peer.ended:
             ended()
         assert (broker.trail, broker.history.told, broker.observers) == (None, None, before)
-        hub.stop()
+        runtime.stop()
 
     run(story())
 
@@ -106,16 +106,16 @@ def test_more_events_than_can_wait_are_dropped_and_told(tmp_path: Path, monkeypa
 
     async def story() -> int:
         settings = Settings(mode="none", audit="message", audit_folder=str(tmp_path))
-        hub = make_hub(settings, asyncio.get_running_loop())
-        audit = Audit(hub, 0, 1, dict)
-        hub.serve(audit)
-        hub.verbs["listen"](peer, {"kinds": ["access", "message"]})
-        hub.publish_rows(None, [["/q/a", "x"] for _ in range(25)], lambda outcomes: None)
-        hub.publish_rows(None, [["no subject", "x"]], lambda outcomes: None)
+        runtime = make_runtime(settings, asyncio.get_running_loop())
+        audit = Audit(runtime, 0, 1, dict)
+        runtime.serve(audit)
+        runtime.verbs["listen"](peer, {"kinds": ["access", "message"]})
+        runtime.publish_rows(None, [["/q/a", "x"] for _ in range(25)], lambda outcomes: None)
+        runtime.publish_rows(None, [["no subject", "x"]], lambda outcomes: None)
         await auntil(lambda: written.all(kind="audit"))
-        hub.publish_rows(None, [["/q/b", "x"], ["no subject", "x"]], lambda outcomes: None)
+        runtime.publish_rows(None, [["/q/b", "x"], ["no subject", "x"]], lambda outcomes: None)
         await auntil(lambda: written.all(subject="/q/b"))
-        hub.stop()
+        runtime.stop()
         return audit.dropped
 
     assert run(story()) == 16
@@ -137,15 +137,15 @@ def test_more_than_the_disk_takes_is_dropped_and_told(tmp_path: Path, monkeypatc
 
     async def story() -> int:
         settings = Settings(mode="none", audit="message", audit_folder=str(tmp_path))
-        hub = make_hub(settings, asyncio.get_running_loop())
-        audit = Audit(hub, 0, 1, dict)
-        hub.serve(audit)
-        hub.publish_rows(None, [["/q/a", "x"] for _ in range(10)], lambda outcomes: None)
+        runtime = make_runtime(settings, asyncio.get_running_loop())
+        audit = Audit(runtime, 0, 1, dict)
+        runtime.serve(audit)
+        runtime.publish_rows(None, [["/q/a", "x"] for _ in range(10)], lambda outcomes: None)
         await auntil(lambda: audit.dropped == 10)
-        hub.publish_rows(None, [["/q/b", "x"]], lambda outcomes: None)
+        runtime.publish_rows(None, [["/q/b", "x"]], lambda outcomes: None)
         await auntil(lambda: written.all(kind="audit", dropped={"message": 10}))
-        hub.publish_rows(None, [["/q/c", "x"] for _ in range(7)], lambda outcomes: None)
-        hub.stop()
+        runtime.publish_rows(None, [["/q/c", "x"] for _ in range(7)], lambda outcomes: None)
+        runtime.stop()
         return audit.dropped
 
     assert run(story()) == 17
@@ -161,14 +161,14 @@ def test_what_another_worker_tells_and_could_not_tell() -> None:
     answers: list[Any] = []
 
     async def story() -> None:
-        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-        hub.serve(Audit(hub, 0, 2, dict))
+        runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+        runtime.serve(Audit(runtime, 0, 2, dict))
         links = Leading()
-        hub.workers.lead(links)
-        hub.verbs["listen"](peer, {"kinds": ["message"]})
-        hub.workers.received(1, Events(7, [{"kind": "message", "n": 1}, {"kind": "access", "n": 2}]))
-        hub.workers.linked(2)
-        hub.stop()
+        runtime.workers.lead(links)
+        runtime.verbs["listen"](peer, {"kinds": ["message"]})
+        runtime.workers.received(1, Events(7, [{"kind": "message", "n": 1}, {"kind": "access", "n": 2}]))
+        runtime.workers.linked(2)
+        runtime.stop()
         answers.extend(links.sent)
 
     run(story())
@@ -184,15 +184,15 @@ def test_content_that_waits_is_bounded_by_its_bytes(tmp_path: Path, monkeypatch:
     peer = Peer()
 
     async def story() -> int:
-        hub = make_hub(Settings(mode="none", audit_content=True), asyncio.get_running_loop())
-        audit = Audit(hub, 0, 1, dict)
-        hub.serve(audit)
-        hub.verbs["listen"](peer, {"kinds": ["message"]})
+        runtime = make_runtime(Settings(mode="none", audit_content=True), asyncio.get_running_loop())
+        audit = Audit(runtime, 0, 1, dict)
+        runtime.serve(audit)
+        runtime.verbs["listen"](peer, {"kinds": ["message"]})
         for _ in range(2):
             peer.pushed.clear()
-            hub.publish_rows(None, [["/q/a", "0123456789"] for _ in range(15)], lambda outcomes: None)
+            runtime.publish_rows(None, [["/q/a", "0123456789"] for _ in range(15)], lambda outcomes: None)
             await auntil(lambda: len(peer.pushed) == 5)
-        hub.stop()
+        runtime.stop()
         return audit.dropped
 
     assert run(story()) == 10
@@ -204,12 +204,12 @@ def test_without_a_cache_nothing_is_cached(settings: dict[str, Any]) -> None:
     peer = Peer()
 
     async def story() -> None:
-        hub = make_hub(Settings(mode="none", **settings), asyncio.get_running_loop())
-        hub.serve(Audit(hub, 0, 1, dict))
-        hub.verbs["listen"](peer, {"kinds": ["message", "cache"]})
-        hub.publish_rows(None, [["/q/a", "x"]], lambda outcomes: None)
+        runtime = make_runtime(Settings(mode="none", **settings), asyncio.get_running_loop())
+        runtime.serve(Audit(runtime, 0, 1, dict))
+        runtime.verbs["listen"](peer, {"kinds": ["message", "cache"]})
+        runtime.publish_rows(None, [["/q/a", "x"]], lambda outcomes: None)
         await auntil(lambda: peer.pushed)
-        hub.stop()
+        runtime.stop()
 
     run(story())
     assert [event.kind for _, content in peer.pushed for event in content["events"]] == ["message"]
@@ -221,29 +221,29 @@ def test_another_worker_sends_no_more_than_the_first_one_takes(monkeypatch: pyte
     sent = link.sent
 
     async def story() -> None:
-        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-        audit = Audit(hub, 1, 2, dict)
-        hub.serve(audit)
-        hub.workers.follow(link)
-        hub.workers.received(0, Listen(["message"]))
+        runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+        audit = Audit(runtime, 1, 2, dict)
+        runtime.serve(audit)
+        runtime.workers.follow(link)
+        runtime.workers.received(0, Listen(["message"]))
 
         async def publish(count: int, *, goes: bool) -> None:
             before = len(sent)
-            hub.publish_rows(None, [["/q/a", "x"] for _ in range(count)], lambda outcomes: None)
+            runtime.publish_rows(None, [["/q/a", "x"] for _ in range(count)], lambda outcomes: None)
             await auntil(lambda: audit.waiting == 0)
             assert len(sent) == before + goes
 
         await publish(11, goes=True)
         await publish(3, goes=False)
-        hub.workers.received(0, EventsTaken(11))
+        runtime.workers.received(0, EventsTaken(11))
         await publish(12, goes=True)
         await publish(4, goes=False)
-        hub.workers.linked(0)  # a new first worker
+        runtime.workers.linked(0)  # a new first worker
         await publish(1, goes=True)
-        hub.workers.received(0, Listen([]))
+        runtime.workers.received(0, Listen([]))
         await publish(5, goes=False)
-        assert audit not in hub.broker.observers
-        hub.stop()
+        assert audit not in runtime.broker.observers
+        runtime.stop()
 
     run(story())
     assert all(type(packet) is Events for packet in sent)
@@ -283,10 +283,10 @@ def test_times() -> None:
 def test_the_figures_at_the_start_and_at_the_end(tmp_path: Path) -> None:
     async def story() -> None:
         settings = Settings(mode="none", audit="statistics", audit_folder=str(tmp_path))
-        hub = make_hub(settings, asyncio.get_running_loop())
+        runtime = make_runtime(settings, asyncio.get_running_loop())
         figures = iter((1.0, 2.0))
-        hub.serve(Audit(hub, 0, 1, lambda: {"worker": 0, "messages_in": next(figures)}))
-        hub.stop()
+        runtime.serve(Audit(runtime, 0, 1, lambda: {"worker": 0, "messages_in": next(figures)}))
+        runtime.stop()
 
     run(story())
     assert [one["figures"] for one in Written(tmp_path).all()] == [{"messages_in": 1.0}, {"messages_in": 2.0}]

@@ -11,7 +11,7 @@ from fastpath.core.protocol.messages import Fields, Message
 from fastpath.core.protocol.packets import pack
 from fastpath.edge.control.contents import SHOWN_BYTES_MAX, shown, shown_within
 from fastpath.edge.runtime.runtime import now
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Nowhere, Peer
 from tests.support.waiting import run
@@ -51,24 +51,24 @@ def test_all_that_is_told_of_a_client_is_bounded() -> None:
     subjects = [f"/{number:03}/{end}" for number in range(300)]
 
     async def story() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
-        client = hub.sessions.open(Nowhere(), 1, False, PLAIN["json"], "", "10.0.0.1", now())
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        client = runtime.sessions.open(Nowhere(), 1, False, PLAIN["json"], "", "10.0.0.1", now())
         for kind, names in (("/a", subjects), ("/b", [f"{name}/*" for name in subjects[:100]])):
             listed = ",".join(f'"{kind}{name}"' for name in names)
-            hub.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{listed}]}}'.encode(), now())
-        hub.broker.publish(None, [message(WIDE, {"f": WIDE}, f"/a{subject}") for subject in subjects[:20]], now())
-        hub.end()
-        name = (await peer.ask(hub, "clients"))["clients"][0]["connection"]
-        pages = [await peer.ask(hub, "client", connection=name)]
+            runtime.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{listed}]}}'.encode(), now())
+        runtime.broker.publish(None, [message(WIDE, {"f": WIDE}, f"/a{subject}") for subject in subjects[:20]], now())
+        runtime.end()
+        name = (await peer.ask(runtime, "clients"))["clients"][0]["connection"]
+        pages = [await peer.ask(runtime, "client", connection=name)]
         while pages[-1]["more"]:
             after = pages[-1]["subscriptions"][-1]["subject"]
-            pages.append(await peer.ask(hub, "client", connection=name, after=after))
+            pages.append(await peer.ask(runtime, "client", connection=name, after=after))
         assert max(len(pack([page])) for page in pages) <= 264 << 10
         assert [one["subject"] for page in pages for one in page["subscriptions"]] == [f"/a{one}" for one in subjects]
         assert (len(pages[0]["messages"]), pages[0]["patterns"]) == (20, 100)
-        history = await peer.ask(hub, "history", subject=f"/a{subjects[0]}")
+        history = await peer.ask(runtime, "history", subject=f"/a{subjects[0]}")
         assert len(history["messages"]) == 1
-        hub.watch.stop()
+        runtime.watch.stop()
 
     run(story())
 
@@ -77,33 +77,33 @@ def test_lists_of_clients_with_long_names_come_in_pages() -> None:
     end = "x" * 490
 
     async def story() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
         for number in range(200):
-            client = hub.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now())
+            client = runtime.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now())
             listed = ",".join(f'"/{number}/{own}/{end}"' for own in range(3))
-            hub.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{listed}]}}'.encode(), now())
-        pages = [await peer.ask(hub, "clients", limit=200)]
+            runtime.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{listed}]}}'.encode(), now())
+        pages = [await peer.ask(runtime, "clients", limit=200)]
         while pages[-1]["more"]:
-            pages.append(await peer.ask(hub, "clients", limit=200, after=pages[-1]["after"]))
+            pages.append(await peer.ask(runtime, "clients", limit=200, after=pages[-1]["after"]))
         assert max(len(pack([page])) for page in pages) <= 257 << 10
         found = [row["connection"] for page in pages for row in page["clients"]]
         assert len(found) == len(set(found)) == 200
-        hub.watch.stop()
+        runtime.watch.stop()
 
     run(story())
 
 
 def test_a_page_of_history_is_bounded() -> None:
     async def story() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
-        hub.broker.publish(None, [message("x" * 20_000, {"f": b"\xff" * 20_000}) for _ in range(50)], now())
-        hub.end()
-        pages = [await peer.ask(hub, "history", subject="/a/b", limit=100)]
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        runtime.broker.publish(None, [message("x" * 20_000, {"f": b"\xff" * 20_000}) for _ in range(50)], now())
+        runtime.end()
+        pages = [await peer.ask(runtime, "history", subject="/a/b", limit=100)]
         while pages[-1]["more"]:
             last = pages[-1]["messages"][-1]["seq"]
-            pages.append(await peer.ask(hub, "history", subject="/a/b", limit=100, before=last))
+            pages.append(await peer.ask(runtime, "history", subject="/a/b", limit=100, before=last))
         assert max(len(pack([page])) for page in pages) <= 257 << 10
         assert [one["seq"] for page in pages for one in page["messages"]] == list(range(50, 0, -1))
-        hub.watch.stop()
+        runtime.watch.stop()
 
     run(story())

@@ -16,7 +16,7 @@ from fastpath.core.protocol.errors import InvalidMessage
 from fastpath.edge.control.find_clients import SLICE_SUBSCRIPTIONS, Readers
 from fastpath.edge.runtime.connection_names import Name
 from fastpath.edge.runtime.runtime import now
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Nowhere
 from tests.support.edge.wire import WireClient, WirePublisher
@@ -159,13 +159,15 @@ def test_a_pattern_is_looked_for_by_subscriptions() -> None:
     """However many each of the clients has: there is an interruption after some thousand."""
 
     async def story() -> None:
-        hub = make_hub(Settings(mode="none", subscriptions_max=10_000), asyncio.get_running_loop())
+        runtime = make_runtime(Settings(mode="none", subscriptions_max=10_000), asyncio.get_running_loop())
         clients = []
         for number in range(5):
-            clients.append(hub.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now()))
+            clients.append(runtime.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now()))
             for part in range(5):
                 names = ",".join(f'"/many/{number}/{part}/{each}"' for each in range(1000))
-                hub.sessions.receive(clients[-1], f'{{"op":"subscribe","id":1,"subjects":[{names}]}}'.encode(), now())
+                runtime.sessions.receive(
+                    clients[-1], f'{{"op":"subscribe","id":1,"subjects":[{names}]}}'.encode(), now()
+                )
         *clients, last = clients
         others = set(last.subscriptions)
         steps, found = looked(Readers("/many/4/**", others), clients)
@@ -173,7 +175,7 @@ def test_a_pattern_is_looked_for_by_subscriptions() -> None:
         assert looked(Readers("/other/*", set(list(others)[:9])), clients) == (0, [])
         both = others | set(clients[1].subscriptions)
         assert looked(Readers("/**", both), clients)[1] == [clients[1]]
-        hub.watch.stop()
+        runtime.watch.stop()
 
     run(story())
 

@@ -7,7 +7,7 @@ import asyncio
 from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.messages import Message
 from fastpath.edge.runtime.runtime import now
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Nowhere, Peer
 from tests.support.waiting import run
@@ -17,17 +17,17 @@ def test_who_joins_when_an_interval_ends_counts_already() -> None:
     """The clock of the grid stands still: the second client waits for the end of the interval that has begun."""
 
     async def story() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
         for number in (1, 2):
-            client = hub.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now())
+            client = runtime.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now())
             command = b'{"op":"subscribe","id":1,"subjects":["/a/b"],"conflation":100}'
-            hub.sessions.receive(client, command, now())
-            hub.broker.publish(None, [Message("/a/b", "1")], now())
-        found = await peer.ask(hub, "subject", subject="/a/b")
+            runtime.sessions.receive(client, command, now())
+            runtime.broker.publish(None, [Message("/a/b", "1")], now())
+        found = await peer.ask(runtime, "subject", subject="/a/b")
         assert (found["subscribers"], found["conflated"], found["seq"]) == (2, 2, 2)
-        name = (await peer.ask(hub, "clients"))["clients"][1]["connection"]
-        [subscription] = (await peer.ask(hub, "client", connection=name))["subscriptions"]
+        name = (await peer.ask(runtime, "clients"))["clients"][1]["connection"]
+        [subscription] = (await peer.ask(runtime, "client", connection=name))["subscriptions"]
         assert (subscription["state"], subscription["behind"]) == ("conflated", 1)
-        hub.watch.stop()
+        runtime.watch.stop()
 
     run(story())

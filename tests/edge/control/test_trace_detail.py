@@ -9,43 +9,43 @@ from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.messages import Message
 from fastpath.edge.control.trace_detail import LOOKED_MAX
 from fastpath.edge.runtime.runtime import Runtime, now
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Nowhere, Peer, linked, told
 from tests.support.waiting import auntil
 
 
-def enter(hub: Runtime, number: int) -> None:
+def enter(runtime: Runtime, number: int) -> None:
     """A client with a subject of its own, so that no two share a group."""
-    client = hub.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now())
+    client = runtime.sessions.open(Nowhere(), number, False, PLAIN["json"], "", "10.0.0.1", now())
     say = f'{{"op":"subscribe","id":1,"subjects":["/a/b","/own/c{number}"]}}'
-    hub.sessions.receive(client, say.encode(), now())
+    runtime.sessions.receive(client, say.encode(), now())
 
 
 async def test_a_number_of_clients_that_is_not_all_says_so() -> None:
-    hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
-    trace = (await peer.ask(hub, "trace", subject="/a/b"))["trace"]
+    runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+    trace = (await peer.ask(runtime, "trace", subject="/a/b"))["trace"]
 
     for number in range(LOOKED_MAX):
-        enter(hub, number)
-    hub.broker.publish(None, [Message("/a/b", "x")], now())
-    hub.end()
+        enter(runtime, number)
+    runtime.broker.publish(None, [Message("/a/b", "x")], now())
+    runtime.end()
 
     def events() -> list[dict[str, Any]]:
-        answer = hub.verbs["traced"](peer, {"trace": trace, "after": after}) or {}
+        answer = runtime.verbs["traced"](peer, {"trace": trace, "after": after}) or {}
         return [one for one in answer["events"] if one["event"] == "delivered"]
 
     after = LOOKED_MAX
     [whole] = await auntil(events)
     assert whole["clients"] == LOOKED_MAX
     assert "more" not in whole
-    enter(hub, LOOKED_MAX)
-    hub.broker.publish(None, [Message("/a/b", "x")], now())
-    hub.end()
+    enter(runtime, LOOKED_MAX)
+    runtime.broker.publish(None, [Message("/a/b", "x")], now())
+    runtime.end()
     after = whole["n"]
     [part] = await auntil(events)
     assert told(part, "clients", "more") == [LOOKED_MAX, True]
-    hub.stop()
+    runtime.stop()
 
 
 async def test_a_trace_of_a_connection_ends_with_its_worker() -> None:
@@ -64,5 +64,5 @@ async def test_a_trace_of_a_connection_ends_with_its_worker() -> None:
 
     await auntil(lambda: any(ends()))
     assert ends() == ["", "the connection has ended", ""]
-    for hub in (first, other):
-        hub.stop()
+    for runtime in (first, other):
+        runtime.stop()

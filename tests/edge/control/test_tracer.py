@@ -16,7 +16,7 @@ from fastpath.core.protocol.messages import Message
 from fastpath.edge.control.tracer import CLIENTS_MAX, EVENTS_MAX
 from fastpath.edge.control.traces import KEPT_MAX, RING, RUNNING_MAX
 from fastpath.edge.runtime.runtime import Runtime, now
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Nowhere, Peer, Reader, linked, told
 from tests.support.edge.wire import WireClient, WirePublisher
@@ -279,47 +279,49 @@ def test_how_many_run_and_what_is_refused(control: Control) -> None:
         control.traced("another")
 
 
-def attached(hub: Runtime) -> tuple[Any, ...]:
+def attached(runtime: Runtime) -> tuple[Any, ...]:
     """All that something may be attached to."""
-    broker = hub.broker
-    return tuple(broker.observers), broker.trail, hub.sessions.witness, broker.log
+    broker = runtime.broker
+    return tuple(broker.observers), broker.trail, runtime.sessions.witness, broker.log
 
 
 def test_nothing_is_attached_while_no_trace_runs() -> None:
     """Not before, and not after any of the ways in which a trace ends."""
 
     async def story() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
-        before = attached(hub)
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        before = attached(runtime)
         for about in ({"user": "ann"}, {"subject": "/a/**"}):
-            trace = (await peer.ask(hub, "trace", **about))["trace"]
-            assert attached(hub) != before
-            hub.broker.publish(None, [Message("/a/b", "1")], now())
-            await peer.ask(hub, "untrace", trace=trace)
-            assert attached(hub) == before
-        assert (await peer.ask(hub, "trace", connection="0.1.1"))[0] == "unknown"
-        assert attached(hub) == before
-        hub.watch.stop()
+            trace = (await peer.ask(runtime, "trace", **about))["trace"]
+            assert attached(runtime) != before
+            runtime.broker.publish(None, [Message("/a/b", "1")], now())
+            await peer.ask(runtime, "untrace", trace=trace)
+            assert attached(runtime) == before
+        assert (await peer.ask(runtime, "trace", connection="0.1.1"))[0] == "unknown"
+        assert attached(runtime) == before
+        runtime.watch.stop()
 
     run(story())
 
 
 def test_what_a_listener_collects_has_not_been_sent() -> None:
     async def story() -> None:
-        hub = make_hub(Settings(mode="none", listen="clients://127.0.0.1:0?batch_ms=10000"), asyncio.get_running_loop())
+        runtime = make_runtime(
+            Settings(mode="none", listen="clients://127.0.0.1:0?batch_ms=10000"), asyncio.get_running_loop()
+        )
         peer, wired = Peer(), wire(encoding("json"), 10_000, 1 << 20)
-        client = hub.sessions.open(Nowhere(), 1, False, wired, "", "10.0.0.1", now())
-        hub.sessions.receive(client, b'{"op":"subscribe","id":1,"subjects":["/a/b"]}', now())
-        name = (await peer.ask(hub, "clients"))["clients"][0]["connection"]
-        trace = (await peer.ask(hub, "trace", connection=name))["trace"]
-        hub.broker.publish(None, [Message("/a/b", "1")], now())
-        hub.end()
+        client = runtime.sessions.open(Nowhere(), 1, False, wired, "", "10.0.0.1", now())
+        runtime.sessions.receive(client, b'{"op":"subscribe","id":1,"subjects":["/a/b"]}', now())
+        name = (await peer.ask(runtime, "clients"))["clients"][0]["connection"]
+        trace = (await peer.ask(runtime, "trace", connection=name))["trace"]
+        runtime.broker.publish(None, [Message("/a/b", "1")], now())
+        runtime.end()
         _, message = await auntil(
-            lambda: len(events := hub.verbs["traced"](peer, {"trace": trace})["events"]) == 2 and events
+            lambda: len(events := runtime.verbs["traced"](peer, {"trace": trace})["events"]) == 2 and events
         )
         assert told(message, "event", "how", "seq") == ["message", "batched", 1]
         assert "latency_ms" not in message
-        hub.stop()
+        runtime.stop()
 
     run(story())
 
@@ -338,8 +340,8 @@ def test_the_other_workers_stop_with_it_and_with_the_first_worker() -> None:
         assert attached(other) != before
         other.workers.linked(0)
         assert attached(other) == before
-        for hub in (first, other):
-            hub.watch.stop()
+        for runtime in (first, other):
+            runtime.watch.stop()
 
     run(story())
 
@@ -347,12 +349,12 @@ def test_the_other_workers_stop_with_it_and_with_the_first_worker() -> None:
 @pytest.mark.slow
 def test_nothing_is_attached_when_its_time_is_over() -> None:
     async def story() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
-        before = attached(hub)
-        await peer.ask(hub, "trace", user="ann", seconds=1)
-        assert attached(hub) != before
-        await auntil(lambda: attached(hub) == before)
-        hub.watch.stop()
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        before = attached(runtime)
+        await peer.ask(runtime, "trace", user="ann", seconds=1)
+        assert attached(runtime) != before
+        await auntil(lambda: attached(runtime) == before)
+        runtime.watch.stop()
 
     run(story())
 

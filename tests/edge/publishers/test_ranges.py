@@ -377,7 +377,7 @@ def test_subjects_that_come_to_be_in_great_numbers(tmp_path: Path, monkeypatch: 
     """Who publishes them does not wait until they are compared with patterns; nobody who follows misses one."""
     monkeypatch.setattr(edge_positions, "NEW_MAX", 10)
     life = Life(tmp_path)
-    life.hub.serve(Reading(life.hub))
+    life.runtime.serve(Reading(life.runtime))
 
     def heads(number: int) -> set[str]:
         del life.wire.packets[:]

@@ -41,7 +41,7 @@ class Pairs:
     """Connections, the other ends of their sockets, and how often a turn has ended."""
 
     def __init__(self, count: int, kind: type[EpollPoller] = EpollPoller) -> None:
-        self.scheduler = 0
+        self.turns = 0
         self.ended = asyncio.Event()
         self.watch = kind(asyncio.get_running_loop(), self.end)
         pairs = [socket.socketpair() for _ in range(count)]
@@ -49,7 +49,7 @@ class Pairs:
         self.peers = [peer for _, peer in pairs]
 
     def end(self) -> None:
-        self.scheduler += 1
+        self.turns += 1
         self.ended.set()
 
     async def turn(self) -> None:

@@ -24,7 +24,7 @@ from fastpath.edge.runtime import socket_writer
 from fastpath.edge.runtime.component import Offers, Plain
 from fastpath.edge.runtime.runtime import Runtime
 from fastpath.edge.runtime.socket_writer import SocketWriter
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
@@ -181,42 +181,44 @@ class Open:
         """Link."""
 
 
-def member(stack: ExitStack, hub: Runtime) -> socket.socket:
+def member(stack: ExitStack, runtime: Runtime) -> socket.socket:
     """A client of ``/crowd/0``; the other end of its socket."""
     ours, theirs = (stack.enter_context(one) for one in socket.socketpair())
     ours.setblocking(False)
-    sessions = hub.sessions
+    sessions = runtime.sessions
     client = sessions.open(Open(ours), ours.fileno(), True, PLAIN[JSON], "", "", 0)
     sessions.receive(client, encode(Subscribe(id=1, subjects=["/crowd/0"]), JSON), 0)
-    hub.end()
+    runtime.end()
     return theirs
 
 
 async def test_publishers_are_held_while_more_waits_than_may_and_let_go_when_it_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A hub of its own, with real sockets that are read in the end."""
+    """A runtime of its own, with real sockets that are read in the end."""
     monkeypatch.setattr(socket_writer, "TURN_SECONDS", 0.0)  # a slice a turn, however fast the machine is
-    hub = make_hub(Settings(mode="none", outbox_bytes_max=64 << 10), asyncio.get_running_loop())
+    runtime = make_runtime(Settings(mode="none", outbox_bytes_max=64 << 10), asyncio.get_running_loop())
     publisher = Publisher()
-    hub.publisher_connections.add(publisher)
+    runtime.publisher_connections.add(publisher)
     told: list[bool] = []
-    hub.serve(Plain(Offers(crowded=told.append)))
+    runtime.serve(Plain(Offers(crowded=told.append)))
     with ExitStack() as stack:
-        far = [member(stack, hub) for _ in range(1500)]
-        hub.broker.publish(None, [Message("/crowd/0", "x" * 1000)], 0)
-        hub.end()
-        while not hub.broker.writing.behind:  # noqa: ASYNC110 - turn by turn
+        far = [member(stack, runtime) for _ in range(1500)]
+        runtime.broker.publish(None, [Message("/crowd/0", "x" * 1000)], 0)
+        runtime.end()
+        while not runtime.broker.writing.behind:  # noqa: ASYNC110 - turn by turn
             await asyncio.sleep(0)
         assert not publisher.held, "a round alone holds nobody"
-        hub.broker.publish(None, [Message("/crowd/0", "x" * 1000) for _ in range(5)], 0)
-        hub.end()
+        runtime.broker.publish(None, [Message("/crowd/0", "x" * 1000) for _ in range(5)], 0)
+        runtime.end()
         while not publisher.held:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        assert hub.broker.writing.crowded
-        await auntil(lambda: not hub.congested)
+        assert runtime.broker.writing.crowded
+        await auntil(lambda: not runtime.congested)
         assert publisher.held == told == [True, False]
-        await auntil(lambda: not hub.broker.dirty and not hub.broker.writing.behind)  # it is let go a little before
+        await auntil(
+            lambda: not runtime.broker.dirty and not runtime.broker.writing.behind
+        )  # it is let go a little before
         for one in far:
             assert one.recv(1 << 16).count(b"x" * 1000) == 6, "all of it, whoever was held"
 
@@ -238,18 +240,18 @@ async def test_a_fault_in_one_slice_leaves_the_others_theirs(monkeypatch: pytest
     """Also what came while the round was under way, and what comes after it."""
     monkeypatch.setattr(socket_writer, "TURN_SECONDS", 0.0)
     loop = asyncio.get_running_loop()
-    hub = make_hub(Settings(mode="none"), loop)
-    hub.broker.writer = Faulty()
+    runtime = make_runtime(Settings(mode="none"), loop)
+    runtime.broker.writer = Faulty()
     faults: list[object] = []
     loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
     with ExitStack() as stack:
-        far = [member(stack, hub) for _ in range(1500)]
+        far = [member(stack, runtime) for _ in range(1500)]
         for content in ("first", "second", "third"):
-            hub.broker.publish(None, [Message("/crowd/0", content)], 0)
-            hub.end()
+            runtime.broker.publish(None, [Message("/crowd/0", content)], 0)
+            runtime.end()
             await asyncio.sleep(0)  # one slice, at most
-        await auntil(lambda: not hub.broker.dirty and not hub.broker.writing.behind)
+        await auntil(lambda: not runtime.broker.dirty and not runtime.broker.writing.behind)
         got = [one.recv(1 << 16) for one in far]
         assert len(faults) == 1
-        assert sum(b"first" in one for one in got) == 1500 - hub.broker.writer.step_members
+        assert sum(b"first" in one for one in got) == 1500 - runtime.broker.writer.step_members
         assert all(b"second" in one and b"third" in one for one in got)

@@ -16,16 +16,16 @@ from fastpath.edge.control.find_clients import SEARCHES_MAX
 from fastpath.edge.node.messages import Packet
 from fastpath.edge.runtime.runtime import Runtime, now
 from fastpath.edge.runtime.scatter import LARGE_MAX, OPEN_MAX, Answer, Done, Work
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Following, Leading, Nowhere, Peer, linked
 from tests.support.waiting import auntil, run
 
 
-async def ask(hub: Runtime, kind: str, **options: Any) -> tuple[dict[int, Answer], list[int]]:
+async def ask(runtime: Runtime, kind: str, **options: Any) -> tuple[dict[int, Answer], list[int]]:
     """The answers, and who gave none."""
     found: list[tuple[dict[int, Answer], list[int]]] = []
-    hub.gathering.ask(kind, {"n": 1}, lambda answers, away: found.append((answers, away)), **options)
+    runtime.gathering.ask(kind, {"n": 1}, lambda answers, away: found.append((answers, away)), **options)
     assert not found, "never at once"
     await auntil(lambda: found)
     return found[0]
@@ -106,8 +106,8 @@ def test_who_does_not_answer_or_goes_is_named() -> None:
 
 def test_questions_are_bounded() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
-        for hub in (first, other):
-            hub.gathering.answer({"x": lambda arguments, done: None})
+        for runtime in (first, other):
+            runtime.gathering.answer({"x": lambda arguments, done: None})
         ended: list[Any] = []
         for _ in range(OPEN_MAX):
             first.gathering.ask("x", {}, lambda answers, away: ended.append(away), seconds=0.01)
@@ -173,8 +173,8 @@ def test_who_waits_for_a_worker_that_is_gone_is_told() -> None:
 
 def test_a_worker_whose_link_is_full_says_no_to_what_is_large() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
-        for hub in (first, other):
-            hub.gathering.answer(dict.fromkeys(("x", "clients"), lambda arguments, done: done({})))
+        for runtime in (first, other):
+            runtime.gathering.answer(dict.fromkeys(("x", "clients"), lambda arguments, done: done({})))
         link = Following(first)
         link.waits = 5 << 20
         other.workers.follow(link)
@@ -249,19 +249,19 @@ def test_very_many_are_looked_at_in_slices(capsys: pytest.CaptureFixture[str]) -
     """50,000 clients, one of whom has 10,000 subscriptions; everybody else waits for a slice at most."""
 
     async def test() -> None:
-        hub, peer = make_hub(Settings(mode="none"), asyncio.get_running_loop()), Peer()
+        runtime, peer = make_runtime(Settings(mode="none"), asyncio.get_running_loop()), Peer()
         link, wire = Nowhere(), PLAIN["json"]
         for number in range(CLIENTS):
-            client = hub.sessions.open(link, number, False, wire, "", f"10.0.{number % 250}.1", now())
+            client = runtime.sessions.open(link, number, False, wire, "", f"10.0.{number % 250}.1", now())
             if number % 10 == 0:
-                hub.sessions.receive(client, b'{"op":"subscribe","id":1,"subjects":["/hot/one","/hot/two"]}', now())
+                runtime.sessions.receive(client, b'{"op":"subscribe","id":1,"subjects":["/hot/one","/hot/two"]}', now())
         subjects = ",".join(f'"/many/{number}"' for number in range(SUBJECTS // 10))
         for part in range(9):
             names = subjects.replace("many", f"many{part}")
-            hub.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{names}]}}'.encode(), now())
-        hub.broker.publish(None, [Message(f"/many0/{number}", "x") for number in range(SUBJECTS // 10)], now())
-        hub.broker.flush()
-        connection = (await peer.ask(hub, "clients", subject="/many0/1"))["clients"][0]["connection"]
+            runtime.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{names}]}}'.encode(), now())
+        runtime.broker.publish(None, [Message(f"/many0/{number}", "x") for number in range(SUBJECTS // 10)], now())
+        runtime.broker.flush()
+        connection = (await peer.ask(runtime, "clients", subject="/many0/1"))["clients"][0]["connection"]
         told = []
         for verb, arguments in (
             ("clients", {}),
@@ -272,8 +272,8 @@ def test_very_many_are_looked_at_in_slices(capsys: pytest.CaptureFixture[str]) -
             ("subject", {"subject": "/hot/one"}),
         ):
             began = perf_counter()
-            with Gaps(hub.loop) as gaps:
-                answer = await peer.ask(hub, verb, **arguments)
+            with Gaps(runtime.loop) as gaps:
+                answer = await peer.ask(runtime, verb, **arguments)
             took = perf_counter() - began
             assert isinstance(answer, dict), answer
             told.append(
@@ -283,7 +283,7 @@ def test_very_many_are_looked_at_in_slices(capsys: pytest.CaptureFixture[str]) -
             assert gaps.share(0.99) < 2, told[-1]
         with capsys.disabled():
             print("\n" + "\n".join(told))  # noqa: T201 - a measurement is shown
-        hub.watch.stop()
+        runtime.watch.stop()
 
     run(test(), 120)
 

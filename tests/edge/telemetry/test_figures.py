@@ -27,7 +27,7 @@ from fastpath.edge.control.publisher_rankings import Suppliers
 from fastpath.edge.control.rankings import Top
 from fastpath.edge.runtime.runtime import now
 from fastpath.edge.telemetry.figures import Statistics
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.figures import BATCH_MS, SUBJECTS_MAX, Change, control, sidecar
 from tests.support.edge.transacting import Transacting, run
@@ -266,12 +266,12 @@ def test_publications_that_are_refused_by_code(sidecar: Sidecar, control: Contro
 
 async def test_without_statistics_nothing_is_attached_to_the_data_path() -> None:
     for on in (True, False):
-        hub = make_hub(Settings(mode="none", statistics=on), asyncio.get_running_loop())
-        statistics = Statistics(hub)
-        Top(hub, statistics)
-        Suppliers(hub, statistics)
-        broker = hub.broker
-        assert (hub.latency is not None) == on
+        runtime = make_runtime(Settings(mode="none", statistics=on), asyncio.get_running_loop())
+        statistics = Statistics(runtime)
+        Top(runtime, statistics)
+        Suppliers(runtime, statistics)
+        broker = runtime.broker
+        assert (runtime.latency is not None) == on
         assert (broker.accepting is not None) == on
         assert (broker.batches.released is not None) == on
         assert (broker.sample_at < 1 << 60) == on
@@ -281,7 +281,7 @@ async def test_without_statistics_nothing_is_attached_to_the_data_path() -> None
         figures = statistics.figures()
         assert figures.keys() - {"workers"} == {name for name in figures if name in FIGURES} - {"workers"}
         assert figures["latency_p99_ms"] == 0
-        hub.stop()
+        runtime.stop()
 
 
 class Far:
@@ -301,22 +301,24 @@ class Far:
 
 
 async def test_what_comes_together_with_conflation_is_measured_without_it() -> None:
-    hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-    assert hub.latency is not None
-    broker, started = hub.broker, now()
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    assert runtime.latency is not None
+    broker, started = runtime.broker, now()
     for conflation in (0, 0, 0, 100, 100):
-        client = hub.sessions.open(Far(), 7, False, PLAIN[JSON], "", "", now())
-        subscribe(hub.sessions.wildcards, client, Subscribe(id=1, subjects=["/both/1"], conflation=conflation), now())
+        client = runtime.sessions.open(Far(), 7, False, PLAIN[JSON], "", "", now())
+        subscribe(
+            runtime.sessions.wildcards, client, Subscribe(id=1, subjects=["/both/1"], conflation=conflation), now()
+        )
     await auntil(lambda: now() // 100 > started // 100 + 1)
-    hub._on_grid()  # who joined is in the feed from now on
+    runtime._on_grid()  # who joined is in the feed from now on
     await auntil(lambda: now() // 100 > broker.grid.moment // 100)
     out = broker.counters.messages_out
     broker.publish(None, [Message("/both/1", "x")], now())
-    hub.end()
-    hub._on_grid()
+    runtime.end()
+    runtime._on_grid()
     await auntil(lambda: broker.counters.messages_out == out + 5)
-    assert sum(hub.latency.histogram.counts) == 3
-    hub.stop()
+    assert sum(runtime.latency.histogram.counts) == 3
+    runtime.stop()
 
 
 def test_each_figure_is_explained() -> None:

@@ -19,7 +19,7 @@ from fastpath.core.telemetry.figures import FIGURES
 from fastpath.core.telemetry.samples import FIRST, GAUGES, NAMES, RATES
 from fastpath.edge.telemetry.figures import Statistics
 from fastpath.edge.telemetry.samples import Samples
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Leading, Peer
 from tests.support.edge.wire import WireClient
@@ -108,17 +108,17 @@ def client_snapshot(control: Control, subject: str) -> dict[str, Any]:
 
 
 async def test_a_worker_that_ended_before_the_first_sample_is_not_told_of() -> None:
-    hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-    statistics = Statistics(hub)
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    statistics = Statistics(runtime)
     ended = [statistics.own() | {"worker": 1, "pid": 7, "connects": 5, "uptime_s": -1.0}]
-    hub.workers.lead(Leading(ended=ended))
-    samples = Samples(hub, statistics)
-    hub.serve(samples)
+    runtime.workers.lead(Leading(ended=ended))
+    samples = Samples(runtime, statistics)
+    runtime.serve(samples)
     samples.start()
     samples._tick()
-    [row] = hub.verbs["samples"](Peer(), {})["rows"]
+    [row] = runtime.verbs["samples"](Peer(), {})["rows"]
     assert [values(row)[name] for name in ("connections_per_s", "disconnections_per_s")] == [0, 0]
-    hub.stop()
+    runtime.stop()
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from fastpath.core.telemetry.histogram import Histogram
 from fastpath.edge.control.rankings import Top
 from fastpath.edge.node.messages import Latency
 from fastpath.edge.telemetry.figures import Statistics
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Leading
 
@@ -19,23 +19,23 @@ from tests.support.edge.operators import Leading
 async def test_the_first_worker_is_told_what_the_others_count_also_without_statistics() -> None:
     """At once, each second, and at the end; what is over the last second stays 0."""
     told: list[dict[str, float]] = []
-    hub = make_hub(Settings(mode="none", statistics=False), asyncio.get_running_loop())
-    statistics = Statistics(hub, 1, told.append)
-    hub.broker.counters.connects = 7
+    runtime = make_runtime(Settings(mode="none", statistics=False), asyncio.get_running_loop())
+    statistics = Statistics(runtime, 1, told.append)
+    runtime.broker.counters.connects = 7
     statistics.start()
     assert statistics._timer is not None
-    hub.broker.counters.connects = 8
+    runtime.broker.counters.connects = 8
     statistics.stop()
     assert [(one["worker"], one["connects"], one["connections_per_s"]) for one in told] == [(1, 7, 0), (1, 8, 0)]
     assert told[-1]["memory_bytes"] > 1 << 20
-    hub.stop()
+    runtime.stop()
 
 
 @pytest.mark.timing
 async def test_the_figures_are_sampled_on_the_whole_seconds_of_a_clock_that_all_workers_share() -> None:
     loop = asyncio.get_running_loop()
-    hub = make_hub(Settings(mode="none"), loop)
-    statistics = Statistics(hub)
+    runtime = make_runtime(Settings(mode="none"), loop)
+    statistics = Statistics(runtime)
     statistics.start()
     timer = statistics._timer
     assert timer is not None
@@ -43,44 +43,44 @@ async def test_the_figures_are_sampled_on_the_whole_seconds_of_a_clock_that_all_
     assert abs(due - round(due)) < 0.02
     assert 0.4 < due - time.monotonic() <= 1.5
     statistics.stop()
-    hub.stop()
+    runtime.stop()
 
 
 async def test_how_the_figures_of_workers_make_those_of_the_node() -> None:
-    hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-    statistics = Statistics(hub)
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    statistics = Statistics(runtime)
     own = statistics.own()
     others = [own | {"worker": 2, "connections": 3, "messages_in": 9, "loop_lag_ms": 40.5, "connects": 5}]
     others.append(own | {"worker": 1, "loop_lag_ms": 2.5, "connections": 4})
     links = Leading()
     links.told, links.gone = others, {"connects": 100, "connections": 7, "messages_in": 8, "loop_lag_ms": 900}
-    hub.workers.lead(links)
+    runtime.workers.lead(links)
     assert [one["worker"] for one in statistics.by_worker()] == [0, 1, 2]
     figures = statistics.figures()
     assert (figures["workers"], figures["connections"], figures["connects"]) == (3, 7, 105)
     assert (figures["messages_in"], figures["loop_lag_ms"]) == (0, 40.5)
-    hub.stop()
+    runtime.stop()
 
 
 async def test_latencies_of_all_workers_are_one_histogram_also_of_those_that_are_no_more() -> None:
-    hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-    statistics = Statistics(hub)
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    statistics = Statistics(runtime)
     latencies = statistics.latencies
     links = Leading()
     links.told = [statistics.own() | {"worker": 1}]
-    hub.workers.lead(links)
-    hub.serve(statistics)
+    runtime.workers.lead(links)
+    runtime.serve(statistics)
     fast, slow = Histogram(), Histogram()
     fast.add(150_000, 90)
     slow.add(3_000_000, 10)
-    hub.workers.received(1, Latency(list(fast.counts), fast.sum_ns))
+    runtime.workers.received(1, Latency(list(fast.counts), fast.sum_ns))
     latencies.sample()
     assert statistics.figures()["latency_p99_ms"] == 0, "since when is not known of what is told first"
-    assert hub.latency is not None
-    hub.latency.histogram.merge(fast.counts, fast.sum_ns)
+    assert runtime.latency is not None
+    runtime.latency.histogram.merge(fast.counts, fast.sum_ns)
     fast.merge(slow.counts, slow.sum_ns)
     latencies.sample()
-    hub.workers.received(1, Latency(list(fast.counts), fast.sum_ns))
+    runtime.workers.received(1, Latency(list(fast.counts), fast.sum_ns))
     assert 0.1 < statistics.figures()["latency_p50_ms"] <= 0.15
     assert 2 < statistics.figures()["latency_p99_ms"] <= 3
     assert latencies.of_own["latency_p99_ms"] < 0.2
@@ -88,22 +88,22 @@ async def test_latencies_of_all_workers_are_one_histogram_also_of_those_that_are
     latencies._last[1] = counts, moment - 4
     assert statistics.figures()["latency_p99_ms"] < 0.2, "it hangs"
     latencies._last[1] = counts, moment
-    hub.workers.parted(1)
-    hub.workers.received(1, Latency(list(slow.counts), slow.sum_ns))
+    runtime.workers.parted(1)
+    runtime.workers.received(1, Latency(list(slow.counts), slow.sum_ns))
     assert statistics.figures()["latency_p99_ms"] < 0.2, "its own are left"
     latencies.sample()
     assert statistics.figures()["latency_p99_ms"] == 0, "the second is over"
     total = latencies.total()
     assert (sum(total.counts), total.sum_ns) == (90 + 100 + 10, 2 * 90 * 150_000 + 20 * 3_000_000)
-    hub.stop()
+    runtime.stop()
 
 
 async def test_what_the_server_itself_publishes_is_no_message_that_came_in() -> None:
-    hub = make_hub(Settings(mode="none"), asyncio.get_running_loop())
-    statistics = Statistics(hub)
-    Top(hub, statistics)
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    statistics = Statistics(runtime)
+    Top(runtime, statistics)
     statistics.start()
-    assert hub.broker.interest.topics.keys() == {"/__sys__/stats"}
-    assert (hub.broker.counters.messages_in, hub.broker.sample_at) == (0, 1)
+    assert runtime.broker.interest.topics.keys() == {"/__sys__/stats"}
+    assert (runtime.broker.counters.messages_in, runtime.broker.sample_at) == (0, 1)
     statistics.stop()
-    hub.stop()
+    runtime.stop()

@@ -143,12 +143,12 @@ def test_rows_that_are_refused_when_they_are_released_are_named(tmp_path: Path) 
     ]
     for chunk, runs in enumerate(chunks):
         assert life.ask("stage", [TRANSACTION, 0, 2, 1, chunk], sum(len(one[1]) for one in runs), runs)[1] == 3
-    refused = life.hub.broker.admission.refused_runs
+    refused = life.runtime.broker.admission.refused_runs
 
     def refuse(runs: Any) -> Any:
         return refused(runs) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[0]}
 
-    life.hub.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
+    life.runtime.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
     [_, summary] = life.ask("commit", TRANSACTION, 0, [[2, 1, 6]], {})
     assert (summary["rows"], summary["refused_rows"], summary["outdated"]) == (6, 3, 2)
     assert summary["refused"] == [[2, place, SUBJECTS[0], "too_large", "no"] for place in (1, 2, 6)]
@@ -180,12 +180,12 @@ def test_refused_rows_are_told_though_the_disk_was_full_behind_them(
     monkeypatch.setattr(releasing, "PATIENCE_SECONDS", -1.0)
     life = Life(tmp_path)
     append, answers = life.engine.append_runs, [None, FULL]
-    refused = life.hub.broker.admission.refused_runs
+    refused = life.runtime.broker.admission.refused_runs
 
     def refuse(runs: Any) -> Any:
         return refused(runs) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[1]}
 
-    life.hub.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
+    life.runtime.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
     life.engine.append_runs = lambda *arguments: (  # type: ignore[method-assign]
         (answers.pop(0) if answers else None) or append(*arguments)
     )
@@ -205,7 +205,7 @@ def test_refused_rows_are_told_though_something_failed_right_behind_them(
     monkeypatch.setattr(releasing, "PATIENCE_SECONDS", -1.0)
     life = Life(tmp_path)
     append, finish = life.engine.append_runs, life.store.finish
-    refused = life.hub.broker.admission.refused_runs
+    refused = life.runtime.broker.admission.refused_runs
     faults = [True]
 
     def refuse(runs: Any) -> Any:
@@ -219,7 +219,7 @@ def test_refused_rows_are_told_though_something_failed_right_behind_them(
             raise StagingFailed("unavailable", "the disk is full")
         await finish(*arguments)
 
-    life.hub.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
+    life.runtime.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
     life.engine.append_runs = full  # type: ignore[method-assign]
     life.store.finish = fail
     life.ask("stage", [TRANSACTION, 0, 0, 1, 0], 2, [run(SUBJECTS[1], "1"), run(SUBJECTS[0], "2")])
@@ -256,7 +256,7 @@ def test_a_token_that_is_revoked_while_the_commit_waits(tmp_path: Path) -> None:
     def revoked(principal: Any) -> Any:
         raise Refused(Close.DENIED, "the token was revoked")
 
-    life.hub.broker.grants.current = revoked  # type: ignore[method-assign]
+    life.runtime.broker.grants.current = revoked  # type: ignore[method-assign]
     life.publisher.current = lambda moment: life.publisher.principal  # type: ignore[method-assign,assignment,return-value]
     assert life.ask("commit", TRANSACTION, 0, [[0, 1, 1]], {})[:2] == ["failed", "denied"]
     assert life.contents(SUBJECTS[0]) == []

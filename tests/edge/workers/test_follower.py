@@ -17,7 +17,7 @@ from fastpath.edge.workers import link as links
 from fastpath.edge.workers.follower import Follower
 from fastpath.edge.workers.link import HOLD_BYTES, LinkSocket
 from fastpath.engine.follower import FollowerEngine
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.waiting import auntil
 
@@ -43,12 +43,12 @@ async def test_what_the_first_worker_could_not_store_holds_up_what_follows_at_th
         listening.bind(path)
         listening.listen()
         engine = FollowerEngine()
-        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop(), engine)
-        follower = Follower(hub, engine, 1, path, lambda: None)
+        runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop(), engine)
+        follower = Follower(runtime, engine, 1, path, lambda: None)
 
         def publish(*numbers: int) -> None:
             told.clear()
-            hub.broker.publish(
+            runtime.broker.publish(
                 None, [Message("/a/b", str(n), publisher="p", publication=n) for n in numbers], 0, told.extend
             )
 
@@ -62,9 +62,9 @@ async def test_what_the_first_worker_could_not_store_holds_up_what_follows_at_th
         assert told == [("unavailable", "the disk")] * 2
 
         first.link.close("dies")
-        await auntil(lambda: hub.stale)
+        await auntil(lambda: runtime.stale)
         first = First(listening, "two")
-        await auntil(lambda: not hub.stale)
+        await auntil(lambda: not runtime.stale)
         publish(3)
         assert [one[0] for one in told if not isinstance(one, int)] == ["unavailable"]
         publish(1, 2, 3)
@@ -82,9 +82,9 @@ async def test_a_worker_that_is_busy_writing_takes_no_log_and_says_that_it_is_th
         listening.bind(path)
         listening.listen()
         engine = FollowerEngine()
-        hub = make_hub(Settings(mode="none"), asyncio.get_running_loop(), engine)
-        follower = Follower(hub, engine, 1, path, lambda: None)
-        hub.serve(follower)
+        runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop(), engine)
+        follower = Follower(runtime, engine, 1, path, lambda: None)
+        runtime.serve(follower)
         follower.start()
         first = First(listening, "one")
         await auntil(follower.copied.is_set)
@@ -92,9 +92,9 @@ async def test_a_worker_that_is_busy_writing_takes_no_log_and_says_that_it_is_th
         follower.offers.crowded(True)
         first.say(Stale("stale", "nobody reads this yet"))
         await auntil(lambda: first.heard.count(Busy()) >= 3)
-        assert not hub.stale
+        assert not runtime.stale
         follower.offers.crowded(False)
-        await auntil(lambda: hub.stale)
+        await auntil(lambda: runtime.stale)
         follower.stop()
         first.link.close("over")
 

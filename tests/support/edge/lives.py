@@ -13,7 +13,7 @@ from fastpath.edge.publishers.connection import PublisherConnection
 from fastpath.edge.transactions.commit import Committing
 from fastpath.edge.transactions.staging import Staging
 from fastpath.engine.journal.engine import JournalEngine
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.server.engines import make_engine
 from fastpath.server.publisher_services import make_staging
 from fastpath.settings import Settings
@@ -60,21 +60,21 @@ class Life:
         engine = make_engine(given)
         assert isinstance(engine, JournalEngine)
         self.engine = engine
-        self.hub = make_hub(given, self.loop, engine)
+        self.runtime = make_runtime(given, self.loop, engine)
         engine.restore()
-        engine.run(self.loop, self.hub.end)
+        engine.run(self.loop, self.runtime.end)
         self.crashed = False
         self._left = number
-        self.store = store = cast(Any, make_staging(self.hub, engine))
+        self.store = store = cast(Any, make_staging(self.runtime, engine))
         for name in ("put", "begin", "finish"):
             if name == step:
                 setattr(store, name, self._dying_later(getattr(store, name), before))
         if step == "append":
             engine.append_runs = self._dying(engine.append_runs, before)  # type: ignore[method-assign]
-        staging = Staging(self.hub, store)
+        staging = Staging(self.runtime, store)
         self.committing = Committing(staging)
-        self.hub.serve(staging, self.committing)
-        self.publisher = PublisherConnection(self.hub)
+        self.runtime.serve(staging, self.committing)
+        self.publisher = PublisherConnection(self.runtime)
         self.wire = Wire()
         self.publisher.connection_made(self.wire)
         self.number = 0
@@ -111,7 +111,7 @@ class Life:
             raise Crash
 
     def contents(self, subject: str) -> list[str]:
-        topic = self.hub.broker.interest.topics.get(subject)
+        topic = self.runtime.broker.interest.topics.get(subject)
         return [message.content for message in (topic.ring or ())] if topic is not None else []
 
     def end(self) -> None:

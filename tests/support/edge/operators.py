@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from fastpath.client.control.client import Control
 from fastpath.edge.node.messages import Packet, decode, encode
 from fastpath.edge.runtime.runtime import Runtime
-from fastpath.server.components import make_hub
+from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.waiting import auntil, until
 
@@ -83,19 +83,19 @@ class Peer:
         """Nothing waits."""
         return 0
 
-    async def ask(self, hub: Runtime, verb: str, **arguments: Any) -> Any:
+    async def ask(self, runtime: Runtime, verb: str, **arguments: Any) -> Any:
         """The answer to a verb."""
         self.request += 1
         number = self.request
-        answer = hub.verbs[verb](self, arguments)
+        answer = runtime.verbs[verb](self, arguments)
         return answer if answer is not None else await auntil(lambda: self.answers.get(number))
 
 
 def linked() -> tuple[Runtime, Runtime]:
     """A first worker and another one, whose packets go by turns of the loop."""
     loop = asyncio.get_running_loop()
-    first = make_hub(Settings(mode="none"), loop)
-    other = make_hub(Settings(mode="none"), loop, worker=1)
+    first = make_runtime(Settings(mode="none"), loop)
+    other = make_runtime(Settings(mode="none"), loop, worker=1)
 
     first.workers.lead(Leading(other))
     other.workers.follow(Following(first))
