@@ -100,11 +100,13 @@ def start(addresses: Iterable[str], stop: threading.Event) -> list[threading.Thr
         for address in addresses:
             threads.append(
                 threading.Thread(
-                    target=_listen, args=(listener.kinds, address, waiting, stop), name=f"{name} {label(address)}"
+                    target=_listen,
+                    args=(listener.kinds, address, waiting, stop),
+                    name=f"{name} {label(address)}",
+                    daemon=True,
                 )
             )
     for thread in threads:
-        thread.daemon = True
         thread.start()
     return threads
 

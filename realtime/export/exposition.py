@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from django.db import Error as DatabaseFailure
 from django.http import HttpResponse
@@ -16,9 +15,8 @@ from rest_framework.request import Request
 
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
-from fastpath.client.errors import ClientError
 from realtime.conf import conf
-from realtime.nodes.nodes import ANSWER_SECONDS
+from realtime.nodes.asking import ask_each
 from realtime.publishing.failures import failures
 from realtime.stats import read
 from realtime.stats.access import MonitoringView
@@ -61,8 +59,8 @@ class MetricsView(MonitoringView):
 def lines() -> Iterator[str]:
     """The text, line by line."""
     addresses = conf.controls
-    with ThreadPoolExecutor(len(addresses), thread_name_prefix="metrics") as pool:
-        texts = dict(zip(map(label, addresses), pool.map(_text, addresses), strict=True))
+    told = ask_each(addresses, Control.metrics)
+    texts = {label(address): said.value or "" for address, said in zip(addresses, told, strict=True)}
     yield f"# HELP {_UP} Whether the node answers."
     yield f"# TYPE {_UP} gauge"
     for node, text in texts.items():
@@ -120,12 +118,3 @@ def _labelled(sample: str, label_text: str) -> str:
 def _label(name: str, value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{escaped}"'
-
-
-def _text(address: str) -> str:
-    """What a node says; empty: it does not answer."""
-    try:
-        with Control(address, timeout_seconds=ANSWER_SECONDS, client="django/1") as control:
-            return control.metrics()
-    except (ClientError, ValueError):
-        return ""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
-from fastpath.client.errors import ClientError
 from realtime.conf import conf
-
-ANSWER_SECONDS = 2.0
-"""A node that takes longer to answer is away, unless the question says otherwise."""
+from realtime.nodes import asking
+from realtime.nodes.asking import ANSWER_SECONDS
 
 AWAY_SECONDS = 5.0
 """A node that does not even answer hello is not waited for again before that."""
@@ -61,29 +58,14 @@ def ask_node(index: int, verb: str, arguments: dict[str, Any], seconds: float = 
     until, why = _silent.get(address, (0.0, ""))
     if verb not in ACTIONS and time.monotonic() < until:
         return Answer(index, name, error=why)
-    try:
-        # A connection for each question: they are few, and none is left open.
-        with Control(address, timeout_seconds=seconds, client="django/1") as control:
-            value = control.call(verb, arguments)
-    except (ClientError, ValueError) as error:
-        code = str(getattr(error, "code", ""))
-        why = str(getattr(error, "reason", "") or getattr(error, "why", "") or error)
+    said = asking.ask(address, lambda control: control.call(verb, arguments), seconds)
+    if said.value is None:
         # A verb may take long because of one worker: the node answers others all the same.
-        if why.startswith("no answer") and not _is_there(address):
-            _silent[address] = time.monotonic() + AWAY_SECONDS, why
-        return Answer(index, name, error=why, code=code)
+        if said.error.startswith("no answer") and asking.ask(address, Control.hello, HELLO_SECONDS).value is None:
+            _silent[address] = time.monotonic() + AWAY_SECONDS, said.error
+        return Answer(index, name, error=said.error, code=said.code)
     _silent.pop(address, None)
-    return Answer(index, name, value)
-
-
-def _is_there(address: str) -> bool:
-    """Whether a node answers what takes it no time."""
-    try:
-        with Control(address, timeout_seconds=HELLO_SECONDS, client="django/1") as control:
-            control.hello()
-    except (ClientError, ValueError):
-        return False
-    return True
+    return Answer(index, name, said.value)
 
 
 def ask_nodes(
@@ -101,7 +83,4 @@ def ask_nodes(
     def ask(index: int) -> Answer:
         return ask_node(index, verb, arguments(index) if callable(arguments) else arguments, seconds)
 
-    if len(asked) < 2:
-        return [ask(index) for index in asked]
-    with ThreadPoolExecutor(len(asked), thread_name_prefix="questions") as pool:
-        return list(pool.map(ask, asked))
+    return asking.beside(asked, ask)

@@ -15,15 +15,13 @@ from django.urls import get_script_prefix
 
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
-from fastpath.client.errors import ClientError, ControlRefused
+from fastpath.client.errors import ControlRefused
 from realtime import relay
 from realtime.conf import Server, conf
+from realtime.nodes.asking import ANSWER_SECONDS, ask
 
 FRESH_SECONDS = 1.0
 """What is known of a node is asked again after that."""
-
-ANSWER_SECONDS = 2.0
-"""A node that takes longer to answer is away."""
 
 WAIT_SECONDS = 0.3
 """How long a page waits for nodes that answered before; one that is away is never waited for."""
@@ -68,13 +66,12 @@ class _Node:
 
     def ask(self) -> None:
         """Ask, and note what it says."""
-        try:
-            # A connection for each look: they are few, and none is left open.
-            with Control(self._address, timeout_seconds=ANSWER_SECONDS, client="django/1") as control:
-                hello, figures = control.hello(), control.stats()
-                self.state = State(self._address, hello, figures, reasons=_reasons(control))
-        except (ClientError, ValueError) as error:
-            self.state = State(self._address, error=getattr(error, "why", "") or str(error))
+        said = ask(self._address, lambda control: (control.hello(), control.stats(), _reasons(control)))
+        if said.value is not None:
+            hello, figures, reasons = said.value
+            self.state = State(self._address, hello, figures, reasons=reasons)
+        else:
+            self.state = State(self._address, error=said.error)
         self.away = bool(self.state.error)
 
 

@@ -70,7 +70,7 @@ class Store:
                 return None
             self._claimed = True
             history = load(self.database, state.names)
-            history.moved = tuple(state.names) != history.names
+            history.kept_as(state.names)
             return Saved(state.through, state.nodes, history)
 
     def save(self, history: History, timeline: Timeline) -> None:
@@ -95,9 +95,7 @@ class Store:
                 for at in range(0, len(gone), _AT_ONCE):
                     buckets.filter(pk__in=gone[at : at + _AT_ONCE]).delete()
             buckets.bulk_create(map(_bucket, keys, _values(history, keys)), _AT_ONCE)
-        history.changed.clear()
-        history.forgotten.clear()
-        history.moved = False
+        history.kept()
 
     def release(self) -> None:
         """Let another one collect at once."""

@@ -84,7 +84,7 @@ class History:
         self.names = tuple(names)
         self.buckets: dict[int, dict[int, array[float]]] = {size: {} for size in SIZES}
         self.changed: set[Key] = set()
-        """What is not kept elsewhere yet; whoever keeps it clears this and the next two."""
+        """What is not kept elsewhere yet (``kept``), as the next two."""
         self.forgotten: set[Key] = set()
         self.moved = False
         """Nothing is where it was: all of it is to be kept anew."""
@@ -137,6 +137,16 @@ class History:
         if len(self.forgotten) > _FORGOTTEN_MAX:  # nothing could be kept elsewhere for long
             self.moved = True
             self.forgotten.clear()
+
+    def kept(self) -> None:
+        """All of it is kept elsewhere now."""
+        self.changed.clear()
+        self.forgotten.clear()
+        self.moved = False
+
+    def kept_as(self, names: Sequence[str]) -> None:
+        """It is kept elsewhere, under these names: where they are others, all of it is to be kept anew."""
+        self.moved = tuple(names) != self.names
 
     def move(self, before: int, after: int) -> None:
         """The clock jumped from a moment to another: what has been goes with it, and what runs goes on running."""
