@@ -14,6 +14,7 @@ import pytest
 from fastpath.client.control.client import Control
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.redis import RedisServer, Topology
+from tests.support.redis_servers import SYNCED
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -141,7 +142,7 @@ def test_a_node_that_joins_later_has_it_all(redis: RedisServer, pair: tuple[Side
 
 
 def test_redis_goes_and_comes_back() -> None:
-    with RedisServer() as server, Sidecar(engine=server.url) as one, Sidecar(engine=server.url) as other:
+    with RedisServer(options=SYNCED) as server, Sidecar(engine=server.url) as one, Sidecar(engine=server.url) as other:
         with (
             WirePublisher(one, publisher="p") as publisher,
             WireClient(other) as client,
@@ -295,7 +296,7 @@ def test_the_clients_of_every_worker_are_told_that_redis_is_away() -> None:
 
 @pytest.mark.slow
 def test_standard_delivery_goes_on_without_redis_and_comes_back() -> None:
-    server = RedisServer()
+    server = RedisServer(options=SYNCED)
     with (
         server,
         Sidecar(engine=server.url, delivery="standard") as one,

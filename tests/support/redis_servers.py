@@ -155,6 +155,10 @@ class Server:
         ]
 
 
+SYNCED = {"appendfsync": "always"}
+"""For who kills a server and expects all of what it acknowledged: else a disk that is busy keeps some from the file."""
+
+
 class RedisServer(Server):
     """One Redis as docs/operate/cluster.md wants it: append-only file, never evicting.
 

@@ -26,6 +26,7 @@ from fastpath.engine.redis.entries import (
 from fastpath.engine.redis.script import Stored
 from tests.support.engine.redis_load import PREFIX, entries
 from tests.support.redis import RedisServer
+from tests.support.redis_servers import SYNCED
 
 pytestmark = pytest.mark.redis
 
@@ -76,7 +77,7 @@ class Scripted:
 
 @pytest.fixture
 def scripted() -> Iterator[Scripted]:
-    with RedisServer() as server:
+    with RedisServer(options=SYNCED) as server:
         yield Scripted(server)
 
 
