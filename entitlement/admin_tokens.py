@@ -75,9 +75,9 @@ class RevokedTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         super().save_model(request, obj, form, change)
 
     def has_change_permission(self, request: HttpRequest, obj: RevokedToken | None = None) -> bool:
-        """Nobody changes one."""
+        """Return False: nobody changes a token."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: RevokedToken | None = None) -> bool:
-        """Nobody deletes one: it would not be valid again."""
+        """Return False: nobody deletes a token, as a revoked one would be valid again."""
         return False

@@ -32,7 +32,7 @@ class AwakeClock:
         """Seconds since the clock was made that the process was awake, up to the last tick."""
 
     def tick(self, moment: float) -> float:
-        """It is ``moment`` (s, monotonic); how much of the time since the last call counts."""
+        """Note that it is ``moment`` (s, monotonic); how much of the time since the last call counts."""
         elapsed, self._last = moment - self._last, moment
         self.late = elapsed > self._step
         counted = min(max(elapsed, 0.0), self._step)

@@ -101,7 +101,7 @@ class Hook:
         return deny("the hook does not decide about subscriptions")
 
     def subscribe_many(self, request: Request, subjects: Sequence[str]) -> Sequence[Answer]:
-        """The same for several subjects at once; override it where one query can answer for all of them."""
+        """Answer ``subscribe`` for several subjects at once; override it where one query can answer for all of them."""
         return [self.subscribe(request, subject) for subject in subjects]
 
     def publish(self, request: Request, subject: str) -> Answer:
@@ -110,7 +110,7 @@ class Hook:
         return deny("the hook does not decide about publications")
 
     def publish_many(self, request: Request, subjects: Sequence[str]) -> Sequence[Answer]:
-        """The same for several subjects at once."""
+        """Answer ``publish`` for several subjects at once."""
         return [self.publish(request, subject) for subject in subjects]
 
     def token(self, request: Request) -> Answer:
@@ -119,7 +119,7 @@ class Hook:
         return deny("the hook does not decide about tokens")
 
     def disconnect(self, request: Request, code: int, reason: str) -> None:
-        """It is gone, with this close code and reason (protocol.md 7); told once, and not certain to arrive."""
+        """The connection has ended, with a close code and reason (protocol.md 7); told once, not certain to arrive."""
 
     @classmethod
     def events(cls) -> list[str]:

@@ -70,7 +70,7 @@ class Listener:
 
 
 def listeners() -> list[Listener]:
-    """One of each class of the settings; raises ImproperlyConfigured for what is none."""
+    """Make a listener of each class of the settings; raises ImproperlyConfigured for what is none."""
     found = []
     for path in conf.listeners:
         try:

@@ -36,7 +36,10 @@ def ship(session: SparkSession) -> None:
 
 @cache
 def _archive() -> Path:
-    """One for this process, of which executors that start later fetch it: Spark takes a name from one folder only."""
+    """Make one archive for this process.
+
+    Executors that start later fetch it, too, and Spark takes a name from one folder only.
+    """
     folder = Path(tempfile.mkdtemp(prefix="realtime-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return pack(folder / ARCHIVE)

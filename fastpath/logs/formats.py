@@ -89,7 +89,7 @@ def parse_levels(text: str) -> tuple[str, dict[str, str]]:
 
 
 def use_levels(text: str) -> None:
-    """These levels take force; raises ValueError."""
+    """Put these levels in force; raises ValueError."""
     default, levels = parse_levels(text)
     logging.getLogger().setLevel(default.upper())
     for part in PARTS:
@@ -111,7 +111,7 @@ class Text(logging.Formatter):
         self._who = f"{who} " if who else ""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and for an exception those of its traceback, each indented."""
+        """Return one line, and for an exception those of its traceback, each indented."""
         values = ((name, value) for name, value in _values(record).items() if name != "traceback")
         words = [record.getMessage(), *(f"{name}={_quoted(value)}" for name, value in values)]
         line = f"{_stamp(record.created)} {record.levelname} {self._who}{record.name} {' '.join(words)}"
@@ -127,7 +127,7 @@ class Json(logging.Formatter):
         self._worker = worker
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, in ASCII, whatever the values are."""
+        """Return one line, in ASCII, whatever the values are."""
         part = record.name.removeprefix("fastpath.")
         line: dict[str, object] = {
             "time": _stamp(record.created),
@@ -247,23 +247,23 @@ class LogSettings(Protocol):
 
     @property
     def log_level(self) -> str:
-        """Levels, of all and of parts."""
+        """Return the levels, of all and of parts."""
 
     @property
     def log_format(self) -> str:
-        """One of FORMATS."""
+        """Return the form of the lines, one of FORMATS."""
 
     @property
     def log_file(self) -> str:
-        """Empty for the standard error."""
+        """Return the file's path; empty for the standard error."""
 
     @property
     def log_bytes(self) -> int:
-        """At which size the file is renamed; 0: never."""
+        """Return the size in bytes at which the file is renamed; 0: never."""
 
     @property
     def log_files(self) -> int:
-        """How many renamed ones are kept."""
+        """Return how many renamed files are kept."""
 
 
 def begin_simply(settings: LogSettings) -> None:

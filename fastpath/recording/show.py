@@ -81,7 +81,7 @@ class Found:
             self.cut.append(path)
 
     def summary(self, top: int) -> dict[str, Any]:
-        """All of it, for people and programs."""
+        """Return the whole summary, for people and programs."""
         seconds = (self.last_us - self.first_us) / 1e6
         return {
             "from": instant(self.first_us),

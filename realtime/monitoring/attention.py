@@ -131,7 +131,10 @@ def _slow(answers: Iterable[Answer]) -> dict[str, Any]:
 
 
 def publisher_rows(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Those who wait longest for an acknowledgement first, then the busiest; ``senders``: over all connections."""
+    """Return the publishers: who waits longest for an acknowledgement first, then the busiest.
+
+    ``senders`` are theirs over all connections.
+    """
     rows = [{**row, "node_name": answer.name} for answer in answers for row in answer.value.get("publishers", ())]
     rows.sort(key=lambda row: (-(row.get("oldest_ms") or 0), -(row.get("messages_per_s") or 0)))
     senders = _senders(answers)

@@ -92,7 +92,7 @@ def _shown(prefix: str, merged: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(answers: list[Answer]) -> dict[str, Any]:
-    """One level of several nodes: each segment once, the first of them all."""
+    """Merge one level of several nodes: each segment once, the first of them all."""
     found: dict[str, list[Any]] = {}
     for answer in answers:
         for segment, is_subject, children, seq in answer.value.get("children", ()):

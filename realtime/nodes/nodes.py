@@ -92,7 +92,7 @@ class Watch:
         self._lock = threading.Lock()
 
     def states(self, wait_seconds: float = WAIT_SECONDS) -> list[State]:
-        """One a node, in the order of the addresses, not older than a second for nodes that answer."""
+        """Return a state for each node, in the order of the addresses; of one that answers at most a second old."""
         now = time.monotonic()
         with self._lock:
             for node in self._nodes:

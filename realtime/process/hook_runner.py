@@ -109,7 +109,7 @@ class Runner:
         self._turns.put(question.request.user or question.request.address, question)
 
     def _work(self) -> None:
-        """One thread: answer what comes next."""
+        """Run in a thread: answer what comes next."""
         while (taken := self._turns.take()) is not None:
             turn, question = taken
             done = lambda turn=turn: self._turns.done(turn)
@@ -233,7 +233,7 @@ class Turns:
             return turn, question
 
     def done(self, turn: str) -> None:
-        """One of his is answered."""
+        """Note that a question of the user's is answered."""
         with self._changed:
             self._working[turn] -= 1
             if not self._working[turn]:

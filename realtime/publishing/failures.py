@@ -16,7 +16,7 @@ _log = logging.getLogger("realtime.failures")
 
 
 class Failures:
-    """Those of this process since its start."""
+    """The failures of this process since its start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -62,7 +62,7 @@ def publish(
 def publish_now(
     subject: str, content: Value, fields: Mapping[str, Value] | None = None, *, retained: bool = True, qos: str
 ) -> Position:
-    """The same whatever transaction is open; every failure is raised, whatever the settings say: for an operator."""
+    """Publish now, whatever transaction is open, raise every failure whatever the settings say: for an operator."""
     return _sent(checked(subject, content, fields, retained, qos))
 
 

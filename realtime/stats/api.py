@@ -67,7 +67,7 @@ class StatisticsView(_View):
         return Response(read.newest(_names(request.query_params.get("indicators", ""), INDICATORS)))
 
     def table(self, data: read.Told) -> Iterable[Sequence[Any]]:
-        """One row an indicator and window."""
+        """Return one row an indicator and window."""
         yield "indicator", "window", "maximum", "average", "deviation"
         for name, windows in data.items():
             for window, told in windows.items():
@@ -84,7 +84,7 @@ class SeriesView(_View):
         return Response(read.series(names, request.query_params.get("window", "1h")))
 
     def table(self, data: dict[str, Any]) -> Iterable[Sequence[Any]]:
-        """One row a bucket."""
+        """Return one row a bucket."""
         names = [name for name in data if name not in ("window", "seconds", "t")]
         kinds = ("average", "maximum", "deviation")
         yield ("time", *(f"{name} {kind}" for name in names for kind in kinds))

@@ -135,7 +135,7 @@ class Collector:
         self.timeline.move(seconds)
 
     def _try(self, what: Callable[[], Any]) -> Any:
-        """Its result; None when the database does not answer, which is logged once."""
+        """Return the result of the work; None when the database does not answer, which is logged once."""
         try:
             found = what()
         except DatabaseFailure as error:

@@ -44,7 +44,7 @@ class Timeline:
     _open: dict[int, dict[str, tuple[Sample, bool]]] = field(default_factory=dict)
 
     def expect(self, names: Iterable[str], steady: float) -> None:
-        """These are the nodes; each is waited for."""
+        """Wait for each of these nodes from now on."""
         known = self.nodes
         self.nodes = {name: known.get(name) or Node() for name in names}
         for node in self.nodes.values():

@@ -34,7 +34,7 @@ class TransferError(ValueError):
 
 
 class CollectorAtWork(RuntimeError):
-    """Its statistics are in its memory: it would not know of what is imported."""
+    """A collector is at work: it has the statistics in its memory, and would not know of what is imported."""
 
 
 class Line(msgspec.Struct):

@@ -139,13 +139,13 @@ class History:
             self.forgotten.clear()
 
     def kept(self) -> None:
-        """All of it is kept elsewhere now."""
+        """The history is kept elsewhere now, all of it."""
         self.changed.clear()
         self.forgotten.clear()
         self.moved = False
 
     def kept_as(self, names: Sequence[str]) -> None:
-        """It is kept elsewhere, under these names: where they are others, all of it is to be kept anew."""
+        """The history is kept elsewhere under these names: where they are others, all of it is to be kept anew."""
         self.moved = tuple(names) != self.names
 
     def move(self, before: int, after: int) -> None:
@@ -210,7 +210,7 @@ def _told(sums: Sums) -> dict[str, float | None]:
 
 
 def _months_before(day: int, months: int) -> int:
-    """The same day of the month so many months before, or the last of that month if it is shorter."""
+    """Return the same day of the month so many months before, or the last of that month if it is shorter."""
     today = datetime.fromtimestamp(day * DAY, UTC).date()
     year, month = divmod(today.year * 12 + today.month - 1 - months, 12)
     last = calendar.monthrange(year, month + 1)[1]

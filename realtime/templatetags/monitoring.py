@@ -110,7 +110,7 @@ def size(number: float | None) -> str:
 
 @register.simple_tag
 def long(content: Any) -> SafeString | str:
-    """The same; what is long is its beginning, and opens."""
+    """Show a text; of a long one its beginning, which opens."""
     text = value(content)
     if len(text) <= LINE_CHARS:
         return text

@@ -109,7 +109,7 @@ def subjects_of(connections: int, count: int, each: int) -> list[list[int]]:
 
 
 def sockets_of(address: str, insecure: bool) -> Sockets:
-    """Those for a ws:// or wss:// address; raises BenchError for another."""
+    """Return the sockets for a ws:// or wss:// address; raises BenchError for another."""
     url = urlsplit(address)
     if url.scheme not in ("ws", "wss") or not url.hostname:
         raise BenchError(f"{address!r}: an address is like ws://127.0.0.1:8800/ws or wss://push.example.com/ws")

@@ -56,7 +56,7 @@ class Acks:
         return {"node": self.rig.server.pids} | (self.redis.pids if self.redis else {})
 
     def at_rate(self, seconds: float) -> None:
-        """One message at a time."""
+        """Publish one message at a time, at a rate."""
         load, per_subject = self.rig.load, RATE_PER_S / SCENARIO.subjects
         load.rate(per_subject, 0, WARMUP_SECONDS)
         self.outlet.latency.clear()

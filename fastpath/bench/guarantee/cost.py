@@ -122,7 +122,7 @@ def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
 
 
 def case_of(case: Case, options: Options, say: Say, scale: float) -> dict[str, Any]:
-    """One of them."""
+    """Measure one case."""
     names = list(VARIANTS)
     costs: dict[str, list[float]] = {name: [] for name in names}
     lost = faults = 0

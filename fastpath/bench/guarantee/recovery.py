@@ -127,7 +127,7 @@ class Storm:
         self._expected = 0
 
     def round(self, say: Say, number: int) -> dict[str, Any]:
-        """One coming back."""
+        """Let the clients come back once."""
         self._publish(1)
         self._await("got the first message")
         self.team.want(AWAY)

@@ -31,7 +31,7 @@ def anonymous(number: int) -> str:
 
 
 class Dialect(ABC):
-    """One server's. A delivery is told by its payload alone, whatever stands around it.
+    """The dialect of one server. A delivery is told by its payload alone, whatever stands around it.
 
     ``settled`` are bytes whose arrival says that every subscription is in force, empty if the answer to the
     upgrade says it; ``refused`` those that say, before it, that one was refused; ``upgrades`` whether a connection
@@ -79,7 +79,7 @@ class Floor(Dialect):
 
 
 class FloorAll(Floor):
-    """The same where each subscriber has every subject: one connection set instead of lists."""
+    """The dialect of the floor where each subscriber has every subject: one connection set instead of lists."""
 
     def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
         return upgrade("/s/*" if subjects else "/p")

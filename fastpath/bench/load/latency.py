@@ -20,7 +20,7 @@ class Histogram:
         self.max_us = 0
 
     def add(self, us: int) -> None:
-        """One latency in microseconds; what is negative counts as none."""
+        """Count one latency, in microseconds; what is negative counts as none."""
         if us < FINE_US:
             self.fine[max(us, 0)] += 1
             return

@@ -117,7 +117,7 @@ class Nats(PeerDialect):
 
 
 class NatsWebSocket(Nats):
-    """The same in binary frames."""
+    """NATS over WebSocket: its text protocol in binary frames."""
 
     name = "nats-ws"
     opcode = BINARY
@@ -142,7 +142,7 @@ class Mqtt(PeerDialect):
 
 
 class MqttWebSocket(Mqtt):
-    """The same in binary frames, MQTT 3.1.1 section 6."""
+    """MQTT over WebSocket: its packets in binary frames, MQTT 3.1.1 section 6."""
 
     name = "mqtt-ws"
     opcode = BINARY

@@ -90,7 +90,7 @@ class TlsSockets(Sockets):
         self.write = self._write
 
     def shaken(self, fd: int) -> bool:
-        """One step of the handshake; raises BenchError when it fails."""
+        """Take one step of the handshake; raises BenchError when it fails."""
         try:
             if fd not in self._sockets:
                 # Not before it is connected: wrapping looks at the peer.

@@ -172,7 +172,7 @@ class Swarm:
         return self._settled(fd, rest)
 
     def _settled(self, fd: int, data: bytes) -> int:
-        """Its subscriptions are in force; what came with the answer counts."""
+        """Note that the connection's subscriptions are in force; what came with the answer counts."""
         del self._opening[fd]
         if self.dialect.refused and self.dialect.refused in data:
             self.refuse(fd, f"a subscription was refused: {data[:300].decode(errors='replace')}")
@@ -280,19 +280,19 @@ class Swarm:
     # What clients do besides reading
 
     def pause(self, indexes: Iterable[int]) -> None:
-        """These stop reading."""
+        """Let these connections stop reading."""
         for index in indexes:
             self._paused.add(index)
             self.epoll.unregister(self.fds[index])
 
     def resume(self, indexes: Iterable[int]) -> None:
-        """They read again."""
+        """Let these connections read again."""
         for index in indexes:
             self._paused.discard(index)
             self.epoll.register(self.fds[index], select.EPOLLIN)
 
     def drop(self, indexes: Iterable[int]) -> None:
-        """These are gone at once, as when a network breaks."""
+        """Drop these connections at once, as when a network breaks."""
         for index in indexes:
             fd = self.fds.get(index)
             if fd is not None and fd not in self._opening:

@@ -61,11 +61,11 @@ class Team:
         self._shared[-1] = state
 
     def total(self, slot: int) -> int:
-        """One counter added up over all."""
+        """Return one counter, added up over all processes."""
         return sum(self.values(slot))
 
     def values(self, slot: int) -> list[int]:
-        """One counter of each."""
+        """Return one counter of each process."""
         return [self._shared[self._slots * number + slot] for number in range(self.count)]
 
     @property

@@ -19,12 +19,12 @@ def cpu_ns(pids: Iterable[int]) -> int:
 
 
 def memory_bytes(pids: Iterable[int]) -> int:
-    """Their proportional memory: what several share counts once."""
+    """Return the processes' proportional memory: what several share counts once."""
     return sum(_rollup(pid).get("Pss", 0) for pid in pids)
 
 
 def private_bytes(pids: Iterable[int]) -> int:
-    """Their anonymous memory: the heap, without the program's files."""
+    """Return the processes' anonymous memory: the heap, without the program's files."""
     return sum(_rollup(pid).get("Anonymous", 0) for pid in pids)
 
 

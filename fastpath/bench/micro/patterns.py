@@ -68,7 +68,7 @@ class CoreServer:
         self._clients = 0
 
     def subscribe(self, *subjects: str) -> None:
-        """One client more, of a user of its own."""
+        """Subscribe one client more, of a user of its own."""
         user = str(self._clients)
         self._clients += 1
         client = self.sessions.open(_Nowhere(), self._clients, True, PLAIN[JSON], "", "", START)
@@ -81,7 +81,7 @@ class CoreServer:
         self.broker.flush()
 
     def publish(self, subjects: list[str]) -> None:
-        """One message to each, each a tick of its own."""
+        """Publish one message to each subject, each in a tick of its own."""
         for subject in subjects:
             self.broker.publish(None, (Message(subject, TEXT),), START)
             self.broker.flush()

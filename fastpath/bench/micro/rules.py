@@ -124,7 +124,7 @@ def records(shape: str, count: int) -> list[dict[str, Any]]:
 
 
 def check(shape: str, count: int) -> Checked:
-    """One shape's checks, with few rules and with many."""
+    """Time the checks of one shape, with few rules and with many."""
     few, many = (_checks(shape, number) for number in (FEW, count))
     return Checked(shape, few, many)
 
@@ -188,7 +188,7 @@ def _ask(socket: ClientConnection, command: dict[str, Any]) -> None:
 
 
 def _subscribes(server: Server) -> tuple[float, float]:
-    """One after the other, each to another subject."""
+    """Subscribe to one subject after the other, and time each."""
     times = []
     with _client(server) as socket:
         for number in range(SUBSCRIBES):

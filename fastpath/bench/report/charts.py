@@ -163,7 +163,7 @@ def ratios(title: str, description: str, rows: Sequence[Ratio]) -> str:
 
 
 def standalone(svg: str) -> str:
-    """The same chart as a file: with its colours for light and dark, and a background of its own."""
+    """Return the chart as a file: with its colours for light and dark, and a background of its own."""
     colours = f":root{{{variables(LIGHT)}}}@media(prefers-color-scheme:dark){{:root{{{variables(DARK)}}}}}"
     style = f'<style>{colours}\n{CHART_STYLE}</style><rect class="back" width="100%" height="100%" rx="6"/>'
     head, rest = svg.split("</desc>", 1)

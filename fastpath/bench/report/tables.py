@@ -167,7 +167,7 @@ def _comparisons(compared: Sequence[Row]) -> Iterator[Figure]:
 
 
 def comparison(scenario: str, servers: Sequence[Row]) -> Figure:
-    """One scenario by each server that was compared, the cheapest first."""
+    """Return the table of one scenario by each server that was compared, the cheapest first."""
     servers = sorted(servers, key=lambda row: row.value("server_cpu_s_per_million") or float("inf"))
     mine = next((row for row in servers if row.peer == OURS), None)
     own_cost = mine.value("server_cpu_s_per_million") if mine else None

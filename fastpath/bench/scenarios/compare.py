@@ -103,7 +103,10 @@ def measure_other(scenario: Scenario, running: peers.Running, options: Options) 
 
 
 def measure_server(scenario: Scenario, server: fastpath_server.Server, dialect: Dialect, options: Options) -> Run:
-    """One that runs; the memory of a connection is what connecting and subscribing added, before anything is sent."""
+    """Measure a server that runs.
+
+    The memory of a connection is what connecting and subscribing added, before anything is sent.
+    """
     before = memory_bytes(server.pids)
     with loaded(scenario, server, dialect, options) as load:
         added = max(0, memory_bytes(server.pids) - before)

@@ -130,7 +130,7 @@ def sockets_for(server: Server, tls: bool) -> Sockets:
 
 
 def publishers(scenario: Scenario, server: Server, dialect: Dialect, swarm: Swarm, options: Options) -> list[Outlet]:
-    """One, or with pairs one a subject."""
+    """Connect the publishers: one, or with pairs one a subject."""
     outlets: list[Outlet] = []
     for number in range(scenario.subjects if scenario.pairs else 1):
         if server.name == "fastpath" and (options.publish_via or scenario.publish_via) == "port":

@@ -44,7 +44,7 @@ RULES = [
 
 @dataclass
 class Server:
-    """One that accepts connections; ``settings`` are what it was told besides its defaults."""
+    """A sidecar that accepts connections; ``settings`` are what it was told besides its defaults."""
 
     name: str
     host: str

@@ -49,7 +49,7 @@ class RedisServers:
     pids: dict[str, list[int]] = field(default_factory=dict)
 
     def call(self, *command: str | int) -> Any:
-        """One command to the primary."""
+        """Send one command to the primary."""
         return _call(self.primary, *command)
 
 

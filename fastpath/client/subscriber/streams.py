@@ -102,7 +102,7 @@ class MessageStream(Feed[Message]):
         return lambda message: covered(message.subject, names) and not covered(message.subject, left)
 
     def leave(self, subjects: set[str]) -> None:
-        """Some subjects or patterns are this stream's no more; without any it ends."""
+        """Take subjects or patterns from this stream; without any it ends."""
         self.subjects = self.subjects - subjects
         if not self.subjects:
             self.end()

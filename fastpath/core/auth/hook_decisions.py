@@ -82,7 +82,7 @@ class HookState:
         return ASKED
 
     def holds(self, subject: str, now: int) -> str:
-        """The same of a subscription that runs: it goes on while it is asked again."""
+        """Return why a running subscription may not go on; it does while the hook is asked again."""
         key = SUBSCRIBE, subject
         known = self.known.get(key)
         if known is not None and (now < known[1] or key in self.fresh):
@@ -92,7 +92,7 @@ class HookState:
         return ""
 
     def offers(self, subject: str, now: int) -> str:
-        """The same of what it offers to publish, as far as is known: what was answered for once decides as well."""
+        """Return why it may not offer to publish this, as far as is known: an answer for once decides as well."""
         known = self.known.get((PUBLISH, subject))
         if known is not None and known[1] == ONCE:
             return known[0]
@@ -325,7 +325,7 @@ class HookDecisions:
         heapq.heappush(self._ends, (moment, self._count, asked))
 
     def _bury(self) -> None:
-        """One more that is noted does not count any more: they are taken out when they are many."""
+        """Count a note that is void: such notes are taken out when they are many."""
         self._dead += 1
         if self._dead > DEAD_MAX and self._dead * 2 > len(self._ends):
             self._ends = [entry for entry in self._ends if entry[0] == entry[2].due]

@@ -49,7 +49,7 @@ class Hooked(Grants):
     asking: HookDecisions
 
     def principal(self, token: str, now: int) -> Principal:
-        """One that nobody shares, because the hook answers for a connection; raises Refused."""
+        """Return a principal that nobody shares, because the hook answers for a connection; raises Refused."""
         principal = super().principal(token, now)
         if principal.claims is None:
             return Principal(None, principal.superuser, principal.holders, principal.user)
@@ -71,7 +71,7 @@ class Hooked(Grants):
         return ASKED if principal.asked is None else principal.asked.check(action, subject, now)
 
     def holds(self, principal: Principal, subject: str, now: int) -> str:
-        """The same of a subscription that runs: it goes on while the hook is asked again."""
+        """Return why a running subscription may not go on; it does while the hook is asked again."""
         reason = super().check(principal, SUBSCRIBE, subject, now)
         if reason or SUBSCRIBE not in self.asking.events or principal.asked is None:
             return reason

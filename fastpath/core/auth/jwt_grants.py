@@ -49,7 +49,7 @@ class JwtGrants(Grants):
         return principal
 
     def refreshed(self, principal: Principal) -> Principal:
-        """The same."""
+        """Return the principal as it is, if its key still counts: raises Refused."""
         return self.current(principal)
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
@@ -98,7 +98,7 @@ class JwtGrants(Grants):
         return rules
 
     def rights_key(self, principal: Principal) -> Hashable:
-        """Those with the same permissions."""
+        """Return the permissions: those who have the same may read the same."""
         if principal.claims is None:
             return None
         rules = self._rules(principal.claims)

@@ -144,7 +144,7 @@ class RuleGrants(Grants):
         return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
 
     def rights_key(self, principal: Principal) -> Hashable:
-        """Those who are superusers, and those for whom the same rules count."""
+        """Return what is the same for all superusers, and for all for whom the same rules count."""
         return True if principal.superuser else (self._counting(principal), principal.user if self._rules.names else "")
 
     def rights_proxy(self, principal: Principal) -> Principal:

@@ -54,7 +54,7 @@ class LagListener(Protocol):
         """The client's subscriptions to these are conflated from now on."""
 
     def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
-        """They are live again."""
+        """Clients that lagged in these topics are level again."""
 
 
 class ConflationClock(Protocol):

@@ -71,7 +71,7 @@ class Patterns(Generic[C, S, M]):
             place.cohorts[cohort] = None
 
     def discard_cohort(self, cohort: M) -> None:
-        """None of them is left."""
+        """The cohort has no member any more."""
         for text in cohort.texts:
             places = self._path(text)
             if places is not None and places[-1].cohorts is not None:

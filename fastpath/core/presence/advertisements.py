@@ -74,7 +74,7 @@ class _Advert:
 
 
 class Advertisers:
-    """Those of one process. ``wanted`` are the subjects with subscribers, anywhere, among all that is advertised."""
+    """The advertisers of one process; ``wanted`` are subjects with subscribers anywhere, of all that is advertised."""
 
     def __init__(self, grants: Grants) -> None:
         self.wanted: set[str] = set()
@@ -100,7 +100,7 @@ class Advertisers:
         return bool(self._busy or self._changes)
 
     def advertise(self, advertiser: Advertiser, patterns: Iterable[str]) -> list[Offer]:
-        """These patterns replace those before; what became of each. ``step`` tells what is wanted."""
+        """Replace the patterns that it advertised before; return what became of each. ``step`` tells what is wanted."""
         taken: dict[str, None] = {}
         known = advertiser in self._adverts
         offers = []

@@ -70,13 +70,13 @@ class Attendance(ConnectionListener):
     # What clients do
 
     def connected(self, client: Client) -> None:
-        """One more is online."""
+        """Count one more client online."""
         if self.presence:
             self._names[client] = client.principal.user
             self._count("", client, 1)
 
     def disconnected(self, client: Client) -> None:
-        """It is gone, and from all its subjects."""
+        """The client is gone, and from all its subjects."""
         self._leave(client, client.subscriptions)
         self._count("", client, -1)
         self._names.pop(client, None)
@@ -93,7 +93,7 @@ class Attendance(ConnectionListener):
                 self._count(subject, client, 1)
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
-        """It is on the subject."""
+        """The client is on the subject."""
         del request, result
         if again:
             return
@@ -103,7 +103,7 @@ class Attendance(ConnectionListener):
             self._count(topic.subject, client, 1)
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
-        """It is no longer on these."""
+        """The client is no longer on these subjects."""
         del why
         self._leave(client, topics)
 

@@ -186,7 +186,7 @@ class PresenceReceiver:
             self._end(member)
 
     def rest(self, now: int) -> None:
-        """Nobody could be heard: their silence counts from now on."""
+        """Count the silence of all members from now on: nobody could be heard."""
         for peer in self._peers.values():
             peer.heard = now
 

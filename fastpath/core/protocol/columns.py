@@ -161,7 +161,7 @@ def expand(
 def _row(
     run: ColumnBatch, index: int, epoch: int, seq: int, time: int, publisher: str | None = None, number: int = 0
 ) -> Message:
-    """One row as a message, weighed."""
+    """Return one row as a message, weighed."""
     fields: Fields | None = None
     if run.fields:
         fields = {name: column[index] for name, column in run.fields.items() if column[index] is not None} or None  # type: ignore[misc]

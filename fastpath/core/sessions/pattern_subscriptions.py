@@ -372,7 +372,7 @@ class PatternSubscriber:
                     self._tell(client, answer)
 
     def _join_cohort(self, cohort: Cohort, topic: Topic) -> None:
-        """All of the cohort join together, or none of it may read the subject."""
+        """Let all of the cohort join together; or none of it may read the subject."""
         broker = self._broker
         reason = broker.grants.check(cohort.principal, SUBSCRIBE, topic.subject, broker.grid.moment)
         if reason and reason is not ASKED:

@@ -48,7 +48,7 @@ class HeavyHitters:
         self._past: deque[tuple[Counts, float]] = deque(maxlen=WINDOW_SECONDS)
 
     def look(self, messages: Sequence[Message], number: int) -> int:
-        """These came, the last of them as the ``number``-th, and ``next`` is among them; the new ``next``."""
+        """Look at messages, the last of them the ``number``-th, and ``next`` is among them; the new ``next``."""
         counts, count = self._now, len(messages)
         at = self.next - (number - count) - 1
         self.every = max(self.every, count // SAMPLES_MAX)

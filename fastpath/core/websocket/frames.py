@@ -346,7 +346,7 @@ def split_frames(buffer: bytes) -> list[bytes]:
 
 
 def each_frame(buffer: bytes) -> Iterator[bytes]:
-    """The same, one at a time."""
+    """Yield the frames one at a time."""
     position, end = 0, len(buffer)
     while position < end:
         start = position + 2

@@ -170,7 +170,7 @@ def _end_client(client: Client, reason: str) -> bool:
 
 
 def _end_publisher(publisher: PublisherConnection, reason: str) -> bool:
-    """The same of a publisher."""
+    """End a publisher in the same way."""
     if publisher.over:
         return False
     publisher.close(Close.CLOSED_BY_OPERATOR, reason)

@@ -86,7 +86,7 @@ class ControlConnection(asyncio.Protocol):
         self._send([number, "ok", answer])
 
     def refuse(self, number: int, code: str, reason: str) -> None:
-        """The same with an error."""
+        """Answer a request with an error."""
         self._send([number, "error", {"code": code, "reason": reason}])
 
     def push(self, name: str, content: dict[str, Any]) -> int:
@@ -105,12 +105,12 @@ class ControlConnection(asyncio.Protocol):
             self._transport.write(pack(packet))
 
     def pause_writing(self) -> None:
-        """It does not take its answers: nothing more is read from it, so nothing more is answered."""
+        """Read nothing more of a peer that does not take its answers, so that nothing more is answered."""
         self._full = True
         self._read()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Read again of a peer that takes its answers again."""
         self._full = False
         self._read()
         self._runtime.loop.call_soon(self._go_on)

@@ -29,7 +29,7 @@ class Room:
 
 
 def shown(message: Message, fields: Fields | None = None, most: int = SHOWN_BYTES_MAX) -> dict[str, Any]:
-    """Its place, time, content and ``fields`` (its own, or those of a snapshot), of both at most so many bytes.
+    """Return the message's place, time, content and ``fields`` (its own, or a snapshot's), so many bytes of both.
 
     ``cut``: its bytes, when not all of them are shown.
     """
@@ -59,7 +59,7 @@ def shown(message: Message, fields: Fields | None = None, most: int = SHOWN_BYTE
 
 
 def shown_within(messages: list[Message], size: int) -> Iterator[dict[str, Any]]:
-    """All of them in so many bytes: each has its share of what those before it have left."""
+    """Return all messages in so many bytes: each has its share of what those before it have left."""
     room = Room(size)
     for left, message in zip(range(len(messages), 0, -1), messages, strict=True):
         # Its content and its fields; bytes take four thirds as text.

@@ -234,7 +234,7 @@ class Readers:
         self._looked = 0
 
     def among(self, clients: list[Client]) -> Generator[None, None, list[Client]]:
-        """Those of the clients; yields by the subscriptions that are looked at."""
+        """Return the clients that have it among these; yields by the subscriptions that are looked at."""
         found = []
         for client in clients:
             if (yield from self._reads(client)):

@@ -76,7 +76,7 @@ class Tracing(CommandListener):
 
     @property
     def running(self) -> list[_Trace]:
-        """Those that have not ended."""
+        """Return the traces that have not ended."""
         return [trace for trace in self._traces.values() if not trace.ended]
 
     # The first worker

@@ -252,12 +252,12 @@ class _Request:
         return self._facts | {"again": False}
 
     def uses(self, key: Key, *, strictly: bool = False) -> bool:
-        """It waits for one answer."""
+        """Return whether the request still wants the right: it waits for one answer."""
         del strictly
         return key == self._key
 
     def parks(self, command: Any, data: bytes, now: int) -> bool:
-        """It has no commands."""
+        """Return False: a request has no commands that could wait."""
         del command, data, now
         return False
 

@@ -87,7 +87,7 @@ class Runners:
         self.untold += 1
 
     def heard(self, peer: ControlPeer) -> None:
-        """It answers, be it late: it is asked as the others are."""
+        """Note that the worker answers, be it late: it is asked as the others are."""
         self._late.pop(peer, None)
 
     def answer(self, number: int, reply: Reply) -> None:

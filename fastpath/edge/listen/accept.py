@@ -73,7 +73,7 @@ class Arrivals:
             sock.close()
 
     def enter(self, sock: socket.socket, address: str, listener: Listener) -> None:
-        """It is known whom the socket is from."""
+        """Let in a socket of which it is known where it comes from."""
         if listener.tls:
             self._spawn(self._secure(sock, address, listener))
         elif listener.purposes == {"clients"}:

@@ -32,7 +32,7 @@ def check_control(path: str) -> None:
 
 
 def check_socket(path: str, setting: str) -> None:
-    """The same for the unix socket of any setting."""
+    """Check the unix socket of any setting in the same way."""
     file = Path(path)
     try:
         if file.exists() and not stat.S_ISSOCK(file.stat().st_mode):

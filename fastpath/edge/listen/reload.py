@@ -116,7 +116,7 @@ class Reloader:
         asked.peer.reply(asked.request, {"errors": asked.errors})
 
     def _settings(self) -> list[str]:
-        """Those of the configuration file that can change while the process runs take force."""
+        """Put those settings of the configuration file in force that can change while the process runs."""
         runtime = self._runtime
         try:
             found = load(os.environ)

@@ -108,7 +108,7 @@ class Statistics:
         return [self.own(), *sorted(self._runtime.workers.figures(), key=lambda other: other["worker"])]
 
     def own(self) -> dict[str, float]:
-        """Those of this process."""
+        """Return the figures of this process."""
         runtime, broker = self._runtime, self._runtime.broker
         counters = broker.counters
         return {
@@ -220,7 +220,7 @@ class Latencies:
 
     @property
     def of_all(self) -> dict[str, float]:
-        """The same over all workers."""
+        """Return the figures of all workers together."""
         oldest = time.monotonic() - _FRESH_SECONDS
         fresh = [counts for counts, moment in self._last.values() if moment > oldest]
         return _quantiles([sum(counts) for counts in zip(*fresh, strict=True)] or [0] * BUCKETS)

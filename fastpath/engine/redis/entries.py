@@ -78,7 +78,7 @@ def untyped(data: bytes) -> str | bytes:
 
 
 def payload(message: Message) -> bytes:
-    """All of a message that Redis neither gives nor looks at."""
+    """Return all of a message that Redis neither gives nor looks at."""
     return _encode(
         (
             message.content,

@@ -58,8 +58,10 @@ class Pace:
         return groups, total
 
     def read(self, group: int, rows: Sequence[Entry]) -> None:
-        """These came of a group that was asked for; it may be none. A larger size counts at once, a smaller one by and
-        by."""
+        """Note which entries came of a group that was asked for; it may be none.
+
+        A larger size counts at once, a smaller one by and by.
+        """
         size = ENTRY_BYTES
         if rows:
             size += _bytes(rows) // len(rows)

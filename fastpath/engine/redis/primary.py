@@ -118,7 +118,7 @@ class Primary:
         return self._loop.time() - self._left[address] if address in self._left else inf
 
     async def primary(self) -> Address:
-        """The same; raises RedisAway when there is none."""
+        """Return the address of the primary; raises RedisAway when there is none."""
         named = self.named()
         if named is None:
             self.look()

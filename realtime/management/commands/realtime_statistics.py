@@ -44,7 +44,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
 
     def _take(self, files: list[Path], seconds: float) -> tuple[int, int]:
-        """One that died on another machine is known to be gone only after a while."""
+        """Import the files; wait for a collector at work: one that died elsewhere is gone only after a while."""
         end, store = time.monotonic() + seconds, Store()
         while True:
             try:

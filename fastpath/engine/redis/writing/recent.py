@@ -41,7 +41,7 @@ class Recent:
             self._bytes -= _size(self._kept.popleft()[1])
 
     async def lost(self, link: Link, epoch: int) -> list[Batch]:
-        """All of them, taken out, if the primary is in a newer epoch and lacks any; raises one of ``AWAY``."""
+        """Take out all recent batches if the primary, in a newer epoch, lacks any; raises one of ``AWAY``."""
         ends = {group: (batch.epoch, n) for _, batch in self._kept for group, n in batch.ends.items()}
         if not ends or all(of == epoch for of, _ in ends.values()):
             return []
