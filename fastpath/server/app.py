@@ -62,8 +62,10 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def preload() -> None:
-    """Import what is imported late, so that workers share it, and while it can be read; no loop exists yet."""
+def preload(settings: Settings) -> None:
+    """Import what is imported late, so that workers share it, and while it can be read: the user who is to serve need
+    not be able to. No loop exists yet."""
+    registry.engine_class(settings)
     for encoding in ("ascii", "idna", "latin-1"):
         codecs.lookup(encoding)
     importlib.import_module("concurrent.futures.thread")

@@ -62,7 +62,7 @@ def run(settings: Settings) -> None:
     count = workers_of(settings)
     formats.begin_simply(settings)
     faulthandler.enable()  # where a crash in C was is told on the standard error
-    server.preload()
+    server.preload(settings)
     privileges.drop(settings)
     if count == 1:
         server.run(settings)
@@ -165,7 +165,7 @@ class _Parent:
             signal.signal(number, self._told)
         signal.signal(signal.SIGHUP, self._told_to_reload)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        server.preload()
+        server.preload(self._settings)
         gc.collect()
         gc.freeze()  # a collection would write to every object, and so copy the pages that the workers share
 

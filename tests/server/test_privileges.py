@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import signal
 import socket
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from fastpath.server.privileges import drop, give_folder
 from fastpath.settings import load
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.sidecar import ROOT as REPOSITORY
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -118,6 +121,24 @@ def test_low_ports_are_opened_and_root_is_dropped() -> None:
             until(lambda: "error" not in client.subscribe("/root/one", history=1)[0])
             assert client.message()[3] == "x"
         assert "running as root" not in sidecar.log
+
+
+@as_root
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("settings", [{"journal": "interval"}, {"journal": "off"}], ids=["journal", "memory"])
+def test_who_is_to_serve_need_not_be_able_to_read_the_program(
+    tmp_path: Path, workers: int, settings: dict[str, str]
+) -> None:
+    """It lies in root's home, for example: all that is imported late has been, while it could be."""
+    shutil.copytree(REPOSITORY / "fastpath", tmp_path / "fastpath", ignore=shutil.ignore_patterns("__pycache__"))
+    tmp_path.chmod(0o700)
+    sidecar = Sidecar(user=USER, workers=workers, **settings)
+    owned(sidecar)
+    sidecar.settings["data"] = sidecar.folder / "data"
+    start = f"sys.path[0] = {str(tmp_path)!r}; runpy.run_module('fastpath', run_name='__main__', alter_sys=True)"
+    sidecar.command = [sys.executable, "-c", f"import runpy, sys; {start}"]
+    with sidecar, WirePublisher(sidecar) as publisher:
+        assert publisher.publish(["/root/two", "x"]) == [1]
 
 
 def serves(sidecar: Sidecar) -> bool:
