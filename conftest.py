@@ -3,7 +3,8 @@
 pytest_plugins = [
     "tests.support.no_skips",
     "tests.support.seeds",
-    "tests.support.again",
+    "tests.support.pure",
+    "tests.support.second_look",
     "tests.support.sidecar_logs",
     "tests.support.groups",
 ]

@@ -1,71 +1,175 @@
-"""What `make test` makes of a test that fails once: in CI it fails the run, but for one of time."""
+"""What `make test` makes of a test that fails in CI: it has a second look, alone, unless nothing can excuse it."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
-from pathlib import Path
-
-from tests.support.sidecar import ROOT
-
-TESTS = """
-import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.second_look import LOOKS, UNSTABLE_MAX
+from tests.support.sidecar import ROOT
 
-class Late(AssertionError):
-    pass
+HEAD = """
+import random
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.promises import BrokenPromise, kept
 
 
-def fail_once(name, error=AssertionError):
+def fail(name, times, error=AssertionError):
     seen = Path(__file__).with_name(name)
     seen.open("a").write(f"{random.random()}\\n")
-    if len(seen.read_text().splitlines()) == 1:
-        raise error("the first time")
-
-
-@pytest.mark.timing
-def test_of_time():
-    fail_once("time")
-
-
-def test_of_anything_else():
-    fail_once("else")
-
-
-@pytest.mark.timing(only="Late")
-def test_that_is_late():
-    fail_once("late", Late)
-
-
-@pytest.mark.timing(only="Late")
-def test_that_loses():
-    fail_once("lost")
+    if len(seen.read_text().splitlines()) <= times:
+        raise error("so often")
 """
 
 
-def test_only_what_compares_times_runs_again(tmp_path: Path) -> None:
-    """In CI, as `make test` runs them."""
-    path = tmp_path / "test_some.py"
-    path.write_text(TESTS)
-    plugins = [f"-ptests.support.{name}" for name in ("seeds", "again")]
-    where = ["-c", "pyproject.toml", "--rootdir", str(tmp_path), "-o", "addopts=", "--import-mode=importlib", "-rf"]
+@dataclass
+class Ended:
+    """How a run ended, and where it was."""
+
+    folder: Path
+    code: int
+    output: str
+
+    def times(self, name: str) -> int:
+        """How often that test was run."""
+        return len(self.chosen(name))
+
+    def chosen(self, name: str) -> list[str]:
+        """What it chose by chance, each time."""
+        return (self.folder / name).read_text().splitlines()
+
+
+def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
+    """Write these tests and run them in CI, as `make test` does."""
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(HEAD + tests)
+    plugins = [f"-p tests.support.{name}" for name in ("no_skips", "seeds", "pure", "second_look")]
+    where = f"-c {ROOT}/pyproject.toml --rootdir {folder} -o addopts= --import-mode=importlib -rf"
     done = subprocess.run(
-        ["tools/run_tests.sh", "not slow", *plugins, *where, str(path)],
+        ["tools/run_tests.sh", "not slow", str(file)],
         cwd=ROOT,
-        env=os.environ | {"CI": "true", "TEST_PROCESSES": "1", "TEST_SEED": "7"},
+        env=os.environ
+        | {"CI": "true", "TEST_PROCESSES": "1", "SEED": "7", "TEST_RESULTS": str(folder / "results")}
+        | {"PYTEST_ADDOPTS": " ".join((*plugins, where))},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 1, done.stdout + done.stderr
-    failed = re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE)
-    assert sorted(failed) == ["test_of_anything_else", "test_that_loses"]
-    chosen = {name: (tmp_path / name).read_text().splitlines() for name in ("time", "else", "late", "lost")}
-    assert {name: len(times) for name, times in chosen.items()} == {"time": 2, "else": 1, "late": 2, "lost": 1}
-    assert all(len(set(times)) == 1 for times in chosen.values()), "by chance, but the same both times"
-    assert len(re.findall(r"the first time$", done.stdout, re.MULTILINE)) >= 4, "what failed is shown in any case"
-    assert len(re.findall(r"^TEST_SEED=7$", done.stdout, re.MULTILINE)) == 1 + 4, "at the head, and each time"
+    return Ended(file.parent, done.returncode, done.stdout + done.stderr)
+
+
+def test_what_passes_alone_is_unstable_and_the_run_is_green(tmp_path: Path) -> None:
+    tests = """
+def test_once():
+    fail("once", 1)
+
+@pytest.mark.parametrize("name", ["a b", "c::d"])
+def test_twice(name):
+    fail("twice", 2) if name == "a b" else None
+
+def test_that_is_well():
+    fail("well", 0)
+"""
+    ended = run(tmp_path, tests)
+    assert ended.code == 0, ended.output
+    lines = ended.output.splitlines()
+    assert lines[-2:] == ["UNSTABLE test_some.py::test_once", "UNSTABLE test_some.py::test_twice[a b]"]
+    assert lines[:-2].count(lines[-1]) == lines[:-2].count(lines[-2]) == 1, "when it is known, and last of all"
+    assert [ended.times(name) for name in ("once", "twice", "well")] == [2, 3, 1]
+    assert len({*ended.chosen("once")}) == 1, "by chance, but the same each time"
+    logs = tmp_path / "results" / "unstable" / "test_some.py-test_once"
+    assert "AssertionError: so often" in (logs / "failed.log").read_text()
+    assert "SEED=7" in (logs / "failed.log").read_text()
+    assert "1 passed" in (logs / "alone.log").read_text()
+
+
+def test_what_fails_alone_too_is_red(tmp_path: Path) -> None:
+    ended = run(tmp_path, 'def test_always():\n    fail("always", 99)\n')
+    assert ended.code == 1
+    assert ended.times("always") == 1 + LOOKS
+    assert ended.output.splitlines()[-1] == "RED test_some.py::test_always: it failed alone, too"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        'fail("seen", 1, BrokenPromise)',
+        # An error on the way out, a group of tasks, and what another process has told.
+        'try:\n        fail("seen", 1, BrokenPromise)\n    finally:\n        assert False, "on the way out"',
+        'raise ExceptionGroup("tasks", [BrokenPromise("2 came before 1")]) if not fail("seen", 0) else 0',
+        'fail("seen", 0)\n    assert False, "the checker said:\\\\ntests.support.promises.BrokenPromise: lost"',
+    ],
+    ids=["itself", "below another", "in a group", "told by a process"],
+)
+def test_a_broken_promise_has_no_second_look(tmp_path: Path, broken: str) -> None:
+    ended = run(tmp_path, f"def test_promise():\n    {broken}\n")
+    assert ended.code == 1
+    assert ended.times("seen") == 1
+    assert "RED test_some.py::test_promise: a promise of the product was broken" in ended.output
+
+
+def test_a_promise_that_breaks_in_the_second_look_has_no_third(tmp_path: Path) -> None:
+    ended = run(tmp_path, 'def test_it():\n    fail("seen", 1)\n    fail("again", 0)\n    kept(False, "lost")\n')
+    assert (ended.code, ended.times("seen"), ended.times("again")) == (1, 2, 1)
+
+
+def test_what_is_pure_has_no_second_look(tmp_path: Path) -> None:
+    ended = run(tmp_path, 'def test_core():\n    fail("core", 1)\n', path="tests/core/test_some.py")
+    assert ended.code == 1
+    assert ended.times("core") == 1
+    assert "RED tests/core/test_some.py::test_core: it starts no process and opens no socket" in ended.output
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        "subprocess.run(['true'], check=True)",
+        "socket.socket().connect(('127.0.0.1', 9))",
+        "socket.create_server(('', 0))",
+    ],
+)
+def test_what_is_said_to_be_pure_is(tmp_path: Path, does: str) -> None:
+    ended = run(tmp_path, f"def test_core():\n    {does}\n", path="tests/core/test_some.py")
+    assert ended.code == 1
+    assert "stands in tests/support/pure.py as a test that does not" in ended.output
+
+
+def test_too_many_are_red(tmp_path: Path) -> None:
+    tests = f'@pytest.mark.parametrize("n", range({UNSTABLE_MAX + 1}))\ndef test_one(n):\n    fail(f"n{{n}}", 1)\n'
+    ended = run(tmp_path, tests)
+    assert ended.code == 1
+    assert {ended.times(f"n{n}") for n in range(UNSTABLE_MAX + 1)} == {1}
+    assert f"RED: {UNSTABLE_MAX + 1} tests failed, more than {UNSTABLE_MAX}" in ended.output
+
+
+def test_a_skip_and_a_set_up_that_fails_are_failures_and_a_file_that_cannot_be_read_is_red(tmp_path: Path) -> None:
+    tests = """
+def test_that_skips():
+    pytest.skip("nothing is here to test with")
+"""
+    ended = run(tmp_path, tests)
+    assert ended.code == 1
+    assert "skipped, which fails in CI: Skipped: nothing is here to test with" in ended.output
+    tests = """
+@pytest.fixture
+def node():
+    fail("node", 1)
+
+def test_beside_it(node):
+    pass
+"""
+    ended = run(tmp_path, tests, path="other/test_other.py")
+    assert (ended.code, ended.times("node")) == (0, 2)
+    ended = run(tmp_path, "import nothing_of_this_name\n", path="third/test_third.py")
+    assert ended.code not in (0, 5)
+    assert "UNSTABLE" not in ended.output

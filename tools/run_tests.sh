@@ -4,9 +4,8 @@
 # The tests that are not slow wait more than they work, and run in TEST_PROCESSES (default 3) processes beside each other. Of
 # the slow ones some wait, too, and run in two; those that measure have the machine for themselves (tests/support/groups.py).
 #
-# In CI a test that fails has failed the run, but for one that is marked `timing`: that runs once more at once, with the same
-# seed and beside the same tests, and the run says which (tests/support/again.py). A machine that stands still for a second is
-# no fault of a test of time; any other first failure is somebody's.
+# In CI what failed is run again by itself when all others are done (tests/support/second_look.py): a busy machine fails no
+# run, and what is UNSTABLE is named by its last lines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,19 +20,26 @@ for need in browser redis prometheus compiler postgres; do
         missing+=("$line")
     fi
 done
+results=${TEST_RESULTS:-test-results}
+rm -rf "$results/unstable" "$results/failed.jsonl"
 status=0
-run() { .venv/bin/python -m pytest -p no:cacheprovider -m "$markers" --no-loadscope-reorder "$@" || status=$?; }
+# What each part ended with counts: 5 is that nothing of what was asked for is in it, 1 that tests failed, more that it broke.
+run() {
+    local ended=0
+    .venv/bin/python -m pytest -p no:cacheprovider -m "$markers" --no-loadscope-reorder "$@" || ended=$?
+    if ((ended > status && ended != 5 || status == 5)); then status=$ended; fi
+}
 if [[ $markers == *"not slow"* ]]; then
     run -n "${TEST_PROCESSES:-3}" "$@"
 else
     run --part beside -n 2 "$@"
-    beside=$status
-    status=0
     run --part alone "$@"
-    # 5: nothing of what was asked for is in this part.
-    if ((status == 5 || (status == 0 && beside != 5))); then status=$beside; fi
 fi
 for line in "${missing[@]}"; do
     printf 'NOT RUN: %s\n' "$line" >&2
 done
+if [[ ${CI:-} == true && $status == 1 ]]; then
+    status=0
+    .venv/bin/python -m tests.support.second_look || status=$?
+fi
 exit "$status"

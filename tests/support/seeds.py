@@ -1,4 +1,4 @@
-"""One seed for a run of the tests: what is chosen by chance can be chosen again with ``TEST_SEED=… make test``."""
+"""One seed for a run of the tests: what is chosen by chance can be chosen again with ``make test SEED=…``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-NAME = "TEST_SEED"
+NAME = "SEED"
 
 
 def run_seed() -> int:

@@ -11,6 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.edge.lives import SUBJECTS, TRANSACTION, Driver, Life
+from tests.support.promises import kept
 
 SEEDS = st.integers(0, 1 << 32)
 ONCE = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -26,11 +27,12 @@ def story(seed: int) -> None:
         for batch in range(3):
             rows = [(chance.choice(SUBJECTS), f"{batch}.{number}") for number in range(chance.randint(0, 20))]
             written = driver.write(batch, rows)
-            assert sorted(written) == sorted(rows)
+            kept(sorted(written) == sorted(rows), (rows, written))
             stored += written
         for last in (False, True):
             for subject in SUBJECTS:
-                assert driver.life.contents(subject) == [content for at, content in stored if at == subject]
+                found = driver.life.contents(subject)
+                kept(found == [content for at, content in stored if at == subject], (subject, found, stored))
             if not last:
                 driver.life.end()
                 driver.life = Life(Path(name))

@@ -9,6 +9,7 @@ import pytest
 
 from fastpath.engine.redis.tail import FAULTS
 from tests.support.engine.redis_model import SUBJECTS, Node, Operation, Reader, Server
+from tests.support.promises import BrokenPromise
 
 
 class World:
@@ -165,7 +166,7 @@ async def histories(seeds: range) -> int:
         try:
             untold += world.check()
         except AssertionError as error:
-            raise AssertionError(f"history {seed}: {error}") from error
+            raise BrokenPromise(f"history {seed}: {error}") from error
     return untold
 
 
