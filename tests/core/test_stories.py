@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastpath.core.delivery.wire_encoding import encoding, wire
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
+from fastpath.core.protocol.options import OptionRow
 from tests.support.core.stage import Actor, Stage
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
@@ -34,7 +37,9 @@ class Teller:
     def tell(self, line: str) -> list[str]:
         """Do what the line says; what every client got, a line each."""
         words = shlex.split(line)
-        getattr(self, f"do_{words[0] if words[0] in ('server', 'at', 'publish') else words[1]}")(words)
+        getattr(self, f"do_{words[0] if words[0] in ('server', 'at', 'publish', 'remove', 'options') else words[1]}")(
+            words
+        )
         told = []
         for name, actor in self.stage.actors.items():
             told += [f"  {name}: {self.render(actor, one)}" for one in actor.taken()]
@@ -62,6 +67,27 @@ class Teller:
         options = {"retained": fields.pop("retained", "") != "false", "qos": fields.pop("qos", "guaranteed")}
         outcome = self.stage.publish(words[1], words[2], fields or None, **options)
         assert isinstance(outcome, int), outcome
+
+    def do_remove(self, words: list[str]) -> None:
+        """remove SUBJECT [qos=standard]."""
+        assert isinstance(self.stage.remove(words[1], **dict(word.split("=", 1) for word in words[2:])), int)
+
+    def do_options(self, words: list[str]) -> None:
+        """options PATTERN [cache=MESSAGES] [seconds=SECONDS] [conflation=MS] [retained=on|off] [delivery=QUALITY]: all
+        that the pattern says from now on."""
+        read: dict[str, Callable[[str], tuple[str, Any]]] = {
+            "cache": lambda value: ("cache_messages", int(value)),
+            "seconds": lambda value: ("cache_ms", int(value) * 1000),
+            "conflation": lambda value: ("conflation_ms", int(value)),
+            "retained": lambda value: ("retained", value == "on"),
+            "delivery": lambda value: ("delivery", value),
+        }
+        given = dict(read[name](value) for name, value in (word.split("=") for word in words[2:]))
+        rows = [row for row in self.stage.sessions.rights.options.rows if row.pattern != words[1]]
+        if given:
+            rows.append(OptionRow(1, words[1], **given))
+        self.stage.sessions.rights.options.replace(rows)
+        self.stage.end()
 
     def do_enters(self, words: list[str]) -> None:
         """ann enters [batch_ms=MS] [batch_bytes=BYTES] [deflate=BYTES]."""
@@ -123,7 +149,8 @@ class Teller:
         """One thing that a client got, in words."""
         if isinstance(value, Data):
             fields = "".join(f" {name}={text}" for name, text in value.fields.items())
-            return f"{value.meta.kind or 'update'} {actor.subjects[value.sid]} #{value.seq} {value.content}{fields}"
+            content = value.content or ("removed" if value.meta.removed else "")
+            return f"{value.meta.kind or 'update'} {actor.subjects[value.sid]} #{value.seq} {content}{fields}"
         if isinstance(value, Subscribed):
             return "subscribed " + "; ".join(
                 f"{one.subject} {one.error} ({one.reason})"

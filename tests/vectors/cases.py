@@ -7,6 +7,7 @@ from typing import Any
 Case = tuple[str, str, Any]
 
 IBM = "/stocks/us/IBM"
+INBOX = "/__sys__/inbox/q0YbKxYcXyKzG1bW7S0v3A/7"
 TEXT = 'Ελλάδα 日本語 🙂 "quoted" back\\slash /slash \b\t\n\f\r\x01\x1f\x7f\u2028'
 """Scripts of one to four bytes, and all that JSON must escape beside some that it must not."""
 
@@ -82,6 +83,27 @@ CLIENT_TO_SERVER: list[Case] = [
         "3.4",
         {"op": "publish", "id": 4, "subject": "/a/b", "content": "x", "closure": "c-18", "publication": 7},
     ),
+    (
+        "publish what replaces",
+        "3.4",
+        {"op": "publish", "id": 4, "subject": "/a/b", "content": "x", "closure": "c-19", "replace": True},
+    ),
+    (
+        "publish a removal",
+        "3.4",
+        {"op": "publish", "id": 4, "subject": "/a/b", "content": "", "closure": "c-20", "removed": True},
+    ),
+    (
+        "publish in a trace",
+        "3.4",
+        {
+            "op": "publish",
+            "id": 4,
+            "subject": "/a/b",
+            "content": "x",
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        },
+    ),
     ("publish without id", "3.4", {"op": "publish", "subject": "/a/b", "content": ""}),
     (
         "publish binary",
@@ -95,6 +117,39 @@ CLIENT_TO_SERVER: list[Case] = [
     ("presence of all", "3.9", {"op": "presence", "id": 7}),
     ("advertise", "3.10", {"op": "advertise", "id": 8, "patterns": ["/stocks/**", "/bonds/*"]}),
     ("advertise nothing", "3.10", {"op": "advertise", "id": 8, "patterns": []}),
+    ("respond", "3.11", {"op": "respond", "id": 9, "patterns": ["/quotes/*"]}),
+    ("respond to nothing", "3.11", {"op": "respond", "id": 9, "patterns": []}),
+    (
+        "request",
+        "3.12",
+        {
+            "op": "request",
+            "id": 10,
+            "subject": "/quotes/get",
+            "content": "IBM",
+            "fields": {"market": "us"},
+            "timeout": 2000,
+            "replies": 3,
+        },
+    ),
+    ("request plain", "3.12", {"op": "request", "id": 10, "subject": "/quotes/get", "content": ""}),
+    (
+        "request binary",
+        "3.12",
+        {"op": "request", "id": 300, "subject": "/a/b", "content": BINARY, "fields": {"b": b"", TEXT: TEXT}},
+    ),
+    (
+        "reply",
+        "3.13",
+        {"op": "reply", "id": 11, "to": INBOX, "content": "193.20", "fields": {"bid": "193.19"}, "more": True},
+    ),
+    ("reply, the last", "3.13", {"op": "reply", "id": 12, "to": INBOX, "content": BINARY}),
+    ("reply of nothing", "3.13", {"op": "reply", "to": INBOX}),
+    (
+        "reply with an error",
+        "3.13",
+        {"op": "reply", "id": 13, "to": INBOX, "error": "no_such_stock", "reason": "there is no ZZZ"},
+    ),
     *[
         (f"ping with the id {number}", "1.3", {"op": "ping", "id": number})
         for number in (0, 127, 128, 255, 256, 65535, 65536, 4294967295, 4294967296, 9007199254740991)
@@ -274,6 +329,63 @@ SERVER_ANSWERS: list[Case] = [
     ("advertised nothing", "4.15", {"op": "advertised", "id": 8, "results": []}),
     ("wanted", "4.15", {"op": "interest", "subjects": [IBM], "wanted": True}),
     ("not wanted any more", "4.15", {"op": "interest", "subjects": [IBM, "/a/b"], "wanted": False}),
+    (
+        "responding",
+        "4.16",
+        {
+            "op": "responding",
+            "id": 9,
+            "results": [
+                {"pattern": "/quotes/*"},
+                {"pattern": "/bonds", "error": "invalid", "reason": "only one segment"},
+            ],
+        },
+    ),
+    (
+        "asked",
+        "4.17",
+        {
+            "op": "asked",
+            "to": INBOX,
+            "subject": "/quotes/get",
+            "content": "IBM",
+            "fields": {"market": "us"},
+            "timeout": 2000,
+            "replies": 3,
+            "user": "ann",
+        },
+    ),
+    ("asked binary", "4.17", {"op": "asked", "to": INBOX, "subject": "/a/b", "content": BINARY, "timeout": 300000}),
+    ("over", "4.17", {"op": "over", "to": INBOX, "reason": "the time for it is over"}),
+    ("replied", "4.18", {"op": "replied", "id": 11, "status": "ok"}),
+    (
+        "replied too late",
+        "4.18",
+        {"op": "replied", "id": 12, "status": "gone", "reason": "nobody waits for this reply any more"},
+    ),
+    (
+        "response",
+        "4.19",
+        {"op": "response", "id": 10, "content": "193.20", "fields": {"bid": "193.19"}, "more": True},
+    ),
+    ("response, the last", "4.19", {"op": "response", "id": 10, "content": BINARY, "fields": {"b": b"\x00"}}),
+    ("response of nothing", "4.19", {"op": "response", "id": 10}),
+    (
+        "response of nobody",
+        "4.19",
+        {
+            "op": "response",
+            "id": 10,
+            "error": "no_responders",
+            "reason": "nobody answers requests to this subject",
+            "own": True,
+        },
+    ),
+    (
+        "response with a responder's error",
+        "4.19",
+        {"op": "response", "id": 10, "error": "no_such_stock", "reason": "there is no ZZZ"},
+    ),
     ("lagging in many", "4.13", {"op": "lagging", "sids": [0, 127, 128, 65536, 9007199254740991, *range(12)]}),
 ]
 
@@ -284,6 +396,13 @@ MESSAGES: list[Case] = [
     ("snapshot", "5.2", [17, 41, 5200, "193.10", {"bid": "193.00"}, {"kind": "snapshot"}]),
     ("recovered", "5.2", [17, 42, 5230, "193.20", None, {"kind": "recovered"}]),
     ("historical", "5.2", [17, 40, 5100, "193.00", {"bid": "192.90"}, {"kind": "historical"}]),
+    ("removal", "5.4", [17, 45, 5310, "", None, {"removed": True}]),
+    (
+        "a message of a trace",
+        "5.5",
+        [17, 46, 5320, "x", None, {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}],
+    ),
+    ("removed since", "5.4", [17, 45, 5310, "", None, {"kind": "snapshot", "removed": True}]),
     ("not retained", "5.2", [17, 44, 5300, "193.30", None, {"retained": False}]),
     (
         "every key of meta",
@@ -354,6 +473,7 @@ PUBLISHER_TO_SERVER: list[Case] = [
     ),
     ("batch of nothing", "6.2", ["batch", 65536, []]),
     ("batch with a version", "6.2", ["batch", 3, [["/a/b", "x", None, {"as_of": {"version": 7}}]]]),
+    ("batch with a removal", "6.2", ["batch", 4, [["/a/b", "", None, {"removed": True}]]]),
     ("batch numbered", "6.2", ["batch", 2, [["/a/b", "x"], ["/a/c", "y", {"bid": "1"}]], 4711]),
     ("publisher's ping", "6.2", ["ping", 7]),
     ("publisher advertises", "6.2", ["advertise", 8, ["/stocks/**", "/bonds/*"]]),

@@ -104,12 +104,20 @@ class Grants:
         """Changes whenever an answer of ``check`` may have changed."""
         return 0
 
-    def rights_key(self, principal: Principal) -> Hashable:
-        """Principals of one likeness get the same answers at one time."""
+    def settles(self, action: str, subject: str) -> bool:
+        """Whether ``check`` decides such a question for good, so that no hook is asked about it."""
+        del action, subject
+        return False
+
+    def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
+        """Principals of one key get the same answers at one time; ``named``: also where the name alone gives a right
+        (``may_depend_on_name``)."""
+        del named
         return principal
 
-    def rights_proxy(self, principal: Principal) -> Principal:
-        """Somebody who may what all of the principal's likeness may, whatever becomes of this one."""
+    def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
+        """Somebody who may what all of the principal's rights key may, whatever becomes of this one."""
+        del named
         return principal
 
     def publishable(self, principal: Principal) -> set[str] | None:

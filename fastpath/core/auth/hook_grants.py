@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..protocol.errors import Close, Refused
+from ..protocol.subject import owner_of, user_segment
 from .grants import Grants, Principal, Why
 from .reasons import ASKED
 from .rules import PUBLISH, SUBSCRIBE
@@ -33,13 +34,22 @@ class CustomGrants(Grants):
         return Principal(None, False, ())
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Denied, unless the hook is asked about such things."""
-        del principal, subject, now
+        """Denied, unless the hook is asked about such things; one's own subjects are one's own without asking it."""
+        del now
+        if self.settles(action, subject):
+            own = bool(principal.user) and owner_of(subject) == user_segment(principal.user)
+            return "" if own else "it is another user's own"
         return "" if action in self._events else f"the hook is not asked about {action}"
+
+    def settles(self, action: str, subject: str) -> bool:
+        """Who may read a user's own subject is no question to the hook."""
+        return action == SUBSCRIBE and bool(owner_of(subject))
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
         """What is known without asking."""
         reason = CustomGrants.check(self, principal, SUBSCRIBE, subject, now)
+        if self.settles(SUBSCRIBE, subject):
+            return Why(not reason, reason or "it is the user's own")
         return Why(not reason, reason or "mode custom leaves it to the hook")
 
 
@@ -66,7 +76,7 @@ class Hooked(Grants):
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
         """The mode's answer, then the hook's; ASKED while that is not known."""
         reason = super().check(principal, action, subject, now)
-        if reason or action not in self.asking.events:
+        if reason or action not in self.asking.events or self.settles(action, subject):
             return reason
         return ASKED if principal.asked is None else principal.asked.check(action, subject, now)
 
@@ -74,6 +84,8 @@ class Hooked(Grants):
         """Return why a running subscription may not go on; it does while the hook is asked again."""
         reason = super().check(principal, SUBSCRIBE, subject, now)
         if reason or SUBSCRIBE not in self.asking.events or principal.asked is None:
+            return reason
+        if self.settles(SUBSCRIBE, subject):
             return reason
         return principal.asked.holds(subject, now)
 
@@ -89,17 +101,21 @@ class Hooked(Grants):
         why = super().explain(principal, subject, now)
         if not why.allowed or SUBSCRIBE not in self.asking.events or principal.asked is None:
             return why
+        if self.settles(SUBSCRIBE, subject):
+            return why
         known = principal.asked.known.get((SUBSCRIBE, subject))
         if known is None:
             return Why(False, ASKED)
         return why._replace(allowed=not known[0], reason=known[0] or f"{why.reason}; the hook has allowed it")
 
-    def rights_key(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
         """The hook may answer otherwise for each connection."""
+        del named
         return principal
 
-    def rights_proxy(self, principal: Principal) -> Principal:
+    def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
         """Nobody speaks for another."""
+        del named
         return principal
 
     def publishable(self, principal: Principal) -> set[str] | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ..protocol.errors import Close, InvalidSubject, Refused
-from ..protocol.subject import check_pattern, presence_of
+from ..protocol.subject import check_pattern, owner_of, presence_of
 from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
-from .rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from .rules import BOTH, OWN, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .tokens import AUDIENCE, KEY_UNKNOWN, Claims, verify
 
 _ACTIONS = {"sub": SUBSCRIBE, "pub": PUBLISH, "all": BOTH}
@@ -71,15 +71,17 @@ class JwtGrants(Grants):
         if principal.claims is None:
             return Why(False, "a token is needed")
         match = self._match(principal, SUBSCRIBE, subject, now)
+        if match is OWN:
+            return Why(True, "it is the user's own")
         return Why(True, f"the token permits {match.pattern}") if match else Why(False, _NO_PERMISSION)
 
     def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
         """The permission of the token that covers the subject."""
         assert principal.claims is not None
         rules = self._rules(principal.claims)
-        match = rules.decide(("token",), principal.user, subject, action, now)
-        about = presence_of(subject) if action == SUBSCRIBE and not match else ""
-        if about:  # who may read a subject may see who is there (protocol.md 3.9)
+        about = presence_of(subject) if action == SUBSCRIBE else ""
+        match = None if about and owner_of(about) else rules.decide(("token",), principal.user, subject, action, now)
+        if about and not match:  # who may read a subject may see who is there (protocol.md 3.9)
             match = rules.decide(("token",), principal.user, about, action, now)
         return match
 
@@ -97,12 +99,12 @@ class JwtGrants(Grants):
             self._sets[given] = rules
         return rules
 
-    def rights_key(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
         """Return the permissions: those who have the same may read the same."""
         if principal.claims is None:
             return None
         rules = self._rules(principal.claims)
-        return rules, principal.user if rules.names else ""
+        return rules, principal.user if named or rules.names else ""
 
     def publishable(self, principal: Principal) -> set[str] | None:
         """What the token allows stays so."""

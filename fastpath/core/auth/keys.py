@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 from itertools import permutations
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
@@ -56,6 +58,8 @@ class Keys:
     def __init__(self, secret: str = "", named: Sequence[Key] = ()) -> None:
         data = secret.encode()
         self._secret = [Key("", HS256, data, "secret")] if data else []
+        self.missed = 0
+        """Tokens so far that named a key which was not there."""
         self.replace(named)
 
     def replace(self, found: Sequence[Key]) -> bool:
@@ -72,13 +76,25 @@ class Keys:
                 self.usual.pop(header, None)
         return any(id(key) not in self._counting for key in before)
 
+    @property
+    def all(self) -> Sequence[Key]:
+        """The keys that count."""
+        return self._all
+
     def counts(self, key: Key | None) -> bool:
         """Return whether what this key signed still counts; None, of claims that no token brought, does."""
         return key is None or id(key) in self._counting
 
-    def knows(self, kid: str) -> bool:
-        """Return whether a key has this name."""
-        return kid in self._named
+    @property
+    def empty(self) -> bool:
+        """Whether there is none: those of an address have not come yet."""
+        return not self._all
+
+    def miss(self, kid: str) -> bool:
+        """Return whether no key has this name, and count that."""
+        missed = kid not in self._named
+        self.missed += missed
+        return missed
 
     def candidates(self, kid: str, algorithm: str) -> list[Key]:
         """The keys to try a token with: the one of its ``kid``, else those without a name; of its algorithm only."""
@@ -86,10 +102,42 @@ class Keys:
         return [key for key in ([named] if named else self._unnamed) if key.algorithm == algorithm]
 
 
-def read_key_set(data: bytes) -> tuple[list[Key], list[str]]:
+def is_address(text: str) -> bool:
+    """Whether keys are named by an address, and not by the path of a file."""
+    return "://" in text
+
+
+def check_address(address: str) -> str:
+    """Return why keys are not fetched from there, or an empty text.
+
+    Who could change a set under way could sign for anybody: it comes by TLS, or does not leave this machine.
+    """
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        return str(error)
+    if parts.scheme not in ("https", "http") or not host:
+        return "it is neither the path of a file nor https://HOST/PATH"
+    if parts.username is not None or parts.password is not None:
+        return "a JWK set is public: the address has no user and no password"
+    if parts.scheme == "http" and not _is_loopback(host):
+        return "http:// is for this machine alone (localhost, 127.0.0.1): https://, or whoever is between could sign"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_key_set(data: bytes, *, public: bool = False) -> tuple[list[Key], list[str]]:
     """The keys of a JWK set, and a sentence for each that is not used, or not as it should be; raises InvalidKeys.
 
     What is for another purpose or of another kind is left out (RFC 7517 §5); what is broken or weak breaks the set.
+    In a set that anybody can read (``public``) secrets are left out as well: whoever has read one could sign.
     """
     try:
         content = msgspec.json.decode(data)
@@ -109,7 +157,7 @@ def read_key_set(data: bytes) -> tuple[list[Key], list[str]]:
         name = f"key {number}" + (f" ({kid!r})" if kid else "")
         if kid and any(key.kid == kid for key in found):
             raise InvalidKeys(f"{name}: another key has this kid")
-        if reason := _other_purpose(jwk):
+        if reason := _other_purpose(jwk) or (public and jwk.get("kty") == "oct" and _OPEN_TO_ALL):
             notes.append(f"{name} is not used: {reason}")
             continue
         found.append(_read_key(jwk, kid, name))
@@ -140,6 +188,7 @@ def _other_purpose(jwk: dict[str, Any]) -> str:
     return ""
 
 
+_OPEN_TO_ALL = "it is a secret, and anybody can read this set"
 _USABLE = "usable are HS256 (oct), RS256 (RSA), ES256 (EC P-256) and EdDSA (OKP Ed25519)"
 
 

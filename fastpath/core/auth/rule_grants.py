@@ -7,11 +7,11 @@ from collections.abc import Hashable, Iterable
 from msgspec import Struct
 
 from ..protocol.errors import Close, Refused
-from ..protocol.subject import presence_of
+from ..protocol.subject import owner_of, presence_of
 from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
 from .reasons import NOT_READY
-from .rules import SUBSCRIBE, Rule, RuleSet
+from .rules import OWN, SUBSCRIBE, Rule, RuleSet
 from .tokens import KEY_UNKNOWN, PASSWORD_CHANGED, Claims, verify
 
 SESSIONS_KEPT = 10_000
@@ -120,10 +120,12 @@ class RuleGrants(Grants):
             return NOT_READY
         if principal.superuser:
             return ""
+        about = presence_of(subject) if action == SUBSCRIBE else ""
+        if about and owner_of(about):
+            return self.check(principal, action, about, now)
         rule = self._rules.decide(principal.holders, principal.user, subject, action, now)
         if rule is not None and rule.allow:
             return ""
-        about = presence_of(subject) if action == SUBSCRIBE else ""
         if about:  # who may read a subject may see who is there (protocol.md 3.9)
             return self.check(principal, action, about, now)
         return "no rule allows it" if rule is None else f"rule {rule.id} denies it"
@@ -136,20 +138,24 @@ class RuleGrants(Grants):
             return Why(True, "a superuser may read everything")
         rule = self._rules.decide(principal.holders, principal.user, subject, SUBSCRIBE, now)
         about = presence_of(subject)
-        if about and (rule is None or not rule.allow):
+        if about and (owner_of(about) or rule is None or not rule.allow):
             return self.explain(principal, about, now)
         if rule is None:
             return Why(False, "no rule allows it")
+        if rule is OWN:
+            return Why(True, "it is the user's own")
         verb = "allows" if rule.allow else "denies"
         return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
 
-    def rights_key(self, principal: Principal) -> Hashable:
+    def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
         """Return what is the same for all superusers, and for all for whom the same rules count."""
-        return True if principal.superuser else (self._counting(principal), principal.user if self._rules.names else "")
+        if principal.superuser:
+            return True
+        return self._counting(principal), principal.user if named or self._rules.names else ""
 
-    def rights_proxy(self, principal: Principal) -> Principal:
+    def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
         """A rule that comes to be about one of them alone is none about this one."""
-        name = principal.user if self._rules.names else ""  # of many users there is none
+        name = principal.user if named or self._rules.names else ""  # of many users there is none
         return Principal(None, principal.superuser, self._counting(principal), name)
 
     def _counting(self, principal: Principal) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from sys import intern
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from ..protocol.subject import USERS, user_segment
+
 SUBSCRIBE = "subscribe"
 PUBLISH = "publish"
 BOTH = "both"
@@ -29,6 +31,7 @@ SPARE_MAX = 1000
 """Moments of rules that have been replaced since, beyond some for each rule, before they are swept out."""
 
 _USERNAME = "{username}"
+_USERS_PREFIX = f"/{USERS}/"
 
 
 class Rule(Struct, frozen=True):
@@ -45,6 +48,10 @@ class Rule(Struct, frozen=True):
     def in_force(self, now: int) -> bool:
         """Return whether ``now`` (ms) lies within the rule's validity: from ``start`` on, and before ``end``."""
         return (self.start is None or self.start <= now) and (self.end is None or now < self.end)
+
+
+OWN = Rule(0, "", f"/{USERS}/{_USERNAME}/**", SUBSCRIBE, True)
+"""The implied rule of everybody who has a name: one's own subjects may be read. No rule of Django's has this id."""
 
 
 class _Node:
@@ -73,6 +80,10 @@ class RuleSet:
         self._begun = self._told = 0  # from which moment on they count, and up to which they have been taken
         self._late: list[int] = []  # whose moment has been taken, but who have not been told yet
         self._late_moment = 0
+        self._own = _Node()  # the implied rule's segments behind the first
+        named = _Node()
+        rest = _Node()
+        self._own.children, named.children, rest.rules = {_USERNAME: named}, {"**": rest}, [OWN]
 
     @property
     def holders(self) -> Collection[str]:
@@ -128,8 +139,14 @@ class RuleSet:
         return {rule.who}
 
     def decide(self, holders: Iterable[str], user: str, subject: str, action: str, now: int) -> Rule | None:
-        """The rule that decides for a bearer of these holders' rights, or None when none covers the subject."""
+        """The rule that decides for a bearer of these holders' rights, or None when none covers the subject.
+
+        Of a subject below ``/user/`` only rules that name this segment decide, and for whoever has a name ``OWN``.
+        """
         roots = [root for root in map(self._roots.get, holders) if root is not None]
+        if subject.startswith(_USERS_PREFIX):
+            named = [node for root in roots if (node := (root.children or {}).get(USERS)) is not None]
+            return _first([*named, self._own], subject[1:].split("/"), 1, user_segment(user), action, now)
         return _first(roots, subject[1:].split("/"), 0, user, action, now) if roots else None
 
     def covering(self, holders: Iterable[str], user: str, subject: str) -> list[Rule]:
@@ -139,7 +156,11 @@ class RuleSet:
         """
         roots = [root for root in map(self._roots.get, holders) if root is not None]
         segments = subject[1:].split("/")
+        if segments[0] == USERS:
+            user = user_segment(user)
         found = [match for root in roots for match in _walk(root, segments, 0, user)]
+        if segments[0] == USERS:
+            found = [match for match in found if match[1].pattern.startswith(_USERS_PREFIX)]
         found.sort(key=lambda match: (match[0], not match[1].allow, match[1].id), reverse=True)
         return [rule for _, rule in found]
 

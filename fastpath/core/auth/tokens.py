@@ -24,6 +24,7 @@ PERMISSIONS_MAX = 1000
 NUMBER_END = 1 << 53
 """The numbers of a token, times in ms, are nearer to 0: clients and Django's hooks are told of them."""
 
+NO_KEYS = "the keys that tokens are checked by have not arrived yet: come again"
 KEY_UNKNOWN = "no key that counts here has signed the token: get a new token"
 PASSWORD_CHANGED = "the password was changed: get a new token"  # noqa: S105 - a text
 
@@ -81,6 +82,18 @@ def verify(
     return claims
 
 
+def is_token(text: str) -> bool:
+    """Whether a text has the form of a token, be it one that counts or not; a password has another."""
+    header, _, rest = text.partition(".")
+    if rest.count(".") != 1 or not 0 < len(header) <= HEADER_CHARS_MAX:
+        return False
+    try:
+        _decode_header(urlsafe_b64decode(header + "=" * (-len(header) % 4)))
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
 def signed_content(token: str, keys: Keys) -> tuple[dict[str, Any], Key]:
     """Return a token's content, valid now or not, and the key that has signed it; raises Refused."""
     if len(token) > TOKEN_CHARS_MAX:
@@ -124,13 +137,15 @@ def _any(token: str, keys: Keys) -> tuple[dict[str, Any], Key]:
         header = _decode_header(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     except (ValueError, msgspec.DecodeError, RecursionError):
         raise Refused(Close.BAD_TOKEN, "the token is not valid: it has no header of a JWT") from None
+    if keys.empty:
+        raise Refused(Close.NOT_READY, NO_KEYS)
     reason = f"no key here is for {header.alg[:20]!r}"
     for key in keys.candidates(header.kid, header.alg):
         try:
             return _decode_signed(token, key), key
         except (jwt.InvalidTokenError, UnicodeError, ValueError, RecursionError) as error:
             reason = str(error) or type(error).__name__
-    if header.kid and not keys.knows(header.kid):
+    if header.kid and keys.miss(header.kid):
         raise Refused(Close.TOKEN_EXPIRED, KEY_UNKNOWN)
     raise Refused(Close.BAD_TOKEN, f"the token is not valid: {reason}")
 

@@ -14,7 +14,7 @@ from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.columns import ColumnBatch
 from ..protocol.errors import InvalidSubject
 from ..protocol.limits import SNAPSHOT_FIELDS_MAX, Limits
-from ..protocol.messages import Message
+from ..protocol.messages import STANDARD, Message
 from ..protocol.packets import Position, Refusal
 from ..protocol.subject import check_subject, is_system
 from ..telemetry.counters import Counters
@@ -35,8 +35,11 @@ SYSTEM: Refusal = ("denied", "subjects below /__sys__ belong to the server")
 
 
 class Admission:
-    """Checks publications against rights and bounds; changes nothing but what it remembers of rights, and closes
-    clients that lag where publications would have to be refused because of them."""
+    """Checks publications against rights and bounds, and gives them the quality that options of their subjects say.
+
+    It changes nothing else but what it remembers of rights, and closes clients that lag where publications would have
+    to be refused because of them.
+    """
 
     def __init__(self, interest: SubscriptionIndex, grants: Grants, limits: Limits, counters: Counters) -> None:
         self.interest = interest
@@ -61,6 +64,7 @@ class Admission:
         known = None if principal is None else self.grants.publishable(principal)
         topics = self.interest.topics
         bytes_max = self.limits.message_bytes_max
+        has_options = bool(self.interest.options.rows)
         for index, message in enumerate(messages):
             subject = message.subject
             fields = message.fields
@@ -70,7 +74,7 @@ class Admission:
                 or topic.system
                 or (known is not None and subject not in known)
                 or message.weigh() > bytes_max
-                or (fields and self._too_many_fields(topic, fields))
+                or (fields and not message.replace and self._too_many_fields(topic, fields))
                 or message.as_of is not None
             ):
                 refusal = self._refusal(principal, message, topic, now) or self._outdated(
@@ -78,9 +82,38 @@ class Admission:
                 )
                 if refusal:
                     refused[index] = refusal
-                elif known is not None:
+                    continue
+                if known is not None:
                     known.add(subject)
+            if has_options:
+                options = topic.options if topic is not None else self.interest.options.find(subject)
+                if options is not None and options.delivery == STANDARD:
+                    message.demote()
         return refused
+
+    def refused_request(self, principal: Principal | None, message: Message, now: int) -> Refusal | None:
+        """Why a request is refused, or None if it may go on: as a publication, but that no subject comes to be by it.
+
+        ``principal`` None is Django, whose right is not asked.
+        """
+        try:
+            check_subject(message.subject)
+        except InvalidSubject as error:
+            return "invalid", f"subject {message.subject[:80]!r}: {error.reason}"
+        if is_system(message.subject):
+            return SYSTEM
+        if principal is not None:
+            reason = self.grants.check(principal, PUBLISH, message.subject, now)
+            if reason:
+                return ("not_ready" if reason in PENDING else "denied"), reason
+        return self.oversized(message)
+
+    def oversized(self, message: Message) -> Refusal | None:
+        """Why the message is too large, or None if it is not; weighs it."""
+        if message.weigh() > self.limits.message_bytes_max:
+            self.counters.limit("message")
+            return "too_large", f"over {self.limits.message_bytes_max} bytes"
+        return None
 
     def refused_runs(self, runs: Sequence[ColumnBatch]) -> dict[int, Refusal]:
         """The runs that are refused, by their index; rights, sizes and values were looked at before."""
@@ -91,13 +124,21 @@ class Admission:
             refusal = self._no_subject(run.subject) if topic is None else None
             if is_system(run.subject) if topic is None else topic.system:
                 refusal = refusal or SYSTEM
-            elif topic is not None and run.fields:
+            elif topic is not None and run.fields and not run.replace:
                 refusal = self._too_many_fields(topic, run.fields)
             if run.meta and not refusal:
                 refusal = self._outdated(run.subject, run.version, versions)
             if refusal:
                 refused[index] = refusal
         return refused
+
+    def by_options(self, run: ColumnBatch) -> ColumnBatch:
+        """The run with the quality that options of its subject say."""
+        topic = self.interest.topics.get(run.subject)
+        options = topic.options if topic is not None else self.interest.options.find(run.subject)
+        if options is None or options.delivery != STANDARD:
+            return run
+        return ColumnBatch(run.subject, run.contents, run.fields, (run.meta or {}) | {"qos": STANDARD})
 
     def _refusal(self, principal: Principal | None, message: Message, topic: Topic | None, now: int) -> Refusal | None:
         """Return why the publication is refused, or None if it may go on (protocol.md 4.4)."""
@@ -112,12 +153,10 @@ class Admission:
             reason = self.grants.check(principal, PUBLISH, subject, now)
             if reason:
                 return ("not_ready" if reason in PENDING else "denied"), reason
-        if message.weigh() > self.limits.message_bytes_max:
-            self.counters.limit("message")
-            return "too_large", f"over {self.limits.message_bytes_max} bytes"
-        if topic is not None and message.fields:
+        refusal = self.oversized(message)
+        if refusal is None and topic is not None and message.fields and not message.replace:
             return self._too_many_fields(topic, message.fields)
-        return None
+        return refusal
 
     def _no_subject(self, subject: str) -> Refusal | None:
         """Return why a subject that is not known cannot come to be."""

@@ -27,12 +27,13 @@ from ..delivery.audience import Client, Group, SubjectFeed, Topic
 from ..delivery.conflation_clock import Grid
 from ..delivery.interest import SubscriptionIndex
 from ..delivery.ports import Writer
-from ..delivery.wire_encoding import Encoding, framed
+from ..delivery.wire_encoding import Encoding
 from ..delivery.writing import Writing
 from ..protocol.as_of import NO_VERSION, version_of
-from ..protocol.codec import Form, encode, encode_message
+from ..protocol.codec import MQTT_FORMS, Form
 from ..protocol.limits import Limits
 from ..protocol.messages import AnyAnswer, Base, Epoch, Message
+from ..protocol.options import TopicOptions
 from ..telemetry.counters import Counters
 from .admission import Admission, Done, Outcome, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
@@ -73,7 +74,7 @@ class Broker:
         self.base = started
         self.guaranteed = guaranteed
         self.snapshots = snapshots
-        self.interest = SubscriptionIndex(secret)
+        self.interest = SubscriptionIndex(secret, TopicOptions(limits.cache_messages, limits.cache_ms))
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.counters = Counters()
         self.admission = Admission(self.interest, grants, limits, self.counters)
@@ -172,11 +173,13 @@ class Broker:
                     append(topic, message)
             if message.as_of is not None:
                 topic.version = max(topic.version, version_of(message.as_of))
-            if message.retained and snapshots:
+            if message.retained and snapshots and (topic.options is None or topic.options.retained):
                 if topic.snapshot is None or topic.snapshot.newest.time < message.time - snapshot_ms:
                     topic.snapshot = Snapshot(message)
                 else:
                     topic.snapshot.merge(message)
+                if message.removed and topic.idle:
+                    self.interest.forget(topic)
             if topic.live is not None and topic.live.note(message):
                 slow_consumers.relieve(self, topic, topic.live)
             if topic.feed is not None:
@@ -198,7 +201,7 @@ class Broker:
             (group,) = groups
             if not group.pending:
                 self.dirty.append(group)
-            frame = encode_message(message, feed.topic.sid, self.base, group.encoding.form)
+            frame = group.encoding.payload(message, feed.topic.sid, self.base, group.encoding.form)
             group.pending.append(group.encoding.frame(frame))
             return
         frames: dict[Encoding, bytes] = {}
@@ -211,7 +214,7 @@ class Broker:
                 if encoding not in frames:
                     form = encoding.form
                     if form not in payloads:
-                        payloads[form] = encode_message(message, feed.topic.sid, self.base, form)
+                        payloads[form] = encoding.payload(message, feed.topic.sid, self.base, form)
                     frames[encoding] = encoding.frame(payloads[form])
                 frame = frames[encoding]
             pending = group.pending
@@ -220,7 +223,12 @@ class Broker:
             pending.append(frame)
 
     def snapshot(self, topic: Topic) -> Snapshot | None:
-        """The subject's snapshot, unless it has expired."""
+        """The subject's snapshot, unless it has expired, or the subject was removed."""
+        state = self.state(topic)
+        return None if state is None or state.removed else state
+
+    def state(self, topic: Topic) -> Snapshot | None:
+        """The subject's snapshot, also one that says that the subject was removed; for who knows what was before."""
         snapshot, age_max = topic.snapshot, self.limits.snapshot_ms
         if snapshot is not None and age_max:
             newest, moment = snapshot.newest, self.grid.moment
@@ -228,6 +236,17 @@ class Broker:
             if newest.time < moment - age_max:
                 snapshot = topic.snapshot = None
         return snapshot
+
+    def keeps_snapshot(self, topic: Topic) -> bool:
+        """Return whether a snapshot of the subject is kept: neither the settings nor its options say no."""
+        return self.snapshots and (topic.options is None or topic.options.retained)
+
+    def nothing_of(self, topic: Topic | None) -> str:
+        """Why there is no snapshot of the subject, in words for who asks for it."""
+        if topic is not None and not self.keeps_snapshot(topic):
+            return "no snapshot of the subject is kept"
+        state = None if topic is None else self.state(topic)
+        return "the subject was removed" if state is not None and state.removed else "no message has been published yet"
 
     def ahead(self, subject: str, epoch: int, seq: int) -> bool:
         """Return whether a reader at this position has seen more of the subject than this process has."""
@@ -275,9 +294,10 @@ class Broker:
 
         Of the cache stays what leads there.
         """
-        history = self.history
+        history, skips = self.history, False
         history.cut(topic, seq + 1)
         if not topic.ring or (topic.ring[-1].epoch, topic.ring[-1].seq) != (epoch, seq):
+            skips = seq > (topic.seq if epoch == topic.epoch else 0)
             history.drop(topic)
             if epoch != topic.epoch and seq:  # what was read under the same number may be another message
                 self._tell_epoch(topic, epoch, 0)
@@ -285,6 +305,8 @@ class Broker:
         topic.version = NO_VERSION if snapshot is None else version_of(snapshot.newest.as_of)
         self._tell_epoch(topic, epoch, seq)
         topic.epoch, topic.seq = epoch, seq
+        if skips:
+            self._tell_skipped(topic)
         if self.restarted is not None:
             self.restarted(topic)
 
@@ -306,11 +328,29 @@ class Broker:
             self.grid.fire(feed)  # what came counts in the epoch that it came in
         self.tell(topic, Epoch(sid=topic.sid, epoch=epoch, seq=seq))
 
+    def _tell_skipped(self, topic: Topic) -> None:
+        """Messages of the subject do not come here: clients of MQTT cannot see that by any numbers."""
+        frames: dict[Encoding, bytes] = {}
+        for feed in (topic.feed, *(topic.conflated or {}).values()):
+            if feed is None:
+                continue
+            for group in feed.groups:
+                encoding = group.encoding
+                if encoding.form in MQTT_FORMS:
+                    if encoding not in frames:
+                        frames[encoding] = slow_consumers.stand_in(self, topic, encoding, live=True)
+                    if not group.pending:
+                        self.dirty.append(group)
+                    group.pending.append(frames[encoding])
+            for client in feed.joining:
+                if client.form in MQTT_FORMS:
+                    self.send(client, slow_consumers.stand_in(self, topic, client.wire.encoding, live=True))
+
     # What goes to clients
 
     def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
         """The message as a WebSocket frame for one client; others may get the same one after it."""
-        return encoding.frame_again(encode_message(message, topic.sid, self.base, encoding.form, kind))
+        return encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
 
     def tell(self, topic: Topic, event: AnyAnswer) -> None:
         """Tell everybody who is subscribed to the topic, in its place among the messages."""
@@ -321,7 +361,7 @@ class Broker:
             for group in feed.groups:
                 form = group.encoding.form
                 if form not in frames:
-                    frames[form] = framed(encode(event, form), form)
+                    frames[form] = group.encoding.answer(event)
                 if not group.pending:
                     self.dirty.append(group)
                 group.pending.append(frames[form])
@@ -331,10 +371,9 @@ class Broker:
 
     def put(self, group: Group, event: AnyAnswer) -> None:
         """Tell all members of the group, in its place among the messages."""
-        form = group.encoding.form
         if not group.pending:
             self.dirty.append(group)
-        group.pending.append(framed(encode(event, form), form))
+        group.pending.append(group.encoding.answer(event))
 
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers, or frames ready made, for one client; they leave with the next flush."""
@@ -343,10 +382,8 @@ class Broker:
         if client.out is None:
             client.out = []
             self.touched.append(client)
-        client.out += [
-            answer if isinstance(answer, bytes) else framed(encode(answer, client.form), client.form)
-            for answer in answers
-        ]
+        encoding = client.wire.encoding
+        client.out += [answer if isinstance(answer, bytes) else encoding.answer(answer) for answer in answers]
 
     def flush(self, now: int | None = None) -> None:
         """The end of a tick: every answer, then every group's pending bytes in one write a client, as far as one turn
@@ -396,7 +433,7 @@ class Broker:
         if client.base != self.base:
             self.level(client)  # what its group has pending may count from the old one
             client.base = self.base
-            self.send(client, self.base_frame(client.form))
+            self.send(client, self.base_frame(client.wire.encoding))
 
     def move_base(self, time: int) -> None:
         """Let message times count from ``time``; what is pending counts from the old base, the new one comes behind it.
@@ -409,13 +446,14 @@ class Broker:
         for group in groups:
             group.base = time
             row = group.pending if group.held is None or group.pending else group.held.frames
-            row.append(self.base_frame(group.encoding.form))
+            row.append(self.base_frame(group.encoding))
 
-    def base_frame(self, form: Form) -> bytes:
-        """The base that is in force, as an event."""
-        frame = self._base_frames.get(form)
+    def base_frame(self, encoding: Encoding) -> bytes:
+        """The base that is in force, as an event; empty where messages have no times."""
+        frame = self._base_frames.get(encoding.form)
         if frame is None:
-            frame = self._base_frames[form] = framed(encode(Base(base=self.base), form), form)
+            told = encoding.answer(Base(base=self.base)) if encoding.dated else b""
+            frame = self._base_frames[encoding.form] = told
         return frame
 
     # Membership

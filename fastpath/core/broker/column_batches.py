@@ -68,7 +68,7 @@ def deliver_runs(broker: Broker, runs: Sequence[ColumnBatch], starts: Sequence[i
     rows = count(runs)
     counted = broker.counters.messages_in + rows
     each = broker.log is not None or broker.trail is not None or counted >= broker.sample_at
-    if each or rows < SHORT_ROWS * len(runs):
+    if each or rows < SHORT_ROWS * len(runs) or any(run.meta and run.removed for run in runs):
         messages: list[Message] = []
         for run, seq in zip(runs, starts, strict=True):
             messages += expand(run, epoch=epoch, seq=seq, time=now)
@@ -95,8 +95,10 @@ def _deliver(broker: Broker, topic: Topic, run: ColumnBatch, seq: int, now: int)
     """Make the rows that are needed, and hand them to who needs them."""
     history = broker.history
     rows = len(run.contents)
-    kept = broker.snapshots and (not run.meta or run.retained)
-    cached = min(rows, history.messages_max) if seq and broker.guaranteed else 0
+    kept = (not run.meta or run.retained) and broker.keeps_snapshot(topic)
+    cached = min(rows, history.room_for(topic)) if seq and broker.guaranteed else 0
+    if seq and not cached:
+        history.leave_out(topic)
     needed = rows if topic.feed is not None or (cached and history.told is not None) else cached
     if not needed and (kept or topic.live is not None):
         needed = 1
@@ -137,6 +139,8 @@ def _taken(
         run = fresh.pop(indices[place])
         outcomes[indices[place]] = refusal
         broker.counters.refused([refusal] * len(run))
+    if broker.interest.options.rows:
+        return {index: broker.admission.by_options(run) for index, run in fresh.items()}
     return fresh
 
 

@@ -9,6 +9,7 @@ from ..cache.deduplication import Deduplicator
 from ..delivery.audience import Topic
 from ..protocol.columns import ColumnBatch
 from ..protocol.messages import Message
+from ..protocol.options import OptionRow
 from ..protocol.packets import Refusal
 from .admission import Done, Outcome
 
@@ -73,6 +74,9 @@ class Engine(Protocol):
     def when_safe(self, told: Callable[[], None]) -> None:
         """Call ``told`` when all that was stored before is as safe as this engine makes it, or ``trouble`` says why
         not."""
+
+    def keep_options(self, rows: Sequence[OptionRow]) -> None:
+        """These options of subjects count from now on, all that there are."""
 
     def tick(self, now: int) -> None:
         """Called each second, with the time in ms since 1970."""

@@ -62,7 +62,7 @@ _decode_bytes = msgspec.msgpack.Decoder(bytes).decode
 _decode_subjects = msgspec.msgpack.Decoder(list[_Subject]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
-_META = {"retained", "qos", "closure", "reply_to", "as_of"}
+_META = {"retained", "qos", "closure", "reply_to", "as_of", "replace", "removed"}
 
 
 class Taken(NamedTuple):
@@ -156,7 +156,8 @@ def _refused_runs(runs: list[ColumnBatch], admission: Admission, principal: Prin
             try:
                 if not _META.issuperset(run.meta):
                     raise InvalidMessage("invalid", f"meta of rows has {', '.join(sorted(_META))} and nothing else")
-                read_publication([run.subject, "", None, run.meta])
+                content = next(filter(None, run.contents), "") if run.removed else ""
+                read_publication([run.subject, content, None, run.meta])
             except InvalidMessage as error:
                 refused[index] = error.code, error.reason
         samples.append(Message(run.subject, "", dict.fromkeys(run.fields, "") if run.fields else None))

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..auth.grants import Grants
 from ..auth.rule_grants import RuleGrants
 from ..cache.snapshot import Snapshot
 from ..delivery.audience import Topic
 from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.messages import Message
+from ..protocol.options import OptionRow
 from .broker import Broker
 
 PART_BYTES = 300
@@ -23,7 +25,7 @@ DOUBLINGS_MAX = 5
 """How often a slice of one subject is doubled."""
 
 CHUNK_MAX = 1000
-"""Rules, users and sessions in one part of the rights."""
+"""Rules, users, sessions and rows of options in one part of the rights."""
 
 Part = list[Any]
 """``[subject, messages]``, or as the last one of a subject
@@ -36,9 +38,7 @@ class Copy:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._todo = [
-            topic.subject for topic in broker.interest.topics.values() if topic.seq or topic.snapshot is not None
-        ]
+        self._todo = [topic.subject for topic in broker.interest.topics.values() if not topic.void]
         self.pending = set(self._todo)
         self._sent = 0  # of the subject at hand: the newest number that has been copied
         self._last: Message | None = None  # and its message
@@ -139,7 +139,7 @@ class StateReceiver:
                 self._broker.interest.forget(topic)
 
     def _forget(self, topic: Topic | None) -> None:
-        if topic is not None and (topic.seq or topic.snapshot is not None):
+        if topic is not None and not topic.void:
             self._broker.reset_topic(topic, self._broker.engine.epoch, 0)
 
 
@@ -148,7 +148,7 @@ def take_part(broker: Broker, part: Part) -> None:
     subject, messages, epoch, seq, floor, newest, fields = part
     topic = broker.topic(subject, epoch)
     snapshot = None
-    if newest is not None:
+    if newest is not None and broker.keeps_snapshot(topic):
         snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
         snapshot.fields = fields
     if topic.seq and _follow(broker, topic, messages, epoch, seq, floor):
@@ -188,12 +188,15 @@ def read_entry(row: list[Any]) -> Message:
     return Message(*row)
 
 
-def rights_in_chunks(grants: RuleGrants) -> Iterator[tuple[list[Any], list[Any], list[Any]]]:
-    """All rules, users and revoked sessions in force, as ``Rights.add`` takes them."""
-    rules, users, sessions = grants.contents()
-    for start in range(0, max(len(rules), len(users), len(sessions)), CHUNK_MAX):
+def rights_in_chunks(
+    grants: Grants, options: list[OptionRow]
+) -> Iterator[tuple[list[Any], list[Any], list[Any], list[Any]]]:
+    """All rules, users, revoked sessions and options in force, as ``Revocation.add`` takes them; in modes other than
+    ``rules`` options alone."""
+    rules, users, sessions = grants.contents() if isinstance(grants, RuleGrants) else ([], [], [])
+    for start in range(0, max(len(rules), len(users), len(sessions), len(options)), CHUNK_MAX):
         end = start + CHUNK_MAX
-        yield rules[start:end], users[start:end], sessions[start:end]
+        yield rules[start:end], users[start:end], sessions[start:end], options[start:end]
 
 
 def _last_part(topic: Topic, messages: list[Message]) -> Part:

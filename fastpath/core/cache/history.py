@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from ..protocol.messages import Message
+from ..protocol.options import TopicOptions
 
 Ring = list[Message] | deque[Message]
 """The cached messages of one subject, oldest first."""
@@ -25,9 +26,10 @@ class Cached(Protocol):
     """A subject as the cache sees it; ``ring`` and ``floor`` are the cache's own.
 
     ``ring`` is None while nothing of the subject is held. ``floor`` is the epoch of the message just before the ring's
-    oldest, 0 where that is not known.
+    oldest, 0 where that is not known. ``options`` are what bounds its cache in place of the settings, None: they do.
     """
 
+    options: TopicOptions | None
     ring: Ring | None
     floor: int
     epoch: int
@@ -50,7 +52,10 @@ _ANY_TIME = 1 << 62
 
 
 class History:
-    """The cache over all subjects: N a subject, T ms each, and a budget of bytes over all."""
+    """The cache over all subjects: N a subject, T ms each, and a budget of bytes over all.
+
+    N and T are the subject's own where it has options (features.md C7).
+    """
 
     def __init__(self, messages_max: int, age_ms_max: int, bytes_max: int) -> None:
         self.messages_max = messages_max
@@ -63,9 +68,13 @@ class History:
         self.evicted_by_memory = 0
         self.told: Callable[[Message, str], None] | None = None
         """Told of each message that leaves, and why: ``count``, ``age``, ``memory``, or because it is ``void``."""
-        # One entry for each subject whose ring is not None: (time of its oldest when entered, tie-breaker, subject).
-        # The time may lag behind the ring's real oldest, never lead it, so the top bounds the age of all.
+        # One entry that counts for each subject whose ring is not None: (when its oldest, as it was when entered, is
+        # too old, number of the entry, subject). It may be earlier than is so of the ring's real oldest, never later,
+        # so before the top nothing is too old.
         self._oldest: list[tuple[int, int, Cached]] = []
+        # Subjects that were entered once more, for an earlier time: the entry that counts, how many others there are,
+        # and the time of the first.
+        self._renewed: dict[Cached, list[int]] = {}
         self._entered = 0
         self._now = 0
 
@@ -77,7 +86,8 @@ class History:
         """Cache a numbered message of the subject, the one after its newest."""
         ring = topic.ring
         if ring is None:
-            if self.messages_max <= 0:
+            if self.room_for(topic) <= 0:
+                topic.floor = message.epoch
                 return
             ring = topic.ring = []
             self._enter(topic, message.time)
@@ -86,7 +96,7 @@ class History:
             ring = topic.ring = []
         ring.append(message)
         count = len(ring)
-        if count > self.messages_max:
+        if count > (self.messages_max if topic.options is None else topic.options.cache_messages):
             oldest = _pop(ring)
             topic.floor = oldest.epoch
             self.bytes += message.size - oldest.size
@@ -101,12 +111,18 @@ class History:
         if self.bytes > self.bytes_max:
             self._make_room()
 
+    def leave_out(self, topic: Cached) -> None:
+        """What came of the subject up to its position is not cached: what is cached next stands behind that."""
+        if not topic.ring:
+            topic.floor = topic.epoch
+
     def extend(self, topic: Cached, messages: Sequence[Message], skipped: int = 0) -> None:
         """Cache consecutive messages of the subject in one step, as many as it may hold at most.
 
         ``skipped`` came just before them, in the same epoch, and would have had to leave for them.
         """
-        if self.messages_max <= 0:
+        messages_max = self.room_for(topic)
+        if messages_max <= 0:
             return
         first = messages[0]
         ring = topic.ring
@@ -116,7 +132,7 @@ class History:
         elif ring and ring[-1].seq != first.seq - skipped - 1:
             self.drop(topic)
             ring = topic.ring = []
-        over = len(ring) + skipped + len(messages) - self.messages_max
+        over = len(ring) + skipped + len(messages) - messages_max
         if over > 0:
             self.evicted_by_count += over
             held = len(ring)
@@ -136,11 +152,39 @@ class History:
         if now < self._now - CLOCK_STEP_MS:
             self._set_back(now)
         self._now = now
-        limit = now - self.age_ms_max
-        while self._oldest and self._oldest[0][0] <= limit and count_max > 0:
-            dropped = self._evict(now, count_max, self.age_ms_max, "age")
+        while self._oldest and self._oldest[0][0] <= now and count_max > 0:
+            dropped = self._evict(now, count_max, "age")
             self.evicted_by_age += dropped
             count_max -= dropped + 1
+
+    def room_for(self, topic: Cached) -> int:
+        """Return how many messages of the subject are cached at most."""
+        return self.messages_max if topic.options is None else topic.options.cache_messages
+
+    def age_of(self, topic: Cached) -> int:
+        """Return how long messages of the subject are cached at most, in ms."""
+        return self.age_ms_max if topic.options is None else topic.options.cache_ms
+
+    def refit(self, topic: Cached, age_ms_before: int) -> None:
+        """The subject's bounds have changed: what is too many goes with ``shrink``, what is too old with ``expire``.
+
+        ``age_ms_before``: what ``age_of`` was.
+        """
+        if topic.ring is not None and self.age_of(topic) < age_ms_before:
+            self._enter_again(topic)
+
+    def shrink(self, topic: Cached, count_max: int) -> int:
+        """Let go of what is too many of the subject, the oldest first, up to ``count_max``; how many went."""
+        ring = topic.ring or []
+        over = min(len(ring) - self.room_for(topic), count_max)
+        if over <= 0:
+            return 0
+        if self.told is not None:
+            for message in islice(ring, over):
+                self.told(message, "count")
+        self.evicted_by_count += over
+        self._shift(topic, ring, over)
+        return over
 
     def newest(self, ring: Ring | None, count: int) -> list[Message]:
         """The newest ``count`` cached messages, oldest first (features.md A4)."""
@@ -203,19 +247,44 @@ class History:
         for _, _, topic in self._oldest:
             for message in topic.ring or ():
                 message.time = min(message.time, now)
-        self._oldest = [(min(time, now), entered, topic) for time, entered, topic in self._oldest]
+        self._oldest = [(min(due, now + self.age_of(topic)), entered, topic) for due, entered, topic in self._oldest]
         heapify(self._oldest)
 
     def _enter(self, topic: Cached, time: int) -> None:
+        """Enter a subject whose oldest message is of that time."""
         self._entered += 1
-        heappush(self._oldest, (time, self._entered, topic))
+        due = time + self.age_of(topic)
+        if self._renewed and (renewed := self._renewed.get(topic)) is not None:
+            renewed[0], renewed[2] = self._entered, due
+        heappush(self._oldest, (due, self._entered, topic))
 
-    def _evict(self, now: int, count_max: int, age_ms_max: int, cause: str) -> int:
-        """Drop up to ``count_max`` messages of that age from the subject at the top; how many were dropped."""
-        _, _, topic = heappop(self._oldest)
+    def _enter_again(self, topic: Cached) -> None:
+        """Enter a subject that may be entered for too late a time; if so, that entry does not count any more."""
+        time = topic.ring[0].time if topic.ring else self._now
+        renewed = self._renewed.setdefault(topic, [0, 0, _ANY_TIME])
+        if renewed[2] > time + self.age_of(topic):  # else a time that gets longer and shorter again would pile them up
+            renewed[1] += 1
+            self._enter(topic, time)
+
+    def _is_void(self, topic: Cached, entered: int) -> bool:
+        """Return whether an entry that was taken out does not count any more, as there is another one."""
+        renewed = self._renewed.get(topic)
+        if renewed is None or renewed[0] == entered:
+            return False
+        renewed[1] -= 1
+        if not renewed[1]:
+            del self._renewed[topic]
+        return True
+
+    def _evict(self, now: int, count_max: int, cause: str) -> int:
+        """Drop up to ``count_max`` messages that are too old at ``now`` from the subject at the top; how many were."""
+        _, entered, topic = heappop(self._oldest)
+        if self._renewed and self._is_void(topic, entered):
+            return 0
         ring = topic.ring
         dropped = 0
-        while ring and dropped < count_max and ring[0].time <= now - age_ms_max:
+        oldest_time = now - self.age_of(topic)
+        while ring and dropped < count_max and ring[0].time <= oldest_time:
             oldest = _pop(ring)
             topic.floor = oldest.epoch
             self._forget(oldest)
@@ -230,7 +299,7 @@ class History:
 
     def _make_room(self) -> None:
         while self.bytes > self.bytes_max and self._oldest:
-            self.evicted_by_memory += self._evict(_ANY_TIME, 1, 0, "memory")
+            self.evicted_by_memory += self._evict(_ANY_TIME, 1, "memory")
 
     def _void(self, message: Message) -> None:
         self._forget(message)

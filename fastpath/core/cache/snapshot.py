@@ -10,19 +10,30 @@ from ..protocol.messages import Fields, Message
 
 
 class Snapshot:
-    """The state of a subject: its newest retained message, and the fields of all of them."""
+    """The state of a subject: its newest retained message, and the fields of all of them.
+
+    Where the newest one has ``removed`` the subject, the state says that and nothing else: it is no snapshot for
+    anybody, and what follows begins with nothing.
+    """
 
     __slots__ = ("fields", "newest")
 
     def __init__(self, message: Message) -> None:
         self.newest = message
-        self.fields: Fields | None = dict(message.fields) if message.fields else None
+        self.fields: Fields | None = dict(message.fields) if message.fields and not message.removed else None
+
+    @property
+    def removed(self) -> bool:
+        """True if the subject was removed, and nothing came since."""
+        return self.newest.removed
 
     def merge(self, message: Message) -> None:
         """Take over the message's content and its fields; the caller skips messages that are not retained."""
         self.newest = message
         fields = message.fields
-        if fields:
+        if message.replace:
+            self.fields = dict(fields) if fields and not message.removed else None
+        elif fields:
             if self.fields is None:
                 self.fields = dict(fields)
             else:
@@ -30,6 +41,9 @@ class Snapshot:
 
     def merge_run(self, run: ColumnBatch, last: Message) -> None:
         """Take over all rows of a run, of which ``last`` is the newest; the caller skips runs that are not retained."""
+        if run.replace:
+            self.merge(last)
+            return
         self.newest = last
         fields = dict(last_values(run)) if run.fields else None
         if fields:
@@ -49,4 +63,15 @@ class Snapshot:
         """The snapshot as a message at the subject's position."""
         newest = self.newest
         fields = dict(self.fields) if self.fields else None
-        return Message(subject, newest.content, fields, epoch=epoch, seq=seq, time=newest.time, as_of=newest.as_of)
+        removed = newest.removed
+        return Message(
+            subject,
+            newest.content,
+            fields,
+            epoch=epoch,
+            seq=seq,
+            time=newest.time,
+            as_of=newest.as_of,
+            replace=removed,
+            removed=removed,
+        )

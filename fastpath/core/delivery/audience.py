@@ -8,7 +8,7 @@ one module; what is done with them stands in the others of this package. Those w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ..auth.grants import Principal
@@ -16,8 +16,9 @@ from ..cache.history import Ring
 from ..cache.snapshot import Snapshot
 from ..matching.subscribed_patterns import Patterns, covers_segments
 from ..protocol.as_of import NO_VERSION
-from ..protocol.codec import JSON
-from ..protocol.subject import is_system
+from ..protocol.codec import JSON, TRANSPORTS
+from ..protocol.options import TopicOptions
+from ..protocol.subject import is_system, may_depend_on_name
 from .conflation import ConflationState
 from .link import LOST, Link
 from .outgoing_queue import Queue
@@ -37,7 +38,7 @@ BEHIND = "it has read further than has come here yet; it starts by itself"
 """Why a subscription waits whose position is of another process, a moment ahead of this one."""
 
 CohortName = tuple[tuple[str, ...], Hashable, "frozenset[Topic]"]
-"""The patterns of a cohort, the likeness of who is in it, and what they have subscribed to by name."""
+"""The patterns of a cohort, the rights key of who is in it, and what they have subscribed to by name."""
 
 
 # Subjects
@@ -53,6 +54,7 @@ class Topic:
         "floor",
         "known",
         "live",
+        "options",
         "ring",
         "seq",
         "sid",
@@ -62,9 +64,10 @@ class Topic:
         "version",
     )
 
-    def __init__(self, subject: str, sid: int, epoch: int) -> None:
+    def __init__(self, subject: str, sid: int, epoch: int, options: TopicOptions | None = None) -> None:
         self.subject = subject
         self.sid = sid
+        self.options = options
         self.epoch = epoch
         self.seq = 0
         self.snapshot: Snapshot | None = None
@@ -78,25 +81,34 @@ class Topic:
         self.version = NO_VERSION  # of the newest message that has one (protocol.md 4.4)
 
     @property
+    def void(self) -> bool:
+        """True if the subject has nothing, and never had a number: nobody can come back to it and be told that it was
+        removed."""
+        return not self.seq and (self.snapshot is None or self.snapshot.removed)
+
+    @property
     def idle(self) -> bool:
         """True if nothing would be lost by forgetting the topic."""
-        return self.feed is None and self.live is None and self.snapshot is None and not self.ring and self.seq == 0
+        return self.feed is None and self.live is None and not self.ring and self.void
 
 
 class SubjectFeed:
-    """A way to receive a topic; an ``interval`` of 0 is live."""
+    """A way to receive a topic, for who has ``asked`` for that interval (ms) and phase; an ``interval`` of 0 is live.
 
-    __slots__ = ("groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
+    The interval is longer than what was asked for where the subject's options say so (features.md C7).
+    """
 
-    def __init__(self, topic: Topic, interval: int, phase: int, key: int) -> None:
+    __slots__ = ("asked", "groups", "interval", "joining", "key", "phase", "recovering", "sent", "topic")
+
+    def __init__(self, topic: Topic, asked: int, phase: int, key: int) -> None:
         self.topic = topic
-        self.interval = interval
+        self.asked = self.interval = asked
         self.phase = phase
         self.key = key
         self.groups: dict[Group, None] = {}
-        self.recovering = (
-            0  # clients that join when they have been sent what is cached for them (core/delivery/backlogs.py)
-        )
+        # Clients that are about to join: when they have been sent what is cached for them (core/delivery/backlogs.py),
+        # or when their command takes effect (core/sessions/subscribe_commands.py).
+        self.recovering = 0
         # Conflated feeds only: the number of the topic's live state that was sent last, and the clients that joined
         # since then, each with the number it joined at: until the interval ends they must not get older changes.
         self.sent = 0
@@ -106,16 +118,23 @@ class SubjectFeed:
 class Cohort(SubjectFeed):
     """Clients that follow the same patterns in the usual way, and may read the same: a mark among a group's feeds.
 
-    A subject that comes to be is asked about once for all of them, with the ``principal`` of one.
+    A subject that comes to be is asked about once for all of them, with the ``principal`` of one. They are ``named``
+    where what they follow may depend on their name: then all of them have the same.
     """
 
-    __slots__ = ("name", "own", "principal", "texts")
+    __slots__ = ("name", "named", "own", "principal", "texts")
 
     def __init__(self, key: int, name: CohortName, principal: Principal) -> None:
         super().__init__(cast(Topic, None), 0, 0, key)
         self.name = name
         self.texts, _, self.own = name
+        self.named = depends_on_name(self.texts, self.own)
         self.principal = principal
+
+
+def depends_on_name(texts: Iterable[str], own: Iterable[Topic]) -> bool:
+    """Return whether a right to what these patterns and these topics are may depend on the client's name."""
+    return any(map(may_depend_on_name, texts)) or any(may_depend_on_name(topic.subject) for topic in own)
 
 
 # Groups
@@ -321,12 +340,14 @@ class Cursor:
     """The place up to which a subscription has been sent what is cached: (``epoch``, ``seq``), as the client was told.
 
     Up to ``upto`` messages are of this ``kind``, and were announced with the answer; those behind came since then.
-    ``feed`` is where the client goes when it is level, ``slow`` what it has agreed to if it lags then.
+    ``feed`` is where the client goes when it is level, ``interval`` what it was told of that, ``slow`` what it has
+    agreed to if it lags then.
     """
 
-    __slots__ = ("epoch", "feed", "kind", "seq", "slow", "upto")
+    __slots__ = ("epoch", "feed", "interval", "kind", "seq", "slow", "upto")
 
     feed: SubjectFeed
+    interval: int
 
     def __init__(self, epoch: int, seq: int, upto: int, kind: str, slow: str) -> None:
         self.epoch = epoch
@@ -402,12 +423,13 @@ class PatternSubscriptions(dict[str, PatternSubscription]):
     ``owners`` has, of the subjects that run, which pattern each follows; those subscribed to by name are not in it.
     """
 
-    __slots__ = ("_places", "owners")
+    __slots__ = ("_places", "_ranked", "owners")
 
     def __init__(self) -> None:
         super().__init__()
         self.owners: dict[Topic, str] = {}
         self._places: Patterns[Client, PatternSubscription, Cohort] | None = None
+        self._ranked: list[PatternSubscription] = []
 
     def add(self, wild: PatternSubscription) -> None:
         """Subscribe to the pattern; in another way it keeps its place among the others."""
@@ -427,8 +449,9 @@ class PatternSubscriptions(dict[str, PatternSubscription]):
         if self._places is None:
             self._places = Patterns()
             self._places.rank(self)
+            self._ranked = list(self.values())
         places = self._places.match(subject)
-        return list(self.values())[min(place.rank for place in places)] if places else None
+        return self._ranked[min(place.rank for place in places)] if places else None
 
 
 class Client:
@@ -438,7 +461,7 @@ class Client:
     ``lag`` is None without subscriptions that may be conflated (slow_consumers.py), ``recovering`` without any that
     come from behind (backlogs.py). ``number`` tells it from all other clients of this process; ``end`` is the code and
     the reason with which it was closed. ``since`` is when it opened, in ms and to a tenth of a second; ``program`` is
-    what it says that it is.
+    what it says that it is; ``responds``, whether it answers requests.
     """
 
     __slots__ = (
@@ -462,6 +485,7 @@ class Client:
         "publisher",
         "queue",
         "recovering",
+        "responds",
         "since",
         "slot",
         "subscriptions",
@@ -501,6 +525,12 @@ class Client:
         self.alive = True
         self.warned = False
         self.closed = False
+        self.responds = False
+
+    @property
+    def transport(self) -> str:
+        """What carries its frames: ``websocket``, ``events``, ``stream``, ``poll`` or ``mqtt``."""
+        return TRANSPORTS.get(self.form, "websocket")
 
     @property
     def count(self) -> int:

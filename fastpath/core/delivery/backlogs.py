@@ -17,10 +17,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..cache.cache_range import part
-from ..protocol.codec import encode
 from ..protocol.messages import Epoch, Result, Subscribed
 from . import slow_consumers
-from .wire_encoding import framed
+from .audience import pattern_of
+from .conflation_clock import interval_of
 
 if TYPE_CHECKING:
     from .audience import Client, Cursor, SubjectFeed, Topic
@@ -75,6 +75,18 @@ def drop(client: Client) -> None:
     client.recovering = None
 
 
+def keep(feed: SubjectFeed) -> None:
+    """Keep the feed, though nobody may be in it, for who is about to join it; until ``let_go``."""
+    feed.recovering += 1
+
+
+def let_go(broker: Deliverer, feed: SubjectFeed) -> None:
+    """Whoever was about to join the feed has, or does not."""
+    feed.recovering -= 1
+    if not feed.groups:
+        broker.release(feed)
+
+
 class Recoveries:
     """All clients with cursors, and whose turn it is."""
 
@@ -99,7 +111,7 @@ class Recoveries:
 
     def begin(self, client: Client, topic: Topic, feed: SubjectFeed, cursor: Cursor) -> None:
         """The client's subscription comes from behind, on its way to the feed."""
-        cursor.feed = feed
+        cursor.feed, cursor.interval = feed, feed.interval
         feed.recovering += 1
         if client.recovering is None:
             client.recovering = {}
@@ -129,6 +141,7 @@ class Recoveries:
         results: list[Result] = []
         stored: list[bytes] = []
         join: list[SubjectFeed] = []
+        other: list[Result] = []  # of subjects whose options have changed meanwhile
         for topic in list(islice(recovering, SLICE_MESSAGES)):
             if room <= 0:
                 break
@@ -141,6 +154,8 @@ class Recoveries:
             else:
                 frames += some
                 level = cursor.seq == topic.seq
+                if level and cursor.feed.interval != cursor.interval:
+                    other.append(interval_of(cursor.feed, pattern_of(client, topic)))
             room -= sum(map(len, some))
             if level:
                 del recovering[topic]
@@ -155,6 +170,8 @@ class Recoveries:
             broker.send(client, *frames)
         if results:
             broker.send(client, Subscribed(results=results), *stored)
+        if other:
+            broker.send(client, Subscribed(results=other))
         broker.move(client, join, [])
         broker.flush_answers()  # or it would not show whether the client takes them
         if not recovering:
@@ -181,4 +198,4 @@ def _epoch(client: Client, topic: Topic, cursor: Cursor, epoch: int) -> bytes:
     """
     cursor.epoch = epoch
     cursor.upto = min(cursor.upto, cursor.seq)
-    return framed(encode(Epoch(sid=topic.sid, epoch=epoch, seq=cursor.seq), client.form), client.form)
+    return client.wire.encoding.answer(Epoch(sid=topic.sid, epoch=epoch, seq=cursor.seq))

@@ -23,11 +23,6 @@ def floor_interval(asked_ms: int) -> int:
     return max(0, min(asked_ms, CONFLATION_MS_MAX)) // CONFLATION_GRID_MS * CONFLATION_GRID_MS
 
 
-def phase_of(now: int, interval_ms: int) -> int:
-    """Return the slot of the interval's grid from which a subscription made at ``now`` (ms) is counted."""
-    return now // CONFLATION_GRID_MS % (interval_ms // CONFLATION_GRID_MS)
-
-
 class ConflationState(Generic[T]):
     """The changes of one subject while someone conflates it.
 
@@ -35,7 +30,7 @@ class ConflationState(Generic[T]):
     (core/delivery/slow_consumers.py).
     """
 
-    __slots__ = ("_fields", "_last", "_numbered", "lagging", "number")
+    __slots__ = ("_fields", "_last", "_numbered", "_removed", "lagging", "number")
 
     def __init__(self) -> None:
         self.number = 0
@@ -43,18 +38,25 @@ class ConflationState(Generic[T]):
         self._last: Message | None = None
         self._numbered: tuple[int, int, int] = (0, 0, 0)
         self._fields: dict[str, tuple[int, Value]] = {}
+        self._removed: tuple[int, Message, tuple[int, int, int]] | None = None
+        """The newest removal: its number, itself, and what was ``_numbered`` then."""
 
     def note(self, message: Message) -> bool:
         """Number a publication; whether more fields are gathered now than may be (lagging.relieve).
 
-        A message with retained=false counts like any other.
+        A message with retained=false counts like any other. One that replaces, as a removal does, is not merged with
+        fields of before; those of a removal itself are not merged with what follows.
         """
         self.number += 1
         self._last = message
         number = self.number
         if message.seq:
             self._numbered = (number, message.epoch, message.seq)
-        if message.fields:
+        if message.replace:
+            self._fields = {}
+        if message.removed:
+            self._removed = number, message, self._numbered
+        elif message.fields:
             for name, value in message.fields.items():
                 self._fields[name] = (number, value)
         return len(self._fields) > SNAPSHOT_FIELDS_MAX
@@ -65,7 +67,9 @@ class ConflationState(Generic[T]):
         self._last = last
         if last.seq:
             self._numbered = (self.number, last.epoch, last.seq)
-        for name, value in last_values(run):
+        if run.replace:
+            self._fields = {}
+        for name, value in (last.fields or {}).items() if run.replace else last_values(run):
             self._fields[name] = (self.number, value)  # nobody stands between two rows of a run
         return self.full
 
@@ -74,18 +78,30 @@ class ConflationState(Generic[T]):
         """True when more fields are gathered than may be."""
         return len(self._fields) > SNAPSHOT_FIELDS_MAX
 
-    def since(self, number: int) -> Message | None:
-        """Return one message for all that came after ``number``; None when nothing did.
+    def since(self, number: int) -> list[Message]:
+        """Return one message for all that came after ``number``, none when nothing did.
 
-        Its position is that of the newest numbered message among them (0 when all were of standard quality).
+        Where the subject was removed meanwhile, the newest removal stands for all up to it, and what came behind it is
+        another message: so nobody keeps a field of before. A message's position is that of the newest numbered one that
+        it stands for (0 when all were of standard quality).
         """
         last = self._last
         if last is None or self.number <= number:
-            return None
-        if self.number == number + 1:
+            return []
+        if self._removed is None or self._removed[0] <= number:
+            return [self._merged(last, self._numbered, number, self.number)]
+        at, removal, numbered = self._removed
+        gone = self._merged(removal, numbered, number, at)
+        return [gone] if at == self.number else [gone, self._merged(last, self._numbered, at, self.number)]
+
+    def _merged(self, last: Message, numbered: tuple[int, int, int], number: int, upto: int) -> Message:
+        """Return the message that stands for all after ``number``, of which the one numbered ``upto`` is ``last``."""
+        if upto == number + 1:
             return last
-        fields: Fields = {name: value for name, (set_by, value) in self._fields.items() if set_by > number}
-        set_by, epoch, seq = self._numbered
+        fields: Fields | None = last.fields
+        if not last.removed:
+            fields = {name: value for name, (set_by, value) in self._fields.items() if set_by > number}
+        set_by, epoch, seq = numbered
         if set_by <= number:
             epoch = seq = 0
         return Message(
@@ -99,6 +115,8 @@ class ConflationState(Generic[T]):
             epoch=epoch,
             seq=seq,
             time=last.time,
+            replace=last.removed,
+            removed=last.removed,
         )
 
     def fields_after(self, fields: Collection[str]) -> int:

@@ -8,10 +8,11 @@ keys, which are a keyed hash, so that nobody who chooses subjects can make two s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
 
+from ..matching.subject_options import SubjectOptions
 from ..matching.subject_tree import Tree
 from ..matching.subscribed_patterns import Patterns
 from .audience import Client, Cohort, CohortName, Group, PatternSubscription, SubjectFeed, Topic
@@ -20,20 +21,29 @@ from .wire_encoding import Wire
 
 if TYPE_CHECKING:
     from ..auth.grants import Principal
+    from ..protocol.options import OptionRow, TopicOptions
+
+
+KEY_BYTES = 16
+"""The size of a feed's key."""
 
 
 class SubscriptionIndex:
     """All topics, feeds and groups. It changes membership; who leaves a group has got what it is owed before."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, defaults: TopicOptions) -> None:
+        """``defaults`` are the options that the settings give to a subject."""
         self.topics: dict[str, Topic] = {}
         self.groups: dict[tuple[Wire, int], Group] = {}
         self.tree = Tree()
         """Those that are known."""
         self.patterns: Patterns[Client, PatternSubscription, Cohort] = Patterns()
         self.cohorts: dict[CohortName, Cohort] = {}
+        self.options = SubjectOptions(defaults)
+        """What subjects get when they come to be."""
         self._secret = secret
-        self._feeds_made = 0
+        self._keys: list[int] = []
+        self._hashes_made = 0
         self._topics_made = 0
 
     def topic(self, subject: str, epoch: int) -> Topic:
@@ -41,8 +51,12 @@ class SubscriptionIndex:
         topic = self.topics.get(subject)
         if topic is None:
             self._topics_made += 1
-            topic = self.topics[subject] = Topic(subject, self._topics_made, epoch)
+            topic = self.topics[subject] = Topic(subject, self._topics_made, epoch, self.options.find(subject))
         return topic
+
+    def renew_options(self, rows: Sequence[OptionRow]) -> None:
+        """What comes to be from now on gets its options by these rows; what is there keeps those that it has."""
+        self.options = SubjectOptions(self.options.defaults, rows)
 
     def untake(self, group: Group, feeds: Iterable[SubjectFeed]) -> bool:
         """All members of the group follow these no more; False, and nothing is done, when another group is as it would
@@ -103,17 +117,38 @@ class SubscriptionIndex:
             self.patterns.add_cohort(cohort)
         return cohort
 
-    def conflated_feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
-        """The topic's feed of that interval (ms) and phase (grid slots)."""
+    def conflated_feed(self, topic: Topic, asked: int, phase: int) -> SubjectFeed:
+        """The topic's feed for who asks for that interval (ms) and phase (grid slots)."""
         if topic.conflated is None:
             topic.conflated = {}
         if topic.live is None:
             topic.live = ConflationState()
-        feed = topic.conflated.get((interval, phase))
+        feed = topic.conflated.get((asked, phase))
         if feed is None:
-            feed = topic.conflated[interval, phase] = self._feed(topic, interval, phase)
+            feed = topic.conflated[asked, phase] = self._feed(topic, asked, phase)
             feed.sent = topic.live.number
         return feed
+
+    def begin_conflation(self, feed: SubjectFeed) -> None:
+        """The topic's live feed is conflated from now on, with all who follow it."""
+        topic = feed.topic
+        if topic.live is None:
+            topic.live = ConflationState()
+        if topic.conflated is None:
+            topic.conflated = {}
+        topic.conflated[feed.asked, feed.phase] = feed
+        feed.sent = topic.live.number
+        topic.feed = None
+
+    def end_conflation(self, feed: SubjectFeed) -> None:
+        """The feed, which nobody asked to have conflated, and that has sent all that came, is live again."""
+        topic = feed.topic
+        assert topic.conflated is not None
+        del topic.conflated[feed.asked, feed.phase]
+        if not topic.conflated:
+            topic.conflated = None
+        topic.feed = feed
+        self.tidy(topic)
 
     def destination(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> tuple[Wire, int]:
         """The key of the group that the client would belong to after the change."""
@@ -166,8 +201,8 @@ class SubscriptionIndex:
         topic = feed.topic
         if feed is topic.feed:
             topic.feed = None
-        elif topic.conflated and topic.conflated.get((feed.interval, feed.phase)) is feed:
-            del topic.conflated[feed.interval, feed.phase]
+        elif topic.conflated and topic.conflated.get((feed.asked, feed.phase)) is feed:
+            del topic.conflated[feed.asked, feed.phase]
             if not topic.conflated:
                 topic.conflated = None
         self.tidy(topic)
@@ -179,13 +214,17 @@ class SubscriptionIndex:
         if topic.idle:
             self.forget(topic)
 
-    def _feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
-        return SubjectFeed(topic, interval, phase, self._key())
+    def _feed(self, topic: Topic, asked: int, phase: int) -> SubjectFeed:
+        return SubjectFeed(topic, asked, phase, self._key())
 
     def _key(self) -> int:
-        self._feeds_made += 1
-        digest = blake2b(self._feeds_made.to_bytes(8, "big"), key=self._secret, digest_size=16).digest()
-        return int.from_bytes(digest, "big")
+        """A feed's key; one hash has several, as it takes the longest part of what a feed costs."""
+        keys = self._keys
+        if not keys:
+            self._hashes_made += 1
+            digest = blake2b(self._hashes_made.to_bytes(8, "big"), key=self._secret, digest_size=64).digest()
+            keys += [int.from_bytes(digest[at : at + KEY_BYTES], "big") for at in range(0, 64, KEY_BYTES)]
+        return keys.pop()
 
     def _reshape(self, group: Group, key: tuple[Wire, int], add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
         """A group of one changes its feeds in place: subscribing one by one stays linear."""

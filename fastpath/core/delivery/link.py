@@ -24,6 +24,14 @@ class PauseReason:
     """Django's hook is asked about what it said last."""
     RATE = 32
     """It has said more than it may at a time."""
+    ANSWERING = 64
+    """Its request of HTTP is being answered."""
+    SEARCHING = 128
+    """What it has subscribed to is looked for among all that it has already."""
+    TAKING = 256
+    """Another worker has its session, which is on its way here."""
+    WORKING = 512
+    """What it has said last takes more than a turn (core/sessions/subscribe_commands.py)."""
 
 
 class Link(Protocol):

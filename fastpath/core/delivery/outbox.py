@@ -30,8 +30,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import Close
-from ..websocket.close_frames import close_payload
-from ..websocket.frames import CLOSE, encode_frame
 from . import slow_consumers
 from .outgoing_queue import Queue
 
@@ -92,7 +90,7 @@ class Outboxes:
         """Shed what may be conflated where the queue is over its bound, and what is left of it if that is too much."""
         limits = self._broker.limits
         if queue.size > limits.outbox_bytes_max and not slow_consumers.shed(self._broker, client):
-            queue.keep_begun()  # so that the close code can still be read
+            queue.keep_begun(client.wire.encoding)  # so that the close code can still be read
             return Effect.OVERFLOW
         return Effect.TURN if slow_consumers.due(client, limits) else 0
 
@@ -145,7 +143,7 @@ class Outboxes:
         self.leave(client, code, reason)
         if code == Close.SLOW_CONSUMER:
             frames = None
-        return b"".join([*(frames or ()), encode_frame(CLOSE, close_payload(code, reason))])
+        return b"".join([*(frames or ()), client.wire.encoding.goodbye(code, reason)])
 
     def leave(self, client: Client, code: int, reason: str) -> None:
         """The client ends, for this reason: from now on its group's writes skip the socket."""

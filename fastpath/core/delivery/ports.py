@@ -7,7 +7,6 @@ from typing import Protocol
 
 from ..cache.history import History
 from ..cache.snapshot import Snapshot
-from ..protocol.codec import Form
 from ..protocol.limits import Limits
 from ..protocol.messages import AnyAnswer, Message
 from ..telemetry.counters import Counters
@@ -29,6 +28,11 @@ class Writer:
 
     def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
         """Send whole frames to some ready members of a group; ``fds`` stand in the order of ``clients``."""
+
+    def write_singles(self, clients: list[Client], data: bytes) -> None:
+        """Send whole frames to members of a group that are written to one by one."""
+        for client in clients:
+            client.link.write(data)
 
     def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
         """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
@@ -60,8 +64,8 @@ class LagListener(Protocol):
 class ConflationClock(Protocol):
     """The clock of conflated feeds (conflation_clock.py)."""
 
-    def feed(self, topic: Topic, interval: int, phase: int) -> SubjectFeed:
-        """Return the conflated feed, known to the clock."""
+    def feed(self, topic: Topic, asked: int, phase: int) -> SubjectFeed:
+        """Return the topic's feed for who asks for that interval (ms), known to the clock where it is conflated."""
 
     def fire(self, feed: SubjectFeed) -> None:
         """End an interval of the feed."""
@@ -91,10 +95,13 @@ class Deliverer(Protocol):
     def snapshot(self, topic: Topic) -> Snapshot | None:
         """Return the subject's snapshot, unless it has expired."""
 
+    def state(self, topic: Topic) -> Snapshot | None:
+        """Return the same, or that the subject was removed."""
+
     def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
         """Return the message as a WebSocket frame for one client."""
 
-    def base_frame(self, form: Form) -> bytes:
+    def base_frame(self, encoding: Encoding) -> bytes:
         """Return the base that is in force, as an event."""
 
     def tell_base(self, client: Client) -> None:
@@ -102,6 +109,9 @@ class Deliverer(Protocol):
 
     def offer(self, feed: SubjectFeed, message: Message) -> None:
         """Put the message before every group of the feed."""
+
+    def put(self, group: Group, event: AnyAnswer) -> None:
+        """Tell all members of the group, in its place among the messages."""
 
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers for one client; they leave with the next flush."""

@@ -18,7 +18,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..protocol.codec import encode
+from ..mqtt.publications import as_retained
+from ..mqtt.records import LIVE_STAND_IN, STAND_IN, encode_gap
+from ..protocol.codec import MQTT_FORMS
 from ..protocol.errors import Close
 from ..protocol.messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
 from .audience import Lag, pattern_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ..protocol.limits import Limits
     from .audience import Client, SubjectFeed, Topic
     from .ports import Deliverer
+    from .wire_encoding import Encoding
 
 CLOSE = "close"
 CONFLATE = "conflate"
@@ -76,11 +79,11 @@ def shed(broker: Deliverer, client: Client) -> bool:
     if lag is None or queue is None:
         return False
     topics = {topic.sid: topic for topic in (*lag.able, *lag.behind)}
-    purged = queue.purge(topics, client.form)
+    purged = queue.purge(topics, client.wire.encoding)
     told = [sid for sid in purged if topics[sid] in lag.able and topics[sid] not in lag.lost]
     lag.lost.update(topics[sid] for sid in purged)
     if told:
-        queue.push(client.wire.encoding.frame(encode(Lagging(sids=told), client.form)))
+        queue.push(client.wire.encoding.answer(Lagging(sids=told)))
     broker.counters.conflated_away += sum(purged.values())
     return queue.size <= broker.limits.outbox_bytes_max
 
@@ -110,7 +113,7 @@ def begin(broker: Deliverer, client: Client) -> None:
     lag.able.clear()
     broker.move(client, [], joined)  # what was pending comes before the numbers, and is written by this
     if lag.lost and client.queue is not None:
-        again = client.queue.purge({topic.sid for topic in lag.lost}, client.form)
+        again = client.queue.purge({topic.sid for topic in lag.lost}, client.wire.encoding)
         broker.counters.conflated_away += sum(again.values())
     split_messages.cache_clear()
     broker.counters.lags += 1
@@ -207,7 +210,7 @@ def tell(broker: Deliverer, topic: Topic, event: AnyAnswer) -> None:
         live.lagging[client] = live.number
         if frame:
             broker.tell_base(client)
-            broker.counters.messages_out += 1
+            broker.counters.messages_out += len(frame)
         broker.send(client, *frame, event)
 
 
@@ -244,18 +247,25 @@ def _feed_again(broker: Deliverer, client: Client, topic: Topic) -> tuple[Subjec
     """The feed that the client follows next, and the number it stands at."""
     old, live = client.subscriptions[topic], topic.live
     assert live is not None
-    feed = broker.grid.feed(topic, old.interval, old.phase) if old.interval else broker.interest.live_feed(topic)
+    feed = broker.grid.feed(topic, old.asked, old.phase)
     client.subscriptions[topic] = feed
     return feed, live.lagging[client]
 
 
 def anew(broker: Deliverer, client: Client, topic: Topic, feed: SubjectFeed, results: list[Result]) -> list[bytes]:
     """Start the subscription anew, because the client does not get all of it: the frames that come first, its newest
-    cached message where it has no snapshot."""
-    snapshot = broker.snapshot(topic)
-    messages, kind = broker.history.newest(topic.ring, 1), "historical"
-    if snapshot is not None:
-        messages, kind = [snapshot.as_message(topic.subject, topic.epoch, topic.seq)], "snapshot"
+    cached message where it has no snapshot.
+
+    Where the subject was removed meanwhile that is told in place of the snapshot."""
+    encoding = client.wire.encoding
+    if client.form in MQTT_FORMS:
+        frames = [stand_in(broker, topic, encoding)]
+    elif (state := broker.state(topic)) is not None:
+        found = state.as_message(topic.subject, topic.epoch, topic.seq)
+        frames = [broker.frame(found, topic, encoding, "snapshot")]
+    else:
+        newest = broker.history.newest(topic.ring, 1)
+        frames = [broker.frame(message, topic, encoding, "historical") for message in newest]
     broker.counters.resynchronisations += 1
     results.append(
         Result(
@@ -265,21 +275,34 @@ def anew(broker: Deliverer, client: Client, topic: Topic, feed: SubjectFeed, res
             epoch=topic.epoch,
             seq=topic.seq,
             recovery="resynchronised",
-            messages=len(messages),
+            messages=len(frames),
             conflation=feed.interval,
         )
     )
-    return [broker.frame(message, topic, client.wire.encoding, kind) for message in messages]
+    return frames
+
+
+def stand_in(broker: Deliverer, topic: Topic, encoding: Encoding, *, live: bool = False) -> bytes:
+    """What a client of MQTT is told of messages that it has missed for good: the subject's retained message, or that it
+    was removed, which stand for them; where there is neither that they are missing. ``live``: all have missed them."""
+    state = broker.state(topic)
+    if state is not None:
+        found = state.as_message(topic.subject, topic.epoch, topic.seq)
+        message = found if state.removed else as_retained(found, state.newest)
+        if message is not None:
+            return broker.frame(message, topic, encoding, LIVE_STAND_IN if live else STAND_IN)
+    return encode_gap(topic.subject, topic.sid, topic.epoch, topic.seq, live=live)
 
 
 def _missed(broker: Deliverer, client: Client, topic: Topic, number: int) -> list[bytes]:
-    """Return one frame for all that came of the topic after ``number``; none when nothing did."""
+    """Return one frame for all that came of the topic after ``number``, none when nothing did; two where it was removed
+    meanwhile."""
     live, lag = topic.live, client.lag
-    message = live.since(number) if live is not None else None
-    if live is None or message is None or (lag is not None and topic in lag.lost):
+    messages = live.since(number) if live is not None else []
+    if live is None or not messages or (lag is not None and topic in lag.lost):
         return []
-    broker.counters.conflated_away += live.number - number - 1
-    return [broker.frame(message, topic, client.wire.encoding)]
+    broker.counters.conflated_away += live.number - number - len(messages)
+    return [broker.frame(message, topic, client.wire.encoding) for message in messages]
 
 
 def _forget_lost(broker: Deliverer, client: Client, topic: Topic) -> None:
@@ -290,7 +313,7 @@ def _forget_lost(broker: Deliverer, client: Client, topic: Topic) -> None:
     lag.lost.discard(topic)
     if queue is not None:
         broker.level(client)
-        broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.form).values())
+        broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.wire.encoding).values())
 
 
 def _let_go(broker: Deliverer, client: Client, topic: Topic) -> None:

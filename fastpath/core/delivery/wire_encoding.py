@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from ..protocol.codec import JSON, Form
-from ..websocket.frames import BINARY, TEXT, encode_binary, encode_text, split_frames
+from ..events import framing, lines
+from ..mqtt import records
+from ..protocol.codec import FORMS, JSON, MQTT, MQTT5, MSGPACK, POLL, SSE, STREAM, Form, encode, encode_message
+from ..protocol.messages import AnyAnswer
+from ..websocket.close_frames import close_payload
+from ..websocket.frames import BINARY, CLOSE, PING, encode_binary, encode_frame, encode_text, split_frames
 from ..websocket.permessage_deflate import inflate_head
 
 RECENT_BYTES_MAX = 4 << 20
 """Stored messages and their compressed frames that an encoding remembers."""
 
 
-class Encoding:
-    """The way a message becomes a frame; two of the same make are the same object (``encoding``).
+class Encoding(ABC):
+    """The way what a client is told becomes bytes; two of the same make are the same object (``encoding``).
 
-    ``window_bits`` 0 is no compression; else messages of ``deflate_bytes`` or more are compressed (features.md A9).
+    Each form is one of its subclasses. What is written at once, a message, an answer or the goodbye, is a frame here,
+    also where it is an event, a line or a record. ``window_bits`` 0 is no compression; else messages of
+    ``deflate_bytes`` or more are compressed (features.md A9).
     """
 
-    __slots__ = ("_recent", "_recent_bytes", "deflate_bytes", "form", "opcode", "window_bits")
+    __slots__ = ("_recent", "_recent_bytes", "deflate_bytes", "form", "window_bits")
 
-    def __init__(self, form: Form, window_bits: int, deflate_bytes: int) -> None:
+    ping = b""
+    """Asks a client for a sign of life; empty where it has to give one by itself."""
+    dated = True
+    """Whether messages have times, which count from a base (protocol.md 4.9)."""
+    payload = staticmethod(encode_message)
+    """Makes of a message what ``frame`` takes, the same for all encodings of a form."""
+
+    def __init__(self, form: Form, window_bits: int = 0, deflate_bytes: int = 0) -> None:
         self.form = form
-        self.opcode = TEXT if form == JSON else BINARY
         self.window_bits = window_bits
         self.deflate_bytes = deflate_bytes
         self._recent: dict[bytes, bytes] = {}
         self._recent_bytes = 0
 
-    def frame(self, payload: bytes, opcode: int = 0) -> bytes:
-        """The payload as a WebSocket message, of another kind than the form's with an ``opcode``."""
-        bits = self.window_bits if len(payload) >= self.deflate_bytes else 0
-        return encode_text(payload, bits) if (opcode or self.opcode) == TEXT else encode_binary(payload, bits)
+    @abstractmethod
+    def frame(self, payload: bytes) -> bytes:
+        """A message's payload as a frame."""
 
     def frame_again(self, payload: bytes) -> bytes:
         """As ``frame``, for stored messages: many clients get the same ones, one after another, and what was compressed
@@ -46,6 +59,145 @@ class Encoding:
                 oldest = next(iter(self._recent))
                 self._recent_bytes -= len(oldest) + len(self._recent.pop(oldest))
         return frame
+
+    @abstractmethod
+    def answer(self, value: AnyAnswer) -> bytes:
+        """An answer or event as a frame, never compressed: it is one client's, or short."""
+
+    @abstractmethod
+    def goodbye(self, code: int, reason: str) -> bytes:
+        """What a client is told last, with a code of protocol.md 7."""
+
+    @abstractmethod
+    def split(self, chunk: bytes) -> Iterable[bytes]:
+        """The single frames of a chunk of whole ones."""
+
+    @abstractmethod
+    def sid_of(self, frame: bytes) -> int:
+        """The subject id of a message's frame; -1 for anything else. Only the head is looked at."""
+
+
+class TextFrames(Encoding):
+    """A WebSocket of text frames: JSON."""
+
+    __slots__ = ()
+
+    ping = encode_frame(PING, b"")
+
+    def frame(self, payload: bytes) -> bytes:
+        return encode_text(payload, self.window_bits if len(payload) >= self.deflate_bytes else 0)
+
+    def answer(self, value: AnyAnswer) -> bytes:
+        return encode_text(encode(value, self.form))
+
+    def goodbye(self, code: int, reason: str) -> bytes:
+        return encode_frame(CLOSE, close_payload(code, reason))
+
+    def split(self, chunk: bytes) -> Iterable[bytes]:
+        return split_frames(chunk)
+
+    def sid_of(self, frame: bytes) -> int:
+        head = _head(frame)
+        return int(head[1 : head.index(b",")]) if head[:1] == b"[" else -1
+
+
+class BinaryFrames(TextFrames):
+    """A WebSocket of binary frames: MessagePack."""
+
+    __slots__ = ()
+
+    def frame(self, payload: bytes) -> bytes:
+        return encode_binary(payload, self.window_bits if len(payload) >= self.deflate_bytes else 0)
+
+    def answer(self, value: AnyAnswer) -> bytes:
+        return encode_binary(encode(value, self.form))
+
+    def sid_of(self, frame: bytes) -> int:
+        head = _head(frame)
+        if not head or head[0] >> 4 != 0x9:  # an array; answers are maps
+            return -1
+        size = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}.get(head[1], 0)
+        return int.from_bytes(head[2 : 2 + size]) if size else head[1]
+
+
+class EventFrames(Encoding):
+    """Events of a stream, whose reader answers a ping by taking it; they are not compressed."""
+
+    __slots__ = ()
+
+    ping = framing.PING
+
+    def frame(self, payload: bytes) -> bytes:
+        return framing.encode_event(payload)
+
+    def answer(self, value: AnyAnswer) -> bytes:
+        return framing.encode_event(encode(value, self.form))
+
+    def goodbye(self, code: int, reason: str) -> bytes:
+        return framing.encode_goodbye(code, reason)
+
+    def split(self, chunk: bytes) -> Iterable[bytes]:
+        return framing.split_events(chunk)
+
+    def sid_of(self, frame: bytes) -> int:
+        return framing.sid_of_event(frame)
+
+
+class LineFrames(Encoding):
+    """Lines for who polls, and shows by asking that it lives; they are not compressed."""
+
+    __slots__ = ()
+
+    def frame(self, payload: bytes) -> bytes:
+        return lines.encode_line(payload)
+
+    def answer(self, value: AnyAnswer) -> bytes:
+        return lines.encode_line(encode(value, self.form))
+
+    def goodbye(self, code: int, reason: str) -> bytes:
+        return lines.encode_last_line(code, reason)
+
+    def split(self, chunk: bytes) -> Iterable[bytes]:
+        return lines.split_lines(chunk)
+
+    def sid_of(self, frame: bytes) -> int:
+        return lines.sid_of_line(frame)
+
+
+class RecordFrames(Encoding):
+    """Records, of which their connection makes packets of MQTT, which has a keep alive; they are not compressed."""
+
+    __slots__ = ()
+
+    dated = False
+    payload = staticmethod(records.encode_record)
+
+    def frame(self, payload: bytes) -> bytes:
+        return payload
+
+    def answer(self, value: AnyAnswer) -> bytes:
+        return records.encode_answer(encode(value, self.form))
+
+    def goodbye(self, code: int, reason: str) -> bytes:
+        return records.encode_goodbye(code, reason)
+
+    def split(self, chunk: bytes) -> Iterable[bytes]:
+        return records.split_records(chunk)
+
+    def sid_of(self, frame: bytes) -> int:
+        return records.sid_of_record(frame)
+
+
+ENCODINGS: dict[Form, type[Encoding]] = {
+    JSON: TextFrames,
+    MSGPACK: BinaryFrames,
+    SSE: EventFrames,
+    STREAM: EventFrames,
+    POLL: LineFrames,
+    MQTT: RecordFrames,
+    MQTT5: RecordFrames,
+}
+"""The class of each form."""
 
 
 class Wire:
@@ -62,8 +214,10 @@ class Wire:
 
 @cache
 def encoding(form: Form, window_bits: int = 0, deflate_bytes: int = 0) -> Encoding:
-    """The encoding of this make."""
-    return Encoding(form, window_bits, deflate_bytes)
+    """The encoding of this make; only WebSockets are compressed."""
+    if form not in FORMS and window_bits:
+        return encoding(form)
+    return ENCODINGS[form](form, window_bits, deflate_bytes)
 
 
 @cache
@@ -72,34 +226,23 @@ def wire(encoded: Encoding, batch_ms: int = 0, batch_bytes: int = 0) -> Wire:
     return Wire(encoded, batch_ms, batch_bytes)
 
 
-PLAIN: dict[Form, Wire] = {form: wire(encoding(form)) for form in ("json", "msgpack")}
+PLAIN: dict[Form, Wire] = {form: wire(encoding(form)) for form in FORMS}
 """Neither compressed nor batched."""
 
 
-def framed(payload: bytes, form: Form) -> bytes:
-    """An answer or event as a WebSocket message, never compressed: it is one client's, or short."""
-    return encode_text(payload) if form == JSON else encode_binary(payload)
-
-
 @lru_cache(maxsize=1)
-def split_messages(chunk: bytes, form: Form) -> list[tuple[bytes, int]]:
+def split_messages(chunk: bytes, encoded: Encoding) -> list[tuple[bytes, int]]:
     """The single frames of a queue's chunk of whole frames, each with the subject id of its message, or -1.
 
     The last one asked for is remembered, because many clients that lag have the same chunk in their queues; who asks
     last lets it go (``cache_clear``).
     """
-    return [(frame, sid_of(frame, form)) for frame in split_frames(chunk)]
+    return [(frame, encoded.sid_of(frame)) for frame in encoded.split(chunk)]
 
 
-def sid_of(frame: bytes, form: Form) -> int:
-    """The subject id of a message's frame; -1 for anything else. Only the head is looked at."""
+def _head(frame: bytes) -> bytes:
+    """How the payload of a message's frame begins; empty for a frame that is none, such as a ping."""
     if frame[0] & 0x0F > BINARY:
-        return -1
+        return b""
     at = 4 if frame[1] == 126 else 10 if frame[1] == 127 else 2
-    head = inflate_head(frame[at:]) if frame[0] & 0x40 else frame[at : at + 32]
-    if form == JSON:
-        return int(head[1 : head.index(b",")]) if head[:1] == b"[" else -1
-    if head[0] >> 4 != 0x9:  # an array; answers are maps
-        return -1
-    size = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}.get(head[1], 0)
-    return int.from_bytes(head[2 : 2 + size]) if size else head[1]
+    return inflate_head(frame[at:]) if frame[0] & 0x40 else frame[at : at + 32]

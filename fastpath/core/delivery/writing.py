@@ -83,7 +83,7 @@ class Writing:
         had = progress.ahead.get(client, 0)
         if had < len(row):
             if not had and group.base != broker.base:
-                frames.append(broker.base_frame(group.encoding.form))
+                frames.append(broker.base_frame(group.encoding))
             frames += row[had:]
             progress.ahead[client] = len(row)
         if frames:
@@ -113,7 +113,7 @@ class Writing:
                 rows.append(group)
                 if group.base != broker.base:
                     group.base = broker.base
-                    row.insert(0, broker.base_frame(group.encoding.form))
+                    row.insert(0, broker.base_frame(group.encoding))
                     ahead = group.progress.ahead if group.progress is not None else {}
                     ahead.update({client: had + 1 for client, had in ahead.items()})
         return rows
@@ -141,7 +141,7 @@ class Writing:
                 self._enter(group)
                 continue
             if group.base != base:
-                pending.insert(0, broker.base_frame(group.encoding.form))
+                pending.insert(0, broker.base_frame(group.encoding))
                 group.base = base
             count = len(pending)
             data = pending[0] if count == 1 else b"".join(pending)
@@ -219,9 +219,11 @@ class Writing:
             self._broker.writer.write_some(clients, fds, data)
         at = progress.singles
         singles = group.singles[at : at + room]
-        progress.singles += len(singles)
-        for client in singles:
-            self._write_one(client, data, count)
+        if singles:
+            progress.singles += len(singles)
+            counters.messages_out += count * len(singles)
+            counters.bytes_out += len(data) * len(singles)
+            self._broker.writer.write_singles(singles, data)
         if self.batches.released is not None:
             self.batches.released(progress.begun, counters.messages_out - before)
         if not progress.parts and progress.ready == len(group.ready) and progress.singles == len(group.singles):
@@ -237,7 +239,7 @@ class Writing:
         progress.frames, group.pending = group.pending, []
         progress.parts, progress.ahead = progress.ahead, {}
         if group.base != broker.base:
-            progress.frames.insert(0, broker.base_frame(group.encoding.form))
+            progress.frames.insert(0, broker.base_frame(group.encoding))
             progress.parts = {client: had + 1 for client, had in progress.parts.items()}
             group.base = broker.base
         progress.data = b"".join(progress.frames)

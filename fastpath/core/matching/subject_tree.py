@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-SYSTEM = "__sys__"
-"""The first segment that a wildcard does not stand for: the server's own subjects are asked for by name."""
+from ..protocol.subject import RESERVED
 
 HERE = ""
 """Under which key a node holds what stands at its own place: no segment is empty."""
@@ -81,7 +80,7 @@ def _find(node: dict[str, Any], segments: list[str], at: int) -> Iterator[Any]:
     segment = segments[at]
     last = at == len(segments) - 1
     if segment in ("*", "**"):
-        below = list(node.values() if at else (child for key, child in node.items() if key != SYSTEM))
+        below = list(node.values() if at else (child for key, child in node.items() if key not in RESERVED))
         if at and HERE in node:
             below.remove(node[HERE])
     else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, Protocol, TypeVar, cast
 
-from .subject_tree import SYSTEM
+from ..protocol.subject import RESERVED
+from ..protocol.subject import covers as right_covers
 
 
 class HasText(Protocol):
@@ -85,7 +86,7 @@ class Patterns(Generic[C, S, M]):
         places: list[PatternNode[C, S, M]] = [self._root]
         last = len(segments) - 1
         for at, segment in enumerate(segments):
-            wild = at > 0 or segment != SYSTEM
+            wild = at > 0 or segment not in RESERVED
             below: list[PatternNode[C, S, M]] = []
             for place in places:
                 children = place.children
@@ -134,20 +135,13 @@ class Patterns(Generic[C, S, M]):
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Return whether a pattern without a user's name covers the subject."""
+    """Return whether a subscription to the pattern covers the subject (protocol.md 3.8)."""
     return covers_segments(pattern[1:].split("/"), subject[1:].split("/"))
 
 
 def covers_segments(wanted: list[str], given: list[str]) -> bool:
+    """The same, of their segments: as a right, but that no wildcard in the first place stands for what is reserved."""
     first = wanted[0]
-    if first != given[0] and (first not in ("*", "**") or given[0] == SYSTEM):
+    if first != given[0] and (first not in ("*", "**") or given[0] in RESERVED):
         return False
-    if wanted[-1] == "**":
-        count = len(wanted) - 1
-        if len(given) <= count:
-            return False
-    elif len(given) != len(wanted):
-        return False
-    else:
-        count = len(wanted)
-    return all(wanted[at] in ("*", given[at]) for at in range(count))
+    return right_covers(wanted, given)

@@ -10,9 +10,8 @@ from typing import Protocol
 from ..auth.grants import Grants, Principal
 from ..auth.reasons import PENDING
 from ..matching.pattern_set import PatternSet
-from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Offer
-from ..protocol.subject import check_pattern, is_system
+from ..protocol.subject import refused_offer
 
 OFFERS_MAX = 1000
 """Patterns in one command."""
@@ -176,12 +175,9 @@ class Advertisers:
 
     def _refusal(self, pattern: str, known: bool, taken: dict[str, None]) -> tuple[str, str]:
         """Why the pattern is not taken: a code of protocol.md 4.15 and a reason, both empty when it is."""
-        try:
-            check_pattern(pattern, names=False)
-        except InvalidSubject as error:
-            return "invalid", error.reason
-        if is_system(pattern):
-            return "denied", "subjects below /__sys__ belong to the server"
+        refused = refused_offer(pattern)
+        if refused[0]:
+            return refused
         if pattern not in taken and len(taken) >= PATTERNS_PER_ADVERTISER_MAX:
             return "limit", f"over {PATTERNS_PER_ADVERTISER_MAX} patterns"
         if pattern not in self._counts and len(self._counts) >= PATTERNS_MAX:

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
-
-from .roster import Roster
+from typing import Any, Protocol
 
 Packet = list[Any]
 
@@ -24,13 +22,23 @@ ASK_MS = 1000
 """Between two questions to the same member."""
 
 
-class PresenceSender:
-    """Says what one process has."""
+class Replica(Protocol):
+    """What the members say, as a whole: the roster, or another table of keys."""
 
-    def __init__(self, member: str, life: str) -> None:
+    def set(self, member: str, key: str, count: int, now: int) -> None:
+        """The member says how many there are; raises ValueError for what is no key."""
+
+    def drop(self, member: str) -> None:
+        """The member is no more."""
+
+
+class PresenceSender:
+    """Says what one process has; with ``counts`` it has had these before anybody listened."""
+
+    def __init__(self, member: str, life: str, counts: dict[str, int] | None = None) -> None:
         self.member = member
-        self.counts: dict[str, int] = {}
-        self.n = 0
+        self.counts = counts or {}
+        self.n = int(bool(counts))  # or a sign of life would say that there is nothing
         self._life = life
         self._changed: OrderedDict[str, None] = OrderedDict()  # taken from the front
         self._whole: list[str] | None = None  # what is still to be sent of all keys, the last one first
@@ -121,10 +129,20 @@ class _Peer:
 
 
 class PresenceReceiver:
-    """Hears what members say, and puts it into the roster; ``ask`` asks one of them for all that it has."""
+    """Hears what members say, and puts it into the roster; ``ask`` asks one of them for all that it has.
 
-    def __init__(self, roster: Roster, silence_ms: int, ask: Callable[[str], None]) -> None:
+    ``ended`` is told of a member that is gone, or in whose place another process speaks.
+    """
+
+    def __init__(
+        self,
+        roster: Replica,
+        silence_ms: int,
+        ask: Callable[[str], None],
+        ended: Callable[[str], None] = lambda member: None,
+    ) -> None:
         self._roster = roster
+        self._ended = ended
         self._silence_ms = silence_ms
         self._ask = ask
         self._peers: dict[str, _Peer] = {}
@@ -133,6 +151,11 @@ class PresenceReceiver:
     def members(self) -> int:
         """How many are heard."""
         return len(self._peers)
+
+    @property
+    def synced(self) -> int:
+        """Of how many all is known that they have."""
+        return sum(peer.synced for peer in self._peers.values())
 
     def hear(self, packet: Packet, now: int) -> bool:
         """Take what a member says; whether it was not known before, or is another process than before. Raises
@@ -180,6 +203,11 @@ class PresenceReceiver:
         if member in self._peers:
             self._end(member)
 
+    def clear(self) -> None:
+        """Forget all members: nobody can be heard."""
+        for member in list(self._peers):
+            self._end(member)
+
     def expire(self, now: int) -> None:
         """Let go of those who have been silent for too long."""
         for member in [one for one, peer in self._peers.items() if now - peer.heard > self._silence_ms]:
@@ -195,6 +223,7 @@ class PresenceReceiver:
         self._roster.drop(_version(member, peer, peer.version))
         if peer.filling:
             self._roster.drop(_version(member, peer, peer.version + 1))
+        self._ended(member)
 
     def _change(self, member: str, peer: _Peer, n: int, flat: list[Any], now: int) -> None:
         if (peer.synced or peer.filling) and n == peer.n + 1:

@@ -6,18 +6,52 @@ import sys
 from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from .errors import BadFrame, InvalidMessage
 from .limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
-from .messages import AnyAnswer, AnyCommand, Data, Fields, Message, Meta, Value
+from .messages import (
+    AnyAnswer,
+    AnyCommand,
+    Asked,
+    Data,
+    Fields,
+    GiveReply,
+    MakeRequest,
+    Message,
+    Meta,
+    Publish,
+    Response,
+    Value,
+)
 
-Form = Literal["json", "msgpack"]
+Form = Literal["json", "msgpack", "sse", "stream", "poll", "mqtt", "mqtt5"]
 JSON: Form = "json"
 MSGPACK: Form = "msgpack"
-FORMS: tuple[Form, ...] = get_args(Form)
+SSE: Form = "sse"
+"""JSON, each value the data of an event of an event stream (core/events/framing.py), and described as it leaves."""
+STREAM: Form = "stream"
+"""JSON, each value the data of an event, as it is: a session over HTTP (docs/reference/sessions.md)."""
+POLL: Form = "poll"
+"""JSON, each value a line: a session over HTTP whose client asks for what has come."""
+
+MQTT: Form = "mqtt"
+MQTT5: Form = "mqtt5"
+"""MQTT 3.1.1 and 5: commands and answers are MessagePack on their way within the sidecar, messages are packets
+(core/mqtt/records.py)."""
+
+JSON_FORMS: frozenset[Form] = frozenset((JSON, SSE, STREAM, POLL))
+"""In which binary values are maps."""
+
+MQTT_FORMS: frozenset[Form] = frozenset((MQTT, MQTT5))
+
+TRANSPORTS: dict[Form, str] = {SSE: "events", STREAM: "stream", POLL: "poll", MQTT: "mqtt", MQTT5: "mqtt"}
+"""What carries the frames of a form, where it is no WebSocket of this protocol."""
+
+FORMS: tuple[Form, ...] = (JSON, MSGPACK)
+"""The forms that a client may choose for its WebSocket."""
 
 SUBPROTOCOLS: dict[str, Form] = {"fastpath.v1.json": JSON, "fastpath.v1.msgpack": MSGPACK}
 """The WebSocket subprotocols and the form that each stands for (protocol.md 1.2)."""
@@ -27,17 +61,24 @@ _OPS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyCommand
 """The commands of protocol.md 3, by their ``op``."""
 
 
+_Coder = TypeVar("_Coder")
+
+
 class _Numbered(msgspec.Struct):
     """Just enough of a refused command to answer it by its id."""
 
     id: int | None = None
 
 
-_packers = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
-_commands = {JSON: msgspec.json.Decoder(AnyCommand).decode, MSGPACK: msgspec.msgpack.Decoder(AnyCommand).decode}
-_answers = {JSON: msgspec.json.Decoder(AnyAnswer).decode, MSGPACK: msgspec.msgpack.Decoder(AnyAnswer).decode}
-_anything = {JSON: msgspec.json.Decoder().decode, MSGPACK: msgspec.msgpack.Decoder().decode}
-_ids = {JSON: msgspec.json.Decoder(_Numbered).decode, MSGPACK: msgspec.msgpack.Decoder(_Numbered).decode}
+def _of_forms(as_json: _Coder, as_msgpack: _Coder) -> dict[Form, _Coder]:
+    return {form: as_json if form in JSON_FORMS else as_msgpack for form in get_args(Form)}
+
+
+_packers = _of_forms(msgspec.json.Encoder().encode, msgspec.msgpack.Encoder().encode)
+_commands = _of_forms(msgspec.json.Decoder(AnyCommand).decode, msgspec.msgpack.Decoder(AnyCommand).decode)
+_answers = _of_forms(msgspec.json.Decoder(AnyAnswer).decode, msgspec.msgpack.Decoder(AnyAnswer).decode)
+_anything = _of_forms(msgspec.json.Decoder().decode, msgspec.msgpack.Decoder().decode)
+_ids = _of_forms(msgspec.json.Decoder(_Numbered).decode, msgspec.msgpack.Decoder(_Numbered).decode)
 
 
 def decode_command(data: bytes, form: Form) -> AnyCommand:
@@ -71,7 +112,7 @@ def command_id(data: bytes, form: Form) -> int | None:
 
 def encode(value: AnyCommand | AnyAnswer, form: Form) -> bytes:
     """A command or answer as bytes."""
-    if form == JSON and isinstance(value, _PUBLISH):
+    if form in JSON_FORMS and isinstance(value, _CARRYING):
         value = msgspec.structs.replace(
             value, content=_json_value(value.content), fields={name: _json_value(v) for name, v in value.fields.items()}
         )
@@ -83,7 +124,11 @@ def decode_server(data: bytes, form: Form) -> AnyAnswer | Data:
     try:
         raw = _decode_anything(data, form)
         if not isinstance(raw, list):
-            return _answers[form](data)  # type: ignore[no-any-return]
+            answer: AnyAnswer = _answers[form](data)
+            if isinstance(answer, _CARRYING):
+                content, fields = check_value(answer.content, form), check_fields(answer.fields, form)
+                return msgspec.structs.replace(answer, content=content, fields=fields)
+            return answer
         return _data(raw, form)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidMessage) as error:
         raise BadFrame(f"not a frame of this protocol: {error}") from None
@@ -109,6 +154,8 @@ def encode_message(message: Message, sid: int, base: int, form: Form, kind: str 
         reply_to=message.reply_to or "",
         closure=message.closure or "",
         as_of=message.as_of,
+        removed=message.removed,
+        traceparent=message.traceparent or "",
     )
     return _encode_row(sid, message.seq, message.time - base, message.content, fields or {}, meta, form)
 
@@ -117,7 +164,7 @@ def check_value(raw: Any, form: Form) -> Value:
     """Content or a field's value from its decoded form (protocol.md 1.4); raises InvalidMessage."""
     if isinstance(raw, str):
         return raw
-    if form == MSGPACK:
+    if form not in JSON_FORMS:
         if isinstance(raw, bytes):
             return raw
     elif isinstance(raw, dict) and len(raw) == 1 and isinstance(raw.get("b"), str):
@@ -153,7 +200,7 @@ def _decode_anything(data: bytes, form: Form) -> Any:
 
 def _encode_row(sid: int, seq: int, t: int, content: Value, fields: Fields, meta: Meta, form: Form) -> bytes:
     row: list[Any] = [sid, seq, t, content]
-    if form == JSON:
+    if form in JSON_FORMS:
         row[3] = _json_value(content)
         fields = {name: _json_value(value) for name, value in fields.items()}
     extra = msgspec.to_builtins(meta)
@@ -182,4 +229,5 @@ def _plain(error: msgspec.ValidationError) -> str:
     return str(error).replace("`$.", "`").replace(" - at `$`", "")
 
 
-_PUBLISH = next(kind for kind in get_args(AnyCommand) if kind.__name__ == "Publish")
+_CARRYING = (Publish, MakeRequest, GiveReply, Asked, Response)
+"""What carries content and fields."""

@@ -52,6 +52,16 @@ class ColumnBatch(Struct, array_like=True, gc=False):
         return self.meta is None or self.meta.get("retained") is not False
 
     @property
+    def replace(self) -> bool:
+        """True if no field of before a row stays in the snapshot."""
+        return self.meta is not None and (self.meta.get("replace") is True or self.meta.get("removed") is True)
+
+    @property
+    def removed(self) -> bool:
+        """True if each row ends the subject."""
+        return self.meta is not None and self.meta.get("removed") is True
+
+    @property
     def version(self) -> int:
         """The version of its ``as_of`` (protocol.md 4.4)."""
         return version_of(self.meta.get("as_of")) if self.meta else NO_VERSION
@@ -151,7 +161,8 @@ def expand(
         numbers: Iterable[int] = range(first + start, first + start + len(contents)) if first else repeat(0)
         like = like or Message("", "")
         rest = (like.retained, like.qos, like.reply_to, like.closure, like.as_of, publisher if first else None)
-        messages = list(map(Message, *common, *map(repeat, rest), numbers))
+        ends = map(repeat, (like.replace, like.removed))
+        messages = list(map(Message, *common, *map(repeat, rest), numbers, *ends))
     if sizes is None:
         for message in messages:
             message.weigh()
@@ -170,7 +181,7 @@ def _row(
     if meta:
         message.retained, message.qos = run.retained, meta.get("qos", GUARANTEED)
         message.reply_to, message.closure = meta.get("reply_to") or None, meta.get("closure") or None
-        message.as_of = meta.get("as_of")
+        message.as_of, message.replace, message.removed = meta.get("as_of"), run.replace, run.removed
     if number:
         message.publisher, message.publication = publisher, number
     message.weigh()

@@ -38,6 +38,31 @@ CONFLATION_MS_MAX = 3_600_000
 """The longest conflation interval: an hour."""
 
 
+REQUEST_MS = 5000
+"""How long a request waits for its replies that says nothing of it (protocol.md 3.12)."""
+
+REQUEST_MS_MAX = 300_000
+"""The longest that a request may wait for its replies (protocol.md 3.12)."""
+
+REPLIES_MAX = 1000
+"""Replies to one request."""
+
+REQUESTS_PER_CONNECTION_MAX = 1000
+"""Requests of one connection that wait for replies at a time, and those that one responder has not answered."""
+
+REQUESTS_MAX = 100_000
+"""Requests of one process that wait for replies at a time, at about 1 KiB each, and those asked of its responders."""
+
+RESPONDER_PATTERNS_MAX = 100
+"""Patterns of one responder: each time that it is asked its place in all of their rings changes."""
+
+ERROR_CHARS_MAX = 64
+"""The code of a responder's error."""
+
+REASON_CHARS_MAX = 1024
+"""The reason of a responder's error."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds that an operator may set; see settings.py for their units and reasons."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Meta as Bounds
 
-from .limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
+from .limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX, REQUEST_MS
 
 Value = str | bytes
 """Content or a field's value: UTF-8 text or bytes (protocol.md 1.4)."""
@@ -34,7 +34,10 @@ class Message(Struct, array_like=True, gc=False, eq=False):
     messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is what
     the content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the
     default: ``weigh`` sets both. ``publication`` is the publisher's number of the publication, 0 for none, and
-    ``publisher`` then the key of whom it counts for (core/cache/deduplication.py).
+    ``publisher`` then the key of whom it counts for (core/cache/deduplication.py). With ``replace`` no field of before
+    stays in the snapshot; a message that is ``removed`` ends its subject (features.md A12): it has no content, is
+    retained and replaces, and its fields are in no snapshot. ``traceparent`` is the context of the trace that it
+    belongs to (protocol.md 5.5).
     """
 
     subject: str
@@ -53,6 +56,9 @@ class Message(Struct, array_like=True, gc=False, eq=False):
     as_of: Any = None
     publisher: str | None = None
     publication: int = 0
+    replace: bool = False
+    removed: bool = False
+    traceparent: str | None = None
 
     def weigh(self) -> int:
         """Set ``size`` and ``plain``; the size."""
@@ -65,9 +71,20 @@ class Message(Struct, array_like=True, gc=False, eq=False):
             size = sum(len(v) if isinstance(v, bytes) else len(v.encode(errors="replace")) for v in values)
         else:
             size = len(text) if text.isascii() else len(text.encode(errors="replace"))
-            self.plain = self.retained and self.reply_to is None and self.closure is None and self.as_of is None
+            self.plain = (
+                self.retained
+                and self.reply_to is None
+                and self.closure is None
+                and self.as_of is None
+                and not self.removed
+                and self.traceparent is None
+            )
         self.size = size
         return size
+
+    def demote(self) -> None:
+        """Be of standard quality, whatever was asked for; before it is numbered."""
+        self.qos = STANDARD
 
     def __repr__(self) -> str:
         return f"<Message {self.subject} {self.epoch}/{self.seq} {self.content!r} {self.fields or ''}>"
@@ -119,6 +136,9 @@ class Publish(Command, tag="publish", kw_only=True):
     reply_to: str = ""
     closure: str = ""
     publication: int = 0
+    replace: bool = False
+    removed: bool = False
+    traceparent: str = ""
 
 
 class Token(Command, tag="token", kw_only=True):
@@ -148,7 +168,49 @@ class Advertise(Command, tag="advertise", kw_only=True):
     patterns: list[str]
 
 
-AnyCommand = Connect | Subscribe | Unsubscribe | Publish | Token | Ping | Presence | Advertise
+class Respond(Command, tag="respond", kw_only=True):
+    """protocol.md 3.11."""
+
+    id: int
+    patterns: list[str]
+
+
+class MakeRequest(Command, tag="request", kw_only=True):
+    """protocol.md 3.12; ``timeout`` is in ms, and in JSON binary values are ``{"b": …}`` maps here."""
+
+    id: int
+    subject: str
+    content: Any
+    fields: dict[str, Any] = {}
+    timeout: int = REQUEST_MS
+    replies: int = 1
+
+
+class GiveReply(Command, tag="reply", kw_only=True):
+    """protocol.md 3.13; in JSON binary values are ``{"b": …}`` maps here."""
+
+    id: int | UnsetType = UNSET
+    to: str
+    content: Any = ""
+    fields: dict[str, Any] = {}
+    more: bool = False
+    error: str = ""
+    reason: str = ""
+
+
+AnyCommand = (
+    Connect
+    | Subscribe
+    | Unsubscribe
+    | Publish
+    | Token
+    | Ping
+    | Presence
+    | Advertise
+    | Respond
+    | MakeRequest
+    | GiveReply
+)
 
 
 # Answers and events, protocol.md 4.
@@ -322,6 +384,52 @@ class Interest(Answer, tag="interest", kw_only=True):
     wanted: bool
 
 
+class Responding(Answer, tag="responding", kw_only=True):
+    """protocol.md 4.16."""
+
+    id: int
+    results: list[Offer]
+
+
+class Asked(Answer, tag="asked", kw_only=True):
+    """protocol.md 4.17; ``timeout`` is in ms."""
+
+    to: str
+    subject: str
+    content: Any
+    fields: dict[str, Any] = {}
+    timeout: int
+    replies: int = 1
+    user: str = ""
+
+
+class Over(Answer, tag="over", kw_only=True):
+    """protocol.md 4.17."""
+
+    to: str
+    reason: str
+
+
+class Replied(Answer, tag="replied", kw_only=True):
+    """protocol.md 4.18."""
+
+    id: int
+    status: str
+    reason: str = ""
+
+
+class Response(Answer, tag="response", kw_only=True):
+    """protocol.md 4.19; ``own``: the error is the server's own, and no responder's."""
+
+    id: int
+    content: Any = ""
+    fields: dict[str, Any] = {}
+    more: bool = False
+    error: str = ""
+    reason: str = ""
+    own: bool = False
+
+
 AnyAnswer = (
     Connected
     | Subscribed
@@ -340,6 +448,11 @@ AnyAnswer = (
     | Present
     | Advertised
     | Interest
+    | Responding
+    | Asked
+    | Over
+    | Replied
+    | Response
 )
 
 
@@ -351,6 +464,8 @@ class Meta(Struct, omit_defaults=True, kw_only=True):
     reply_to: str = ""
     closure: str = ""
     as_of: Any = None
+    removed: bool = False
+    traceparent: str = ""
 
 
 class Data(Struct, kw_only=True):

@@ -13,6 +13,13 @@ from .columns import ColumnBatch
 from .errors import BadFrame, InvalidMessage
 from .limits import CLOSURE_BYTES_MAX
 from .messages import GUARANTEED, STANDARD, Message
+from .trace_context import read_traceparent
+
+REPLACE_WHAT = "replace is true or false, and only for what goes into the snapshot"
+"""Why a publication is refused that says so otherwise."""
+
+REMOVED_WHAT = "removed is true or false; a removal has no content, and goes into the snapshot"
+"""Why a publication is refused that says so otherwise (features.md A12)."""
 
 FRAME_BYTES_MAX = 4 << 20
 """A publisher's frame (protocol.md 6.1)."""
@@ -174,7 +181,16 @@ def handed_in(message: Message) -> list[Any]:
     meta: dict[str, Any] = {"qos": message.qos}
     if not message.retained:
         meta["retained"] = False
-    for name, value in (("reply_to", message.reply_to), ("closure", message.closure), ("as_of", message.as_of)):
+    if message.removed:
+        meta["removed"] = True
+    elif message.replace:
+        meta["replace"] = True
+    for name, value in (
+        ("reply_to", message.reply_to),
+        ("closure", message.closure),
+        ("as_of", message.as_of),
+        ("traceparent", message.traceparent),
+    ):
         if value is not None:
             meta[name] = value
     if message.publication:
@@ -248,6 +264,12 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
     as_of = meta.get("as_of")
     if as_of is not None:
         check_as_of(as_of)
+    replace = meta.get("replace", False)
+    if type(replace) is not bool or (replace and meta.get("retained") is False):
+        raise InvalidMessage("invalid", REPLACE_WHAT)
+    removed = meta.get("removed", False)
+    if type(removed) is not bool or (removed and (content or meta.get("retained") is False)):
+        raise InvalidMessage("invalid", REMOVED_WHAT)
     return Message(
         subject,
         content,
@@ -258,4 +280,7 @@ def _with_meta(subject: str, content: str | bytes, fields: dict[str, str | bytes
         closure=meta.get("closure") or None,
         as_of=as_of,
         publication=number,
+        replace=replace or removed,
+        removed=removed,
+        traceparent=read_traceparent(meta.get("traceparent")),
     )

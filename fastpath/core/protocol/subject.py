@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .errors import InvalidSubject
 from .limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
 
 SYSTEM_PREFIX = "/__sys__/"
 """Subjects below it belong to the server: readable by right, never published to by clients."""
 
+MQTT = "__mqtt__"
+"""The first segment of subjects that stand for topics of MQTT which are none (core/mqtt/topics.py)."""
+
+USERS = "user"
+"""The first segment of what is a user's own: ``/user/NAME/…``, which NAME may read (protocol.md 2.4)."""
+
+RESERVED = frozenset(("__sys__", MQTT, USERS))
+"""First segments that a wildcard does not stand for: what is below them is asked for by name."""
+
 JOBS = "/__sys__/jobs/"
 """In front of a job's name, where its progress is told: who holds the right to publish there may report it."""
 
 PRESENCE = "/__sys__/presence"
 """Where joins and leaves of everybody are told; in front of a subject, where those of the subject are."""
+
+_UNUSABLE = frozenset("%/*+#{}\x00")
+
+INBOX = "/__sys__/inbox/"
+"""In front of where a connection's replies go: nobody subscribes there, the server hands them to their owner."""
 
 
 def check_subject(text: str) -> None:
@@ -42,6 +58,49 @@ def check_pattern(text: str, *, names: bool = True) -> None:
             raise InvalidSubject("only {username} may stand in braces, as a whole segment", text)
 
 
+def check_wanted(text: str) -> None:
+    """Accept what a subscription can be to, a subject or a pattern, else raise InvalidSubject."""
+    if isinstance(text, str) and is_wildcard(text):
+        check_pattern(text, names=False)
+    else:
+        check_subject(text)
+
+
+def refused_offer(pattern: str) -> tuple[str, str]:
+    """Why nobody can offer to publish to, or to answer, what the pattern covers: a code of protocol.md 4.15 and a
+    reason, both empty where somebody can."""
+    try:
+        check_pattern(pattern, names=False)
+    except InvalidSubject as error:
+        return "invalid", error.reason
+    if is_system(pattern):
+        return "denied", "subjects below /__sys__ belong to the server"
+    return "", ""
+
+
+def covers(wanted: Sequence[str], given: Sequence[str], user: str = "") -> bool:
+    """Return whether the pattern of a right of that user covers a subject, both as their segments (protocol.md 2.3)."""
+    count = len(wanted)
+    if wanted[-1] == "**":
+        count -= 1
+        if len(given) <= count:
+            return False
+    elif len(given) != count:
+        return False
+    return all(
+        wanted[at] in ("*", given[at]) or (wanted[at] == "{username}" and user == given[at]) for at in range(count)
+    )
+
+
+def specificity(pattern: str) -> tuple[int, ...]:
+    """How specific the pattern is: of two that cover a subject the one of the greater value decides.
+
+    Compared segment by segment from the left: a name, the user's too, is more specific than ``*``, and ``*`` more than
+    ``**``.
+    """
+    return tuple({"*": 1, "**": 0}.get(segment, 2) for segment in pattern[1:].split("/"))
+
+
 def is_wildcard(text: str) -> bool:
     """Return whether the text is meant as a pattern: a segment of it is a wildcard."""
     return "*" in text and not {"*", "**"}.isdisjoint(text.split("/"))
@@ -57,16 +116,41 @@ def is_reported(pattern: str) -> bool:
     return pattern.startswith(JOBS)
 
 
+def is_inbox(subject: str) -> bool:
+    """Return whether the subject is where replies to somebody's requests go (protocol.md 3.12)."""
+    return subject.startswith(INBOX)
+
+
 def presence_of(subject: str) -> str:
     """The subject whose joins and leaves are told here; empty when it is none such."""
     return subject[len(PRESENCE) :] if subject.startswith(PRESENCE + "/") else ""
+
+
+def user_segment(name: str) -> str:
+    """The segment that stands for a user behind ``/user/``: the name, with ``%`` and two digits for what no segment, no
+    pattern or no topic of MQTT can hold."""
+    return name if _UNUSABLE.isdisjoint(name) else "".join(f"%{ord(c):02X}" if c in _UNUSABLE else c for c in name)
+
+
+def owner_of(subject: str) -> str:
+    """The segment of the user whose own subject this is, or on whose own subject it tells who is there; empty: of none.
+
+    Own subjects have three segments or more.
+    """
+    segments = (presence_of(subject) or subject).split("/", 3)
+    return segments[2] if len(segments) == 4 and segments[1] == USERS else ""
+
+
+def may_depend_on_name(text: str) -> bool:
+    """Return whether a subject, or a subscription's pattern, may cover what a user may read by its name alone."""
+    return text.startswith((f"/{USERS}/", SYSTEM_PREFIX))
 
 
 def _segments(text: str) -> list[str]:
     """The segments of a subject or pattern, each known to be non-empty."""
     if not isinstance(text, str):
         raise InvalidSubject("not a text")
-    if len(text) > SUBJECT_BYTES_MAX or not _encodable(text):
+    if len(text) > SUBJECT_BYTES_MAX or not (text.isascii() or _encodable(text)):
         raise InvalidSubject("too long", text[:64] + "…")
     if not text.startswith("/"):
         raise InvalidSubject("no leading slash", text)

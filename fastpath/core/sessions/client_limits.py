@@ -18,15 +18,15 @@ class ClientLimits:
 
     def __init__(self, rates: RateLimits[Talker], idle_ms: int, counters: Counters) -> None:
         self.rates = rates
-        self._busy: Callable[[Client], bool] = lambda client: False
+        self._busy: list[Callable[[Client], bool]] = []
         self._idle_ms = idle_ms
         self._counters = counters
         self._quiet: dict[Client, int] = {}
 
     def spare(self, busy: Callable[[Client], bool]) -> None:
         """Take no client for idle that is ``busy``: without subscriptions it waits for something else, such as interest
-        in what it publishes."""
-        self._busy = busy
+        in what it publishes, or a request."""
+        self._busy.append(busy)
 
     def said(self, client: Client, publications: int, now: int) -> None:
         """The client said something: nothing more is read from it when it was too much at a time."""
@@ -45,7 +45,7 @@ class ClientLimits:
         """Asked of every client now and then: whether it has done nothing, and wanted nothing, for too long."""
         if not self._idle_ms:
             return False
-        if client.count or self._busy(client):
+        if client.count or any(busy(client) for busy in self._busy):
             self._quiet.pop(client, None)
             return False
         return now - self._quiet.setdefault(client, now) >= self._idle_ms

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..auth.rules import SUBSCRIBE
+from ..delivery.conflation_clock import interval_of
 from ..matching.subscribed_patterns import covers
-from ..protocol.messages import Result, Revoked, Subscribed
+from ..protocol.messages import Revoked, Subscribed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,11 +32,11 @@ def join(broker: Broker, group: Group, topic: Topic) -> bool:
     full = len(topics) + len(cohort.texts) >= broker.limits.subscriptions_max
     if full or broker.admission.full:
         return False
-    feed = broker.interest.live_feed(topic)
+    feed = broker.grid.feed(topic, 0, 0)
     if (group.wire, group.signature ^ feed.key) in broker.interest.groups:
         return False  # the feed has members, so that it need not be released
     pattern = next(text for text in cohort.texts if covers(text, topic.subject))
-    result = Result(subject=topic.subject, pattern=pattern, sid=topic.sid, epoch=topic.epoch, seq=topic.seq)
+    result = interval_of(feed, pattern)
     broker.put(group, Subscribed(results=[result]))
     broker.interest.take(group, feed)
     group.owners[topic] = pattern
@@ -63,13 +64,13 @@ def _lose(broker: Broker, cohort: Cohort, group: Group, denied: dict[str, list[s
         return False  # what was subscribed to by name waits for its right
     broker.flush_answers()  # stored messages among them: they are purged with the queue
     broker.settle(group)
-    feeds = [broker.interest.live_feed(topic) for topic in topics]
+    feeds = [broker.grid.feed(topic, 0, 0) for topic in topics]
     if not broker.interest.untake(group, feeds):
         return False
     sids = {topic.sid for topic in topics}
     for client in members:
         if client.queue is not None:
-            client.queue.purge(sids, client.form)
+            client.queue.purge(sids, client.wire.encoding)
     broker.counters.subscriptions -= len(topics) * len(members)
     for reason, subjects in denied.items():
         broker.put(group, Revoked(subjects=subjects, reason=reason))

@@ -15,7 +15,7 @@ from ..delivery.audience import Client
 from ..delivery.link import PauseReason
 from ..protocol.codec import command_id
 from ..protocol.errors import Close, InvalidMessage, InvalidSubject, Refused
-from ..protocol.messages import AnyCommand, Connect, Notice, Presence, Publish, Token
+from ..protocol.messages import AnyCommand, Connect, MakeRequest, Notice, Presence, Publish, Token
 from ..protocol.subject import PRESENCE, check_subject, is_system
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class DeferredCommands:
         topic = self._sessions.broker.interest.topics.get(subject)
         if topic in client.subscriptions or subject in (client.waiting or ()):
             return True
-        return bool(client.wilds) and not strictly
+        return (bool(client.wilds) or client.responds) and not strictly
 
     def fail(self) -> None:
         """A fault of ours."""
@@ -112,7 +112,7 @@ class DeferredCommands:
             if token or not self.let_in:
                 asked.want((CONNECT, ""))
                 return CONNECT
-        if type(command) is Publish and PUBLISH in events and is_askable(command.subject):
+        if isinstance(command, Publish | MakeRequest) and PUBLISH in events and is_askable(command.subject):
             if grants.check(self._client.principal, PUBLISH, command.subject, now) is ASKED:
                 self._subject = command.subject
                 return PUBLISH

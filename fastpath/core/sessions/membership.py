@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..broker.broker import Broker
 from ..delivery import backlogs, slow_consumers
+from ..delivery.audience import depends_on_name
 
 if TYPE_CHECKING:
     from ..delivery.audience import Client
@@ -31,7 +32,9 @@ def enroll(broker: Broker, client: Client) -> None:
     interest, patterns = broker.interest, broker.interest.patterns
     texts, own = tuple(wilds), frozenset(topic for topic in client.subscriptions if topic not in wilds.owners)
     grants, principal = broker.grants, client.principal
-    cohort = interest.cohort((texts, grants.rights_key(principal), own), grants.rights_proxy(principal))
+    named = depends_on_name(texts, own)
+    name = texts, grants.rights_key(principal, named), own
+    cohort = interest.cohort(name, grants.rights_proxy(principal, named))
     broker.move(client, [cohort], [])
     group = client.group
     assert group is not None

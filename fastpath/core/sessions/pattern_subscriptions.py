@@ -16,10 +16,12 @@ import msgspec
 from ..auth.reasons import ASKED, NOT_READY
 from ..auth.rules import SUBSCRIBE
 from ..delivery.audience import PatternSubscription, PatternSubscriptions, pattern_of
+from ..delivery.conflation import floor_interval
+from ..delivery.slow_consumers import CLOSE
 from ..matching.subscribed_patterns import covers
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Result, Subscribe, Subscribed
-from ..protocol.subject import check_pattern, is_wildcard
+from ..protocol.subject import check_pattern, is_wildcard, may_depend_on_name
 from . import cohorts
 from .backfill import Backfill
 from .membership import enroll, loosen
@@ -32,9 +34,16 @@ SLICE_WORK = 2000
 """How much is done in one call of ``step``, counted in places of the tree that are looked at: about 2 ms, after which
 everybody has a turn."""
 
-SUBJECT_WORK = 10
-"""What a subject that is started, or refused, counts for."""
+SUBJECT_WORK = 20
+"""What a subject that is started, or refused, counts for: some 20 µs."""
 
+Covering = dict[str, PatternSubscription | None]
+"""By which pattern of a client its subjects go on."""
+
+_ELSEWHERE = (0, 0)
+
+Positions = dict[str, tuple[int, int]]
+"""The last (epoch, number) that was read, by subject."""
 
 RESULT_BYTES = 160
 """What a result of ``subscribed`` takes in the outgoing queue, about."""
@@ -75,8 +84,16 @@ class PatternSubscriber:
         """True while there is more to look for: ``step`` is to be called until there is not."""
         return bool(self._searching)
 
-    def add(self, client: Client, pattern: str, command: Subscribe) -> Result:
-        """Subscribe to the pattern, or again in another way: its own result; ``step`` brings its subjects."""
+    def positions(self, pattern: str, command: Subscribe, subjects: Iterable[str]) -> Positions:
+        """The positions of the command, of these ``subjects``, that the pattern covers."""
+        since = command.since
+        return {one: since[one] for one in subjects if not is_wildcard(one) and covers(pattern, one)}
+
+    def add(self, client: Client, pattern: str, command: Subscribe, since: Positions | None = None) -> Result:
+        """Subscribe to the pattern, or again in another way: its own result; ``step`` brings its subjects.
+
+        ``since`` are its ``positions``, where these are known.
+        """
         try:
             check_pattern(pattern, names=False)
         except InvalidSubject as error:
@@ -90,11 +107,8 @@ class PatternSubscriber:
             )
         if old is None and (reason := self.subscriptions.refusal(client)):
             return Result(subject=pattern, error="limit", reason=reason)
-        since = {
-            subject: at
-            for subject, at in command.since.items()
-            if not is_wildcard(subject) and covers(pattern, subject)
-        }
+        if since is None:
+            since = self.positions(pattern, command, command.since)
         request = msgspec.structs.replace(command, id=0, subjects=[], since=since)
         wild = PatternSubscription(pattern, request, pattern in command.since)
         loosen(self._broker, client)
@@ -167,14 +181,55 @@ class PatternSubscriber:
             if not client.subscriptions[topic].interval and topic not in behind
         }
 
+    def kept(
+        self,
+        client: Client,
+        topics: Iterable[Topic],
+        standing: dict[Topic, tuple[int, int] | None],
+        covering: Covering,
+    ) -> dict[Topic, PatternSubscription]:
+        """Of subscriptions that are about to end, those that go on in the feed in which they are, and by which pattern.
+
+        All that waits for the client is written before anything is said of them. Patterns may have ended since they
+        were found to be ``covering`` subjects, and none may have begun.
+        """
+        wilds = client.wilds
+        if wilds is None:
+            return {}
+        kept: dict[Topic, PatternSubscription] = {}
+        able = client.lag.able if client.lag is not None else ()
+        for topic in topics:
+            stands = topic.known and topic not in able and standing.get(topic, _ELSEWHERE) is None
+            if stands and client.subscriptions[topic] is topic.feed:
+                wild = covering.get(topic.subject)
+                if wild is None or wilds.get(wild.text) is not wild:
+                    wild = wilds.covering(topic.subject)
+                if wild is not None and wild.request.slow == CLOSE and not floor_interval(wild.request.conflation):
+                    kept[topic] = wild
+        if kept:
+            loosen(self._broker, client)
+            self._broker.level(client)
+        return kept
+
     def inherit(
-        self, client: Client, topics: Iterable[Topic], standing: dict[Topic, tuple[int, int] | None], now: int
+        self,
+        client: Client,
+        topics: Iterable[Topic],
+        standing: dict[Topic, tuple[int, int] | None],
+        kept: dict[Topic, PatternSubscription],
+        now: int,
     ) -> None:
-        """Subscriptions have ended: those that a pattern of the client covers go on by it, from where they stand; what
-        does not stand anywhere begins anew."""
+        """Subscriptions have ended, but for those that are ``kept``: those that a pattern of the client covers go on by
+        it, from where they stand; what does not stand anywhere begins anew."""
         answer = _PatternAnswer()
         for ended in topics:
             subject = ended.subject
+            wild = kept.get(ended)
+            if wild is not None:
+                sent = Backfill(recovery="recovered")
+                result = self.subscriptions.go_on(client, ended, wild.request, sent)
+                self._owned(client, wild, ended, result, sent, None, answer)
+                continue
             wild = client.wilds.covering(subject) if client.wilds else None
             topic = self._broker.interest.topics.get(subject)
             if wild is None or topic is None or not topic.known:
@@ -182,7 +237,7 @@ class PatternSubscriber:
             stands = standing.get(topic)
             if topic in standing and stands is None:
                 sent = Backfill(recovery="recovered")
-                result, stored, feed = self.subscriptions.start(client, subject, wild.request, now, sent)
+                result, stored, feed = self.subscriptions.start(client, subject, wild.request, sent)
                 self._owned(client, wild, topic, result, stored, feed, answer)
             else:
                 since = {} if stands is None else {subject: stands}
@@ -358,11 +413,12 @@ class PatternSubscriber:
             self._join_cohort(cohort, topic)
         reasons: dict[Hashable, str] = {}
         grants, now = self._broker.grants, self._broker.grid.moment
+        named = may_depend_on_name(topic.subject)
         for place in places:
             for client, wild in list((place.members or {}).items()):
                 if topic in client.subscriptions or topic.subject in (client.waiting or ()):
                     continue
-                rights_key = grants.rights_key(client.principal)
+                rights_key = grants.rights_key(client.principal, named)
                 reason = reasons.get(rights_key)
                 if reason is None:
                     reason = reasons[rights_key] = grants.check(client.principal, SUBSCRIBE, topic.subject, now)

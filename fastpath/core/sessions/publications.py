@@ -9,11 +9,13 @@ from ..broker.admission import Done, Outcome
 from ..broker.broker import Broker
 from ..delivery.audience import Client
 from ..delivery.link import PauseReason
-from ..protocol.codec import Form, check_fields, check_value
+from ..protocol.codec import MQTT_FORMS, Form, check_fields, check_value
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX
 from ..protocol.messages import GUARANTEED, STANDARD, Message, Publish, Published
-from ..protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
+from ..protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, REMOVED_WHAT, REPLACE_WHAT, publisher_key
+from ..protocol.trace_context import read_traceparent
+from .rate_limits import SubjectRates
 
 
 def name_publisher(client: Client, publisher: str) -> None:
@@ -26,8 +28,9 @@ def name_publisher(client: Client, publisher: str) -> None:
 class Publications:
     """What all clients publish."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, rates: SubjectRates[object]) -> None:
         self._broker = broker
+        self._rates = rates
         self._publish_from: Networks | None = None
         self.held: dict[Client, None] | None = None
         """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
@@ -51,28 +54,39 @@ class Publications:
             raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         broker = self._broker
         trail = broker.trail
+        answered = bool(command.closure) or (client.form in MQTT_FORMS and bool(command.id))
         try:
-            if self._publish_from is not None and client.address not in self._publish_from:
+            if not self.accepts(client.address):
                 raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
             message = read_publication(command, client.form)
             if command.publication:
                 _number(client, message, command.publication)
+            elif client.form in MQTT_FORMS:
+                message.publisher = client.publisher  # by which it is known as its own
         except InvalidMessage as error:
             broker.counters.refused(((error.code, error.reason),))
             if trail is not None:
                 trail.unread(client, command.subject, error.code, error.reason)
-            if command.closure:
+            if answered:
                 self._answer(client, command, None, (error.code, error.reason))
             return
-        done: Done | None = (
-            (lambda outcomes: self._answer(client, command, message, outcomes[0])) if command.closure else None
-        )
+        done: Done | None = (lambda outcomes: self._answer(client, command, message, outcomes[0])) if answered else None
         if trail is not None:
             done = trail.publication(client, (message,), done)
+        if broker.interest.options.rates and self._rates.spend(client, ((message.subject, 1),), now):
+            client.link.hold(PauseReason.RATE, True)
         broker.publish(client.principal, (message,), now, done)
+        self.has_published(client)
+
+    def has_published(self, client: Client) -> None:
+        """Read nothing more of the client while the server is congested."""
         if self.held is not None and not client.closed:
             self.held[client] = None
             client.link.hold(PauseReason.CONGESTED, True)
+
+    def accepts(self, address: str) -> bool:
+        """Return whether clients at this address may publish."""
+        return self._publish_from is None or address in self._publish_from
 
     def _answer(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
         """Tell the publisher what became of its publication (protocol.md 4.4)."""
@@ -89,21 +103,32 @@ class Publications:
 
 def read_publication(command: Publish, form: Form) -> Message:
     """The message that a client's command publishes; raises InvalidMessage."""
-    usual = not (command.closure or command.reply_to or command.fields) and command.qos == GUARANTEED
-    if usual and type(command.content) is str:
-        return Message(command.subject, command.content, retained=command.retained)
+    usual = (
+        not (command.closure or command.reply_to or command.fields or command.traceparent) and command.qos == GUARANTEED
+    )
+    if command.replace and not command.retained:
+        raise InvalidMessage("invalid", REPLACE_WHAT)
+    content = command.content if type(command.content) is str else check_value(command.content, form)
+    if command.removed and (content or not command.retained):
+        raise InvalidMessage("invalid", REMOVED_WHAT)
+    replace = command.replace or command.removed
+    if usual:
+        return Message(command.subject, content, retained=command.retained, replace=replace, removed=command.removed)
     if command.qos not in (GUARANTEED, STANDARD):
         raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
     if len(command.reply_to) > SUBJECT_BYTES_MAX:
         raise InvalidMessage("invalid", f"reply_to has at most {SUBJECT_BYTES_MAX} characters")
     return Message(
         command.subject,
-        check_value(command.content, form),
+        content,
         check_fields(command.fields, form),
         retained=command.retained,
         qos=command.qos,
         reply_to=command.reply_to or None,
         closure=command.closure or None,
+        replace=replace,
+        removed=command.removed,
+        traceparent=read_traceparent(command.traceparent),
     )
 
 

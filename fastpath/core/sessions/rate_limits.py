@@ -5,7 +5,12 @@ docs/operate/limits.md explains it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Generic, TypeVar
+
+from ..delivery.interest import SubscriptionIndex
+from ..matching.subject_options import SubjectOptions
+from ..telemetry.counters import Counters
 
 Who = TypeVar("Who")
 
@@ -106,3 +111,73 @@ class RateLimits(Generic[Who]):
         for rate in (self.commands, self.publications):
             if rate is not None:
                 rate.sweep(now)
+
+
+class SubjectRates(Generic[Who]):
+    """The rates that options of subjects set for what each connection publishes (features.md C7).
+
+    A rate counts for all subjects together for which its pattern says it; while the index' options have no ``rates``
+    nobody has to ask. ``rates`` has who pauses, for this and for what the settings say.
+    """
+
+    def __init__(self, index: SubscriptionIndex, rates: RateLimits[Who], counters: Counters) -> None:
+        self.rates = rates
+        self._index = index
+        self._counters = counters
+        self._options: SubjectOptions | None = None  # of which the limits are
+        self._limits: dict[str, RateLimit[Who]] = {}  # by pattern
+        self._otherwise: dict[Who, int] = {}  # of who pauses for a rate of these: until when without it
+
+    def renew(self) -> None:
+        """Other options count: whoever pauses for a rate goes on, and spends by what counts now."""
+        before, self._options = self._limits, self._index.options
+        self._limits = {
+            pattern: before[pattern]
+            if pattern in before and before[pattern].per_second == per_second
+            else RateLimit(per_second)
+            for pattern, per_second in self._options.rates.items()
+        }
+        if self._limits != before:
+            for who, until in self._otherwise.items():
+                if who in self.rates.pausing:
+                    self.rates.pausing[who] = until
+            self._otherwise.clear()
+
+    def spend(self, who: Who, published: Iterable[tuple[str, int]], now: int) -> bool:
+        """Count publications, so many to each of these subjects; whether ``who`` has to pause for a rate of theirs. It
+        goes on when ``rates.due`` says so."""
+        if self._options is not self._index.options:
+            self.renew()
+        topics, options, limits = self._index.topics, self._index.options, self._limits
+        counts: dict[str, int] = {}
+        for subject, count in published:
+            topic = topics.get(subject)
+            found = topic.options if topic is not None else options.find(subject)
+            if found is not None and found.rated_by in limits:
+                counts[found.rated_by] = counts.get(found.rated_by, 0) + count
+        until = max((limits[pattern].spend(who, count, now) for pattern, count in counts.items()), default=0)
+        if not until:
+            return False
+        before = self.rates.pausing.get(who, 0)
+        self._otherwise.setdefault(who, before)
+        self.rates.pausing[who] = max(until, before)
+        self._counters.limit("publications")
+        return True
+
+    def forget(self, who: Who) -> None:
+        """Forget a connection that is gone."""
+        self.rates.forget(who)
+        self._otherwise.pop(who, None)
+        for limit in self._limits.values():
+            limit.forget(who)
+
+    def sweep(self, now: int) -> None:
+        """Forget what need not be remembered; now and then."""
+        self.rates.sweep(now)
+        for limit in self._limits.values():
+            limit.sweep(now)
+        for who in [who for who in self._otherwise if who not in self.rates.pausing]:
+            del self._otherwise[who]
+
+    def __len__(self) -> int:
+        return len(self._otherwise) + sum(map(len, self._limits.values()))

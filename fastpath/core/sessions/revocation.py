@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -11,12 +11,14 @@ import msgspec
 from ..auth.reasons import PENDING
 from ..auth.rule_grants import RuleGrants, RuleUser, Session
 from ..auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from ..broker.options_follower import OptionsFollower
 from ..delivery.audience import pattern_of
 from ..delivery.slow_consumers import policy
 from ..delivery.wire_encoding import split_messages
 from ..protocol.errors import InvalidMessage, InvalidSubject, Refused
 from ..protocol.messages import Revoked, Subscribe, Subscribed
-from ..protocol.subject import check_pattern
+from ..protocol.options import OptionRow, check_option_pattern
+from ..protocol.subject import check_pattern, may_depend_on_name
 from . import cohorts
 
 if TYPE_CHECKING:
@@ -36,7 +38,10 @@ MEMO_MAX = 100_000
 
 
 class Revocation:
-    """Takes the rules from Django and makes every connection follow them."""
+    """Takes the rules and the options of subjects from Django, and makes every connection follow them.
+
+    In modes other than ``rules`` these are options alone, with a generation all the same.
+    """
 
     def __init__(self, wildcards: PatternSubscriber, clients: dict[Client, None]) -> None:
         self._wildcards = wildcards
@@ -45,40 +50,64 @@ class Revocation:
         self._broker = subscriptions.broker
         self._todo: deque[Client] = deque()
         self._roomy: deque[Client] = deque()
-        # What clients of one likeness may, while many are looked at under the same rights.
+        # What clients of one rights key may, while many are looked at under the same rights.
         self._memo: dict[Hashable, dict[Topic, str]] = {}
         self._followed: dict[Group, int] = {}
         self._memo_version = -1
         self._memo_size = self._checks = 0
         self._building: tuple[RuleSet, dict[str, RuleUser], dict[str, int]] | None = None
+        self._building_options: list[OptionRow] = []
+        self._building_told = False
+        self.options = OptionsFollower(self._broker)
+        self.options_told = False
+        """True if who brought the rights in force knows of options: a Django of a version before them does not."""
+        self._generation: int | None = None
+
+    @property
+    def generation(self) -> int | None:
+        """That of what Django has brought; None: it has brought nothing yet."""
+        grants = self._broker.grants
+        return grants.generation if isinstance(grants, RuleGrants) else self._generation
 
     @property
     def busy(self) -> bool:
-        """True while clients wait to be looked at: ``step`` is to be called until there are none."""
-        return bool(self._todo or self._roomy or self._wildcards.busy)
+        """True while clients or subjects wait to be looked at: ``step`` is to be called until there are none."""
+        return bool(self._todo or self._roomy or self._wildcards.busy or self.options.busy)
 
     def begin(self) -> None:
         """Start a full set beside the one in force."""
         self._building = (RuleSet(), {}, {})
+        self._building_options = []
+        self._building_told = False
 
-    def add(self, rules: list[Any], users: list[Any], sessions: list[Any]) -> None:
-        """A part of the full set; raises InvalidMessage."""
+    def add(
+        self, rules: list[Any], users: list[Any], sessions: list[Any], options: Sequence[Any] | None = None
+    ) -> None:
+        """A part of the full set; raises InvalidMessage. ``options`` are None of who does not know of any."""
         if self._building is None:
             raise InvalidMessage("invalid", "rules_begin comes first")
+        self._check_mode(rules, users, sessions)
         whole, people, revoked = self._building
         for rule in _rules(rules):
             whole.put(rule)
         for user in _convert(users, list[RuleUser]):
             people[user.uid] = user
         revoked.update((session.sid, session.until) for session in _convert(sessions, list[Session]))
+        if options is not None:
+            self._building_options += _options(options)
+            self._building_told = True
 
     def commit(self, generation: int, now: int) -> None:
         """The full set takes force at once; everybody is looked at again."""
         if self._building is None:
             raise InvalidMessage("invalid", "rules_begin comes first")
-        self._grants().replace(*self._building, generation, now)
-        self._building = None
-        self._todo = deque(self._clients)
+        grants = self._broker.grants
+        if isinstance(grants, RuleGrants):
+            grants.replace(*self._building, generation, now)
+            self._todo = deque(self._clients)
+        self._generation = generation
+        self.options.replace(self._building_options)
+        self._building, self._building_options, self.options_told = None, [], self._building_told
 
     def change(
         self,
@@ -89,20 +118,34 @@ class Revocation:
         users: list[Any],
         sessions: list[Any],
         now: int,
+        options: Sequence[Any] | None = None,
+        *,
+        options_told: bool = True,
     ) -> None:
-        """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force."""
-        grants = self._grants()
-        if grants.generation != after:
-            raise InvalidMessage("stale", f"generation {grants.generation} is in force, not {after}")
-        holders, uids, sids = grants.apply(
-            _rules(rules),
-            _convert(removed, list[int]),
-            _convert(users, list[RuleUser]),
-            _convert(sessions, list[Session]),
-            generation,
-            now,
-        )
-        self._schedule(holders, uids, sids)
+        """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force.
+
+        ``options`` are all that there are from now on; None: they stay as they are, which nobody has said unless
+        ``options_told``.
+        """
+        self._check_mode(rules, removed, users, sessions)
+        if self.generation != after:
+            raise InvalidMessage("stale", f"generation {self.generation} is in force, not {after}")
+        rows = None if options is None else _options(options)
+        grants = self._broker.grants
+        if isinstance(grants, RuleGrants):
+            concerned = grants.apply(
+                _rules(rules),
+                _convert(removed, list[int]),
+                _convert(users, list[RuleUser]),
+                _convert(sessions, list[Session]),
+                generation,
+                now,
+            )
+            self._schedule(*concerned)
+        self._generation = generation
+        if rows is not None:
+            self.options.replace(rows)
+        self.options_told = options_told and (self.options_told or rows is not None)
 
     def keys_changed(self) -> None:
         """A key does not count any more: who came with a token of it has to come with another."""
@@ -124,7 +167,8 @@ class Revocation:
                 self._schedule(holders, set(), set())
 
     def step(self, now: int) -> None:
-        """Look at the next clients, up to a slice of work."""
+        """Look at the next clients and subjects, up to a slice of work."""
+        self.options.step()
         checks = 0
         while self._todo and checks < SLICE_CHECKS:
             client = self._todo.popleft()
@@ -143,6 +187,15 @@ class Revocation:
         if checks < SLICE_CHECKS:
             self._wildcards.step(now)
         split_messages.cache_clear()
+
+    def refresh(self, client: Client) -> bool:
+        """Make the principal of a client that has gone, whose rights were not followed since, what it would be if it
+        came now; whether it may come."""
+        try:
+            client.principal = self._broker.grants.refreshed(client.principal)
+        except Refused:
+            return False
+        return True
 
     def recheck(self, client: Client, now: int) -> None:
         """Make the client's principal and subscriptions what they would be if it came now."""
@@ -168,11 +221,11 @@ class Revocation:
     def _follow(self, client: Client, group: Group, now: int) -> bool:
         """Return whether the client's rights are those of all others in its group, followed once for all."""
         cohort, grants = group.cohort, self._broker.grants
-        if cohort is None or grants.rights_key(client.principal) != cohort.name[1]:
+        if cohort is None or grants.rights_key(client.principal, cohort.named) != cohort.name[1]:
             return False
         if self._followed.get(group) != grants.version:
             self._checks += len(group.topics or ())
-            cohort.principal = grants.rights_proxy(client.principal)
+            cohort.principal = grants.rights_proxy(client.principal, cohort.named)
             followed, looked = cohorts.follow(self._broker, group, self._denied(client, now), now)
             self._checks += looked
             if not followed:
@@ -181,7 +234,7 @@ class Revocation:
         return True
 
     def _denied(self, client: Client, now: int) -> dict[str, list[str]]:
-        """The running subscriptions that may not go on, by the reason. Clients of one likeness are asked for once."""
+        """The running subscriptions that may not go on, by the reason. Clients of one rights key are asked for once."""
         grants, principal = self._broker.grants, client.principal
         rights_key = grants.rights_key(principal)
         if self._memo_version != grants.version:
@@ -191,8 +244,12 @@ class Revocation:
         denied: dict[str, list[str]] = {}
         before = len(known)
         for topic in client.subscriptions:
-            reason = known.get(topic)
-            if reason is None:
+            if may_depend_on_name(topic.subject):  # nobody else's answer is this one's
+                self._checks += 1
+                reason = grants.holds(principal, topic.subject, now)
+            elif (kept := known.get(topic)) is not None:
+                reason = kept
+            else:
                 reason = known[topic] = grants.holds(principal, topic.subject, now)
             if reason:
                 denied.setdefault(reason, []).append(topic.subject)
@@ -233,7 +290,7 @@ class Revocation:
         topics = [broker.interest.topics[subject] for subject in subjects]
         requests = {
             topic.subject: Subscribe(
-                id=0, subjects=[], conflation=client.subscriptions[topic].interval, slow=policy(client, topic)
+                id=0, subjects=[], conflation=client.subscriptions[topic].asked, slow=policy(client, topic)
             )
             for topic in topics
         }
@@ -242,7 +299,7 @@ class Revocation:
         for observer in broker.observers:
             observer.unsubscribed(client, topics, reason)
         if client.queue is not None:
-            client.queue.purge({topic.sid for topic in topics}, client.form)
+            client.queue.purge({topic.sid for topic in topics}, client.wire.encoding)
         for subject in subjects:
             self._subscriptions.wait(client, subject, requests[subject], reason, now)
             self._wildcards.cut(client, subject, patterns.get(subject, ""))
@@ -260,7 +317,7 @@ class Revocation:
             reason = broker.grants.check(client.principal, SUBSCRIBE, subject, now)
             if not reason and (
                 subscriptions.is_behind(subject, waiting, now)
-                or subscriptions.must_wait(subject, waiting.request, room)
+                or subscriptions.must_wait(client, subject, waiting.request, room)
             ):
                 waiting.error = "not_ready"
                 self._subscriptions.crowded[client] = None
@@ -268,7 +325,7 @@ class Revocation:
                 assert client.waiting is not None
                 del client.waiting[subject]
                 broker.counters.waiting -= 1
-                result, frames, feed = subscriptions.start(client, subject, waiting.request, now, room)
+                result, frames, feed = subscriptions.start(client, subject, waiting.request, room)
                 self._wildcards.runs(client, subject, waiting.pattern, result)
                 results.append(result)
                 stored += frames.frames
@@ -300,10 +357,11 @@ class Revocation:
             ):
                 self._todo.append(client)
 
-    def _grants(self) -> RuleGrants:
-        if not isinstance(self._broker.grants, RuleGrants):
-            raise InvalidMessage("invalid", f"the sidecar runs in mode {self._broker.grants.mode}, not rules")
-        return self._broker.grants
+    def _check_mode(self, *rights: list[Any]) -> None:
+        """Raises InvalidMessage for rights where nobody would ask for them."""
+        if any(rights) and not isinstance(self._broker.grants, RuleGrants):
+            mode = self._broker.grants.mode
+            raise InvalidMessage("invalid", f"the sidecar runs in mode {mode}, not rules: it takes options alone")
 
 
 def _rules(raw: list[Any]) -> list[Rule]:
@@ -316,6 +374,16 @@ def _rules(raw: list[Any]) -> list[Rule]:
         except InvalidSubject as error:
             raise InvalidMessage("invalid", f"rule {rule.id}: {error}") from None
     return rules
+
+
+def _options(raw: Sequence[Any]) -> list[OptionRow]:
+    rows = _convert(list(raw), list[OptionRow])
+    for row in rows:
+        try:
+            check_option_pattern(row.pattern)
+        except InvalidSubject as error:
+            raise InvalidMessage("invalid", f"options {row.id}: {error}") from None
+    return rows
 
 
 def _convert(raw: list[Any], kind: type[list[T]]) -> list[T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,6 +25,8 @@ from ..protocol.messages import (
     Connected,
     Error,
     Expiring,
+    GiveReply,
+    MakeRequest,
     Notice,
     Ping,
     Pong,
@@ -34,13 +36,13 @@ from ..protocol.messages import (
     Token,
     Unsubscribe,
 )
-from ..websocket.frames import PING, encode_frame
 from .client_limits import ClientLimits
 from .membership import drop
 from .pattern_subscriptions import PatternSubscriber
 from .publications import Publications, name_publisher
+from .rate_limits import RateLimits, SubjectRates
 from .revocation import Revocation
-from .subscribe_commands import subscribe, unsubscribe
+from .subscribe_commands import CommandsInSteps, end_subscriptions, subscribe, unsubscribe
 from .subscriptions import Subscriptions
 
 EXPIRY_NOTICE_MS = 60_000
@@ -52,10 +54,11 @@ PROGRAM_CHARS_MAX = 100
 PROGRAMS_MAX = 256
 """So many names of programs are kept once for all clients; one more is kept by each client of that name."""
 
+PUBLISHING = (Publish, MakeRequest, GiveReply)
+"""What counts as a publication in the rates."""
+
 Handler = Callable[[Client, Any, int], None]
 """What answers a command: called with client, command and time (ms); raises InvalidMessage."""
-
-_PING_FRAME = encode_frame(PING, b"")
 
 
 class Sessions:
@@ -87,14 +90,20 @@ class Sessions:
         self._moment = 0
         self._programs: dict[str, str] = {}
         self._expiring: dict[Client, None] = {}
-        self.publications = Publications(broker)
+        rates = guard.rates if guard is not None else RateLimits[object](0, 0)
+        self.publish_rates = SubjectRates(broker.interest, rates, broker.counters)
+        self.publications = Publications(broker, self.publish_rates)
         self.subscriptions = Subscriptions(broker)
         self.wildcards = PatternSubscriber(self.subscriptions)
         self.rights = Revocation(self.wildcards, self.clients)
+        self.rights.options.watch(self.publish_rates.renew)
+        self.long_commands = CommandsInSteps(self.receive)
         self.recoveries = self.subscriptions.recoveries
         self.recoveries.follow(self.wildcards.again)
         self.outboxes = Outboxes(broker, self.recoveries)
         self.guard = guard
+        if guard is not None:
+            guard.spare(self.long_commands.busy.__contains__)
         self._handlers: dict[type, Handler] = {}
         self.witness: CommandListener | None = None
         """Told what clients say, while somebody wants to know."""
@@ -143,8 +152,10 @@ class Sessions:
         if client in self.clients:
             del self.clients[client]
             self.publications.forget(client)
+            self.long_commands.forget(client)
             if self.guard is not None:
                 self.guard.forget(client)
+            self.publish_rates.forget(client)
             self._slots[client.fd % self.ping_seconds].pop(client, None)
             self._expiring.pop(client, None)
             self.broker.counters.disconnects += 1
@@ -153,15 +164,21 @@ class Sessions:
                 for observer in reversed(self.broker.observers):
                     stack.callback(observer.disconnected, client)
 
+    def end_subscriptions(self, client: Client, subjects: Sequence[str], reason: str, now: int) -> int:
+        """End subscriptions of a client, which is told why; how many there were. It may subscribe again."""
+        return 0 if client.closed else end_subscriptions(self.wildcards, client, subjects, reason, now)
+
     def receive(self, client: Client, data: bytes, now: int) -> None:
         """Handle one WebSocket message of the client; a fault in it is the client's alone."""
+        if self.long_commands.busy and self.long_commands.waits(client, data):
+            return
         try:
             command = decode_command(data, client.form)
             asked = client.principal.asked
             if asked is not None and asked.party is not None and asked.party.parks(command, data, now):
                 return
             if self.guard is not None:  # not before: what is parked comes here twice
-                self.guard.said(client, type(command) is Publish, now)
+                self.guard.said(client, type(command) in PUBLISHING, now)
             if self.witness is not None:
                 self.witness.said(client, command)
             if not client.greeted:
@@ -193,7 +210,7 @@ class Sessions:
             self._judged[self._beat] = awake
         for client in list(self._slots[self._beat]):
             if not heard:
-                self.broker.send(client, _PING_FRAME)
+                self.broker.send(client, client.wire.encoding.ping)
                 continue
             if not client.alive and not _waits(client) and not self._moved(client):
                 client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
@@ -202,7 +219,7 @@ class Sessions:
                 client.link.close(Close.IDLE, "idle: no subscription and no command for long")
                 continue
             client.alive = False
-            self.broker.send(client, _PING_FRAME)
+            self.broker.send(client, client.wire.encoding.ping)
             self._watch_expiry(client, now)
         for client in list(self._expiring):
             expires = client.principal.expires
@@ -227,9 +244,13 @@ class Sessions:
     def _do(self, client: Client, command: AnyCommand, now: int) -> None:
         match command:
             case Subscribe():
-                subscribe(self.wildcards, client, command, now)
+                steps = subscribe(self.wildcards, client, command, now)
+                if steps is not None:
+                    self.long_commands.begin(client, steps, now)
             case Unsubscribe():
-                unsubscribe(self.wildcards, client, command, now)
+                steps = unsubscribe(self.wildcards, client, command, now)
+                if steps is not None:
+                    self.long_commands.begin(client, steps, now)
             case Ping():
                 self.broker.send(client, Pong(id=command.id, time=now))
             case Connect():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..auth.grants import Principal
 from ..auth.reasons import PENDING
 from ..auth.rules import SUBSCRIBE
 from ..broker.admission import MEMORY_FULL
@@ -11,12 +12,15 @@ from ..broker.broker import Broker
 from ..delivery import backlogs, slow_consumers
 from ..delivery.audience import BEHIND, NO_ROOM, Client, Cursor, SubjectFeed, Topic, Waiting
 from ..delivery.backlogs import Recoveries
-from ..delivery.conflation import floor_interval, phase_of
+from ..delivery.conflation import floor_interval
+from ..delivery.conflation_clock import least_interval
 from ..protocol.errors import InvalidSubject
-from ..protocol.messages import Result, Subscribe
-from ..protocol.subject import check_subject
+from ..protocol.messages import Message, Result, Subscribe
+from ..protocol.subject import check_subject, is_inbox
 from .backfill import Backfill, Room, collect, owed
 from .membership import loosen
+
+NO_INBOX = "replies go to the connection that has asked, and to nobody else"
 
 BEHIND_MS = 1000
 """How long a client that has read further than this process waits for it to catch up, before that counts as a gap."""
@@ -27,6 +31,37 @@ be in what it has not read."""
 
 UNHEARD_MS = 200
 """How much longer a client waits that was to be told of a gap just when something of the log waited unread."""
+
+
+class Prospect:
+    """What has been found out about a subject of a command before the command takes effect, so that this takes little.
+
+    ``refused`` says why it cannot be subscribed to by anybody. ``reason`` is the answer of the rights to this
+    ``principal`` when they were in this ``version``. What comes first, which has so many bytes (``size``), and the
+    result, made for who joins this ``feed``, count while the subject stands where it stood (``Subscriptions.stands``).
+    The feed is kept until ``let_go``.
+    """
+
+    __slots__ = (
+        *("backfill", "base", "epoch", "feed", "newest", "principal", "reason", "refused", "result", "seq", "size"),
+        *("topic", "version"),
+    )
+
+    backfill: Backfill
+    base: int
+    epoch: int
+    newest: Message | None
+    result: Result
+    seq: int
+    size: int
+    topic: Topic
+
+    def __init__(self) -> None:
+        self.refused: Result | None = None
+        self.principal: Principal | None = None
+        self.reason = ""
+        self.version = 0
+        self.feed: SubjectFeed | None = None
 
 
 class Subscriptions:
@@ -40,20 +75,32 @@ class Subscriptions:
         when they have taken what they were sent."""
 
     def begin(
-        self, client: Client, subject: str, command: Subscribe, now: int, room: Room
+        self,
+        client: Client,
+        subject: str,
+        command: Subscribe,
+        now: int,
+        room: Room,
+        found: Prospect | None = None,
     ) -> tuple[Result, Backfill, SubjectFeed | None]:
-        """Start the subscription if nothing is in the way, else let it wait or refuse it; as ``start``."""
-        try:
-            check_subject(subject)
-        except InvalidSubject as error:
-            return Result(subject=subject, error="invalid", reason=error.reason), Backfill(), None
+        """Start the subscription if nothing is in the way, else let it wait or refuse it; as ``start``.
+
+        What has been ``found`` out before need not be again; the subject has to stand where it stood then.
+        """
         topic = self.broker.interest.topics.get(subject)
+        refused = _refused(subject, topic) if found is None else found.refused
+        if refused is not None:
+            return refused, Backfill(), None
         known = topic is not None and topic in client.subscriptions
         waiting = client.waiting
         if not known and not (waiting and subject in waiting) and (reason := self.refusal(client)):
             return Result(subject=subject, error="limit", reason=reason), Backfill(), None
-        reason = self.broker.grants.check(client.principal, SUBSCRIBE, subject, now)
-        if not reason and self.must_wait(subject, command, room):
+        grants = self.broker.grants
+        if found is not None and found.principal is client.principal and found.version == grants.version:
+            reason = found.reason
+        else:
+            reason = grants.check(client.principal, SUBSCRIBE, subject, now)
+        if not reason and self.must_wait(client, subject, command, room):
             reason = NO_ROOM
             self.crowded[client] = None
         if not reason and subject in command.since and self.broker.ahead(subject, *command.since[subject]):
@@ -67,7 +114,70 @@ class Subscriptions:
             return self.wait(client, subject, command, reason, now), Backfill(), None
         if waiting and waiting.pop(subject, None):
             self.broker.counters.waiting -= 1
-        return self.start(client, subject, command, now, room)
+        if found is None or found.feed is None:
+            return self.start(client, subject, command, room)
+        room.take(found.size)
+        return self._run(client, found.topic, command, found.result, found.backfill, found.feed)
+
+    # Before a command takes effect
+
+    def look(self, client: Client, subject: str, command: Subscribe, now: int, room: Room, planned: int) -> Prospect:
+        """Find out what ``begin`` asks about the subject, without any effect but that its feed is kept until
+        ``let_go``: so many subscriptions are to begin before it (``planned``), and ``room`` is what they leave."""
+        found = Prospect()
+        broker, principal = self.broker, client.principal
+        interest = broker.interest
+        topic = interest.topics.get(subject)
+        found.refused = _refused(subject, topic)
+        if found.refused is not None:
+            return found
+        known = topic is not None and topic in client.subscriptions
+        full = broker.admission.full or client.count + planned >= broker.limits.subscriptions_max
+        if full and not known:
+            return found
+        if principal.asked is None:
+            found.reason = broker.grants.check(principal, SUBSCRIBE, subject, now)
+            found.principal, found.version = principal, broker.grants.version
+            allowed = not found.reason
+        else:  # the hook is asked for who wants it then: here it is only looked at what it has said
+            allowed = broker.grants.explain(principal, subject, now).allowed
+        if not allowed or self.must_wait(client, subject, command, room):
+            return found
+        if subject in command.since and broker.ahead(subject, *command.since[subject]):
+            return found
+        if topic is None and len(interest.topics) >= broker.limits.subjects_max:
+            return found
+        found.topic = topic or interest.topic(subject, broker.engine.epoch)
+        interval = floor_interval(command.conflation)
+        found.feed = broker.grid.feed(found.topic, interval, broker.grid.phase(interval))
+        backlogs.keep(found.feed)
+        self.read(client, command, found, room)
+        return found
+
+    def read(self, client: Client, command: Subscribe, found: Prospect, room: Room) -> None:
+        """Read what comes first, and make the result, as the subject stands now."""
+        broker, topic = self.broker, found.topic
+        found.base, found.epoch, found.seq, found.newest = broker.base, topic.epoch, topic.seq, _newest(topic)
+        found.backfill = collect(broker, client, topic, command, room)
+        found.size = sum(map(len, found.backfill.frames))
+        found.result = _result(topic, command, found.backfill)
+
+    def stands(self, found: Prospect) -> bool:
+        """Return whether nothing has come of the subject, nor changed about it, since it was read."""
+        topic = found.topic
+        return (
+            topic.seq == found.seq
+            and topic.epoch == found.epoch
+            and _newest(topic) is found.newest
+            and self.broker.base == found.base
+            and (found.feed is None or found.feed.interval == found.result.conflation)
+        )
+
+    def let_go(self, found: Prospect) -> None:
+        """The feed is not kept for this any more."""
+        feed, found.feed = found.feed, None
+        if feed is not None:
+            backlogs.let_go(self.broker, feed)
 
     def refusal(self, client: Client) -> str:
         """Return why the client may not have one subscription more; empty if it may."""
@@ -80,7 +190,7 @@ class Subscriptions:
             return MEMORY_FULL
         return ""
 
-    def must_wait(self, subject: str, request: Subscribe, room: Room) -> bool:
+    def must_wait(self, client: Client, subject: str, request: Subscribe, room: Room) -> bool:
         """Return whether there is no room for the snapshot that comes first.
 
         What is cached needs none: it comes as the client takes it.
@@ -88,7 +198,7 @@ class Subscriptions:
         if room.left > 0:
             return False
         topic = self.broker.interest.topics.get(subject)
-        return topic is None or owed(self.broker, topic, request) is None
+        return topic is None or owed(self.broker, client, topic, request) is None
 
     def room(self, client: Client) -> Room:
         """Return how much may be put before the client at once."""
@@ -127,7 +237,7 @@ class Subscriptions:
             self.broker.counters.waiting -= 1
 
     def start(
-        self, client: Client, subject: str, request: Subscribe, now: int, stored: Room | Backfill
+        self, client: Client, subject: str, request: Subscribe, stored: Room | Backfill
     ) -> tuple[Result, Backfill, SubjectFeed | None]:
         """Begin a subscription whose right is known: the result, what is sent first, and the feed to join.
 
@@ -142,27 +252,48 @@ class Subscriptions:
         topic = broker.interest.topic(subject, broker.engine.epoch)
         if isinstance(stored, Room):
             stored = collect(broker, client, topic, request, stored)
-        interval = floor_interval(request.conflation)
-        result = Result(
-            subject=subject,
-            sid=topic.sid,
-            epoch=topic.epoch,
-            seq=topic.seq,
-            recovery=stored.recovery,
-            messages=stored.count,
-            conflation=interval,
-        )
-        broker.counters.recoveries += stored.recovery == "recovered"
-        broker.counters.resynchronisations += stored.recovery == "resynchronised"
+        return self._run(client, topic, request, _result(topic, request, stored), stored, None)
+
+    def go_on(self, client: Client, topic: Topic, request: Subscribe, stored: Backfill) -> Result:
+        """A subscription ends and another of this request begins, which differs in nothing but who wants it."""
+        result = _result(topic, request, stored)
+        self._told(client, topic, request, result, stored, again=False)
+        return result
+
+    def _run(
+        self,
+        client: Client,
+        topic: Topic,
+        request: Subscribe,
+        result: Result,
+        stored: Backfill,
+        feed: SubjectFeed | None,
+    ) -> tuple[Result, Backfill, SubjectFeed | None]:
+        """The subscription runs from now on, by this feed if it is known."""
         again = topic in client.subscriptions
-        feed = self._join(client, topic, interval, now, stored.cursor)
-        if stored.cursor is None:
-            slow_consumers.allow(broker, client, topic, request.slow)
-        for observer in broker.observers:
-            observer.subscribed(client, topic, request, result, again)
+        feed = self._join(client, topic, request.conflation, stored.cursor, feed)
+        if stored.cursor is None and (client.lag is not None or request.slow != slow_consumers.CLOSE):
+            slow_consumers.allow(self.broker, client, topic, request.slow)
+        self._told(client, topic, request, result, stored, again=again)
         return result, stored, feed
 
-    def _join(self, client: Client, topic: Topic, interval: int, now: int, cursor: Cursor | None) -> SubjectFeed | None:
+    def _told(
+        self, client: Client, topic: Topic, request: Subscribe, result: Result, stored: Backfill, *, again: bool
+    ) -> None:
+        """Count a subscription that runs, and tell who wants to know."""
+        broker = self.broker
+        if stored.cached is not None or stored.recovery:
+            counters = broker.counters
+            counters.cache_hits += stored.cached is True
+            counters.cache_misses += stored.cached is False
+            counters.recoveries += stored.recovery == "recovered"
+            counters.resynchronisations += stored.recovery == "resynchronised"
+        for observer in broker.observers:
+            observer.subscribed(client, topic, request, result, again)
+
+    def _join(
+        self, client: Client, topic: Topic, asked: int, cursor: Cursor | None, feed: SubjectFeed | None
+    ) -> SubjectFeed | None:
         """Note the subscription; the feed that the client is to join now, None if it joins later: when an interval
         ends, or when what is cached has been sent."""
         broker = self.broker
@@ -173,13 +304,11 @@ class Subscriptions:
             self.leave(client, topic)
             broker.interest.keep(topic)
             old = None
-        feed = (
-            broker.interest.live_feed(topic)
-            if not interval
-            else broker.grid.feed(topic, interval, phase_of(now, interval))
-        )
+        if feed is None:
+            interval = floor_interval(asked)
+            feed = broker.grid.feed(topic, interval, broker.grid.phase(interval))
         if old is feed:
-            if topic.live is not None and interval and topic.live.number > feed.sent:
+            if topic.live is not None and feed.interval and topic.live.number > feed.sent:
                 # What came in this interval was in the stored messages just sent: it must not come again at its end.
                 joined = client not in feed.joining
                 feed.joining[client] = topic.live.number
@@ -192,7 +321,7 @@ class Subscriptions:
         if cursor is not None:
             self.recoveries.begin(client, topic, feed, cursor)
             return None
-        if topic.live is not None and interval and topic.live.number > feed.sent:
+        if topic.live is not None and feed.interval and topic.live.number > feed.sent:
             feed.joining[client] = topic.live.number
             return None
         return feed
@@ -210,7 +339,9 @@ class Subscriptions:
         remove = []
         for topic in topics:
             feed = client.subscriptions.pop(topic)
-            if slow_consumers.leave(self.broker, client, topic) or backlogs.leave(self.broker, client, topic):
+            if client.lag is not None and slow_consumers.leave(self.broker, client, topic):
+                continue
+            if client.recovering and backlogs.leave(self.broker, client, topic):
                 continue
             if feed.joining.pop(client, None) is None:
                 remove.append(feed)
@@ -218,3 +349,31 @@ class Subscriptions:
                 self.broker.release(feed)
         self.broker.counters.subscriptions -= len(topics)
         self.broker.move(client, [], remove)
+
+
+def _refused(subject: str, topic: Topic | None) -> Result | None:
+    """Why nobody can subscribe to it; what has a topic has been looked at."""
+    if topic is None:
+        try:
+            check_subject(subject)
+        except InvalidSubject as error:
+            return Result(subject=subject, error="invalid", reason=error.reason)
+    return Result(subject=subject, error="invalid", reason=NO_INBOX) if is_inbox(subject) else None
+
+
+def _result(topic: Topic, request: Subscribe, stored: Backfill) -> Result:
+    """Say that the subscription runs, and what comes first."""
+    return Result(
+        subject=topic.subject,
+        sid=topic.sid,
+        epoch=topic.epoch,
+        seq=topic.seq,
+        recovery=stored.recovery,
+        messages=stored.count,
+        conflation=max(floor_interval(request.conflation), least_interval(topic)),
+    )
+
+
+def _newest(topic: Topic) -> Message | None:
+    """The newest message of the subject's snapshot: another one with each change of that."""
+    return None if topic.snapshot is None else topic.snapshot.newest

@@ -30,6 +30,7 @@ LIMITS = (
     "ping",
     "message",
     "subscriptions",
+    "requests",
     "subjects",
     "commands",
     "publications",

@@ -30,6 +30,13 @@ FIRST = frozenset(name for name in RATES.values() if FIGURES[name].across_worker
 NAMES = ("seconds", *GAUGES, *RATES)
 """The columns of a sample; ``seconds`` is how many it stands for."""
 
+WINDOWS = "/__sys__/windows"
+"""The subject of the statistics over 12 windows, as JSON, from the collector in Django."""
+
+Windows = dict[str, dict[str, dict[str, float | None]]]
+"""What the collector makes of samples: by indicator and window the ``maximum``, ``average`` and ``deviation``; None
+before the first sample."""
+
 _COUNTERS = tuple(RATES.values())
 _CONNECTS, _DISCONNECTS = _COUNTERS.index("connects"), _COUNTERS.index("disconnects")
 

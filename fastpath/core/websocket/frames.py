@@ -337,16 +337,11 @@ _TEXT_HEADERS, _BINARY_HEADERS = (
 rest of the encoding."""
 
 
-def split_frames(buffer: bytes) -> list[bytes]:
-    """The single frames, headers included, of a queue of a server's own frames.
+def split_frames(buffer: bytes) -> Iterator[bytes]:
+    """The single frames, headers included, of a queue of a server's own frames, one at a time.
 
     Raises ValueError unless ``buffer`` begins and ends between two unmasked frames.
     """
-    return list(each_frame(buffer))
-
-
-def each_frame(buffer: bytes) -> Iterator[bytes]:
-    """Yield the frames one at a time."""
     position, end = 0, len(buffer)
     while position < end:
         start = position + 2

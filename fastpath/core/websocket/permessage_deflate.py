@@ -26,10 +26,10 @@ _LEVEL = 6
 _QUICK_BYTES_MIN = 1 << 16
 """From here on level 1: 3 ms a MiB instead of 10, for a tenth to a third more bytes."""
 
-_TAIL = b"\x00\x00\xff\xff"
+TAIL = b"\x00\x00\xff\xff"
 """The end of an empty block, which the sender has left out (RFC 7692 7.2.1)."""
 
-_END = _TAIL + b"\x01\x00\x00\xff\xff"
+_END = TAIL + b"\x01\x00\x00\xff\xff"
 """And a last, empty block: only a message that was whole ends exactly with it."""
 
 _BLOCKS_MAX = 64
@@ -66,7 +66,7 @@ def compress(payload: bytes, window_bits: int) -> bytes:
     bits = max(_WINDOW_BITS_MIN, min(window_bits, size.bit_length()))
     level = _LEVEL if size < _QUICK_BYTES_MIN else 1
     stream = zlib.compressobj(level, zlib.DEFLATED, -bits, 8 if size > 1 << 14 else 4)
-    return (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[: -len(_TAIL)]
+    return (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[: -len(TAIL)]
 
 
 def inflate(payload: bytes, bytes_max: int) -> bytes:

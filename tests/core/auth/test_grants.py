@@ -111,3 +111,32 @@ def test_it_is_always_the_answer_of_the_check(rules: list[tuple[str, str, bool]]
 
 
 ANN = mint("ann", groups=["3"])
+
+
+def test_what_is_a_users_own() -> None:
+    """In each mode that knows names, without anything that permits it; the same yes or no in words."""
+    rules = ruled(Rule(1, "everyone", "/**", SUBSCRIBE, True), Rule(2, "user:help", "/user/*/x", SUBSCRIBE, True))
+    tokens, custom = JwtGrants(SECRET), CustomGrants(frozenset([SUBSCRIBE]))
+    bearers = {name: custom.principal(name, 0) for name in ("a/b", "ann", "")}
+    for name, bearer in bearers.items():
+        bearer.user = name
+    own, allowed = "it is the user's own", "rule 2 allows /user/*/x to user:help"
+    for grants, principal, why in (
+        (rules, rules.principal(mint("a/b"), 0), Why(True, own)),
+        (rules, rules.principal(mint("ann"), 0), Why(False, "no rule allows it")),
+        (rules, rules.principal("", 0), Why(False, "no rule allows it")),
+        (rules, rules.principal(mint("help"), 0), Why(True, allowed, 2)),
+        (tokens, tokens.principal(mint_jwt("a/b"), 0), Why(True, own)),
+        (
+            tokens,
+            tokens.principal(mint_jwt("ann", both=["/**"]), 0),
+            Why(False, "no permission in the token covers it"),
+        ),
+        (tokens, tokens.principal("", 0), Why(False, "a token is needed")),
+        (custom, bearers["a/b"], Why(True, own)),
+        (custom, bearers["ann"], Why(False, "it is another user's own")),
+        (custom, bearers[""], Why(False, "it is another user's own")),
+    ):
+        for subject in ("/user/a%2Fb/x", PRESENCE + "/user/a%2Fb/x"):
+            assert grants.explain(principal, subject, NOW) == why, (grants.mode, principal.user)
+            assert why.allowed == (not grants.check(principal, SUBSCRIBE, subject, NOW))

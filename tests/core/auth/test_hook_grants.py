@@ -163,3 +163,32 @@ def test_an_observer_that_raises_keeps_no_client() -> None:
     with pytest.raises(ValueError, match="a fault"):
         stage.sessions.close(actor.client)
     assert (told.count, stage.broker.counters.subscriptions, actor.client.closed) == (1, 0, True)
+
+
+def test_what_is_a_users_own_is_no_question_in_mode_custom() -> None:
+    """It ends when the connection comes to be another user's; a hook beside another mode is asked."""
+    asking = HookDecisions((CONNECT, SUBSCRIBE), 5)
+    stage = Stage(hooked(CustomGrants, asking)(asking.events))
+    actor = stage.enter("ann")
+    DeferredCommands(stage.sessions, asking, actor.client, "", {})
+
+    def named(user: str) -> None:
+        [question] = asking.step(stage.now)[0]
+        assert question.about["event"] == CONNECT
+        asking.answer(question.number, Reply(verdicts=[Verdict(True)], user=user), stage.now)
+        stage.end()
+
+    actor.say(Connect(id=1, token="ann"))
+    named("ann")
+    actor.say(Subscribe(id=2, subjects=["/user/ann/x", "/user/bob/x"]))
+    stage.publish("/user/ann/x", "for ann")
+    assert asking.step(stage.now)[0] == []
+    assert actor.messages() == [("/user/ann/x", 1, "for ann")]
+    actor.say(Connect(id=3, token="bob"))
+    named("bob")
+    assert [one.subjects for one in actor.taken() if isinstance(one, Revoked)] == [["/user/ann/x"]]
+    stage.publish("/user/ann/x", "for ann")
+    stage.publish("/user/bob/x", "for bob")
+    assert actor.messages() == [("/user/bob/x", 1, "for bob")]
+    beside = hooked(Grants, HookDecisions((SUBSCRIBE,), 5))()
+    assert beside.check(beside.principal("", NOW), SUBSCRIBE, "/user/ann/x", NOW) == ASKED

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from fastpath.core.auth.jwt_grants import JwtGrants
-from fastpath.core.auth.keys import Keys, read_key_set
+from fastpath.core.auth.keys import Keys, check_address, is_address, read_key_set
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.tokens import Claims, _usual, verify
 from fastpath.core.protocol.errors import Close, InvalidKeys, Refused
@@ -255,3 +255,40 @@ def test_whatever_a_set_holds_is_read_or_refused(algorithm: str, changes: dict[s
         for key in found:
             refused = Keys("", [key])
             assert refusal(sign("s" * 32, "HS256", key.kid), refused).code in (Close.BAD_TOKEN, Close.TOKEN_EXPIRED)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("https://id.example.com/keys", ""),
+        ("https://id.example.com:8443/realms/a/certs?x=1", ""),
+        ("http://localhost:8000/keys", ""),
+        ("http://127.0.0.1/keys", ""),
+        ("http://[::1]:8000/keys", ""),
+        ("http://id.example.com/keys", "this machine alone"),
+        ("http://127.0.0.1.example.com/keys", "this machine alone"),
+        ("http://10.0.0.1/keys", "this machine alone"),
+        ("https://ann:secret@id.example.com/keys", "no user"),
+        ("https:///keys", "neither"),
+        ("file:///etc/keys.json", "neither"),
+        ("ftp://id.example.com/keys", "neither"),
+        ("https://id.example.com:port/keys", "ort"),
+        ("https://[id/keys", "IPv6"),
+    ],
+)
+def test_addresses(address: str, why: str) -> None:
+    assert is_address(address)
+    found = check_address(address)
+    assert why in found if why else found == ""
+
+
+def test_a_path_is_none() -> None:
+    assert not any(map(is_address, ("", "keys.json", "/etc/keys.json", "c:keys")))
+
+
+def test_a_secret_in_a_set_that_anybody_can_read_is_left_out() -> None:
+    secret = {"kty": "oct", "kid": "open", "k": "c2VjcmV0IHRoYXQgYW55Ym9keSBjYW4gcmVhZCwgMzIgYnl0ZXM"}
+    data = json.dumps({"keys": [secret]}).encode()
+    assert [key.kid for key in read_key_set(data)[0]] == ["open"]
+    with pytest.raises(InvalidKeys, match="anybody can read"):
+        read_key_set(data, public=True)

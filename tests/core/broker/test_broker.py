@@ -9,7 +9,7 @@ from fastpath.core.broker.admission import Outcome
 from fastpath.core.delivery.wire_encoding import encoding, wire
 from fastpath.core.protocol.codec import encode
 from fastpath.core.protocol.limits import Limits
-from fastpath.core.protocol.messages import Data, Message, Subscribe, Unsubscribe
+from fastpath.core.protocol.messages import STANDARD, Data, Message, Subscribe, Unsubscribe
 from tests.support.core.stage import Stage
 
 NAMES = st.sampled_from(["ann", "bob", "carl"])
@@ -197,3 +197,58 @@ def test_who_joins_or_leaves_does_not_have_the_group_written() -> None:
     stage.end()
     assert stage.broker.counters.messages_out == before + 100
     assert [len(actor.messages()) for actor in (*actors, newcomer)] == [1] * 100 + [0]
+
+
+def test_of_removed_subjects_no_more_is_kept_than_of_idle_ones() -> None:
+    """Of what never had a number nothing; of others that they were removed, and messages while they are cached."""
+    stage = Stage(limits=Limits(cache_ms=1000))
+    for number in range(100):
+        stage.publish(f"/light/{number}", "x" * 100, {"watts": "7"}, qos=STANDARD)
+        stage.remove(f"/light/{number}", qos=STANDARD)
+        stage.publish(f"/kept/{number}", "x" * 100, {"watts": "7"})
+        stage.remove(f"/kept/{number}")
+    topics = stage.broker.interest.topics
+    assert [name for name in topics if name.startswith("/light/")] == []
+    assert [one for one in stage.broker.interest.tree.find("/light/*") if one is not None] == []
+    stage.advance(2000)
+    assert stage.broker.history.bytes == 0
+    for number in range(100):
+        topic = topics[f"/kept/{number}"]
+        assert (topic.seq, topic.ring, stage.broker.snapshot(topic)) == (2, None, None)
+        assert topic.snapshot is not None
+        assert (topic.snapshot.newest.size, topic.snapshot.fields) == (0, None)
+
+
+def test_a_subscriber_keeps_a_subject_without_numbers_that_is_removed() -> None:
+    stage = Stage()
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=["/light/*"]))
+    for content in ("on", "off"):
+        stage.publish("/light/1", content, qos=STANDARD)
+        stage.remove("/light/1", qos=STANDARD)
+    told = [(one.content, one.meta.removed) for one in ann.taken() if isinstance(one, Data)]
+    assert told == [("on", False), ("", True), ("off", False), ("", True)]
+
+
+def test_what_is_removed_is_begun_anew_whether_its_state_has_expired_or_not() -> None:
+    stage = Stage(limits=Limits(snapshot_ms=1000))
+    stage.publish("/a/b", "1", {"a": "1"})
+    stage.remove("/a/b")
+    topic = stage.broker.interest.topics["/a/b"]
+    assert stage.broker.state(topic) is topic.snapshot is not None
+    stage.advance(2000)
+    assert (stage.broker.state(topic), topic.snapshot) == (None, None)
+    stage.remove("/a/b")
+    stage.publish("/a/b", "2", {"b": "2"})
+    snapshot = stage.broker.snapshot(topic)
+    assert snapshot is not None
+    assert (snapshot.newest.content, snapshot.fields, topic.seq) == ("2", {"b": "2"}, 4)
+
+
+def test_a_version_outlives_the_removal_that_brought_it() -> None:
+    stage = Stage()
+    stage.publish("/a/b", "1", as_of={"version": 3})
+    assert stage.remove("/a/b", as_of={"version": 4}) == 2
+    for outcome in (stage.publish("/a/b", "late", as_of={"version": 3}), stage.remove("/a/b", as_of={"version": 3})):
+        assert outcome == ("outdated", "version 3: the subject has version 4 already")
+    assert stage.publish("/a/b", "2", as_of={"version": 4}) == 3

@@ -17,6 +17,7 @@ from fastpath.core.broker.observers import PublicationListener
 from fastpath.core.protocol.columns import ColumnBatch, expand
 from fastpath.core.protocol.limits import SNAPSHOT_FIELDS_MAX, Limits
 from fastpath.core.protocol.messages import STANDARD, Data, Message, Subscribe, Unsubscribe
+from fastpath.core.protocol.options import OptionRow
 from fastpath.engine.memory import MemoryEngine
 from tests.support.core.stage import START, Following, Stage
 
@@ -56,6 +57,7 @@ STEP = st.one_of(
     st.tuples(st.just("unsubscribe"), NAMES, SUBJECTS),
     st.tuples(st.just("stall"), NAMES, st.none()),
     st.tuples(st.just("read"), NAMES, st.none()),
+    st.tuples(st.just("options"), st.none() | st.booleans(), st.sampled_from([None, "guaranteed", "standard"])),
     st.tuples(st.just("epoch"), st.none(), st.none()),
     st.tuples(st.just("wait"), st.none(), st.sampled_from([100, 300, 61_000])),
 )
@@ -120,6 +122,9 @@ class Side:
                 stage.actors[who].blocked = True
             case "read":
                 stage.actors[who].unblock()
+            case "options":
+                row = OptionRow(1, "/s/*", retained=who, delivery=more)
+                stage.sessions.rights.options.replace([row, OptionRow(2, "/s/3", retained=True)])
             case "epoch":
                 stage.broker.engine.epoch += 1
             case "wait":

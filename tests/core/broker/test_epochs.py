@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
+from fastpath.core.cache.snapshot import Snapshot
+from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.mqtt.records import (
+    ANSWER,
+    GAP,
+    LIVE,
+    MESSAGE,
+    SNAPSHOT,
+    STANDS,
+    kind_of,
+    read_message,
+    split_records,
+)
+from fastpath.core.protocol.codec import MQTT5
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
-from tests.support.core.stage import START, Stage
+from tests.support.core.stage import START, Actor, Stage
 
 SUBJECT = "/epoch/one"
 
@@ -101,3 +117,81 @@ def test_a_snapshot_expires_and_its_fields_with_it() -> None:
     ann.taken()
     ann.say(Subscribe(id=4, subjects=[SUBJECT]))
     assert [one.fields for one in ann.taken() if isinstance(one, Data)] == [{"d": "4"}]
+
+
+class Reader(Actor):
+    """A client of MQTT; what it gets are records."""
+
+    def take(self, data: bytes) -> None:
+        """The kinds and flags of what is no answer."""
+        for record in split_records(data):
+            if kind_of(record) != ANSWER:
+                found = read_message(record)
+                self.got.append((kind_of(record), found.flags & (STANDS | LIVE | SNAPSHOT), found.epoch, found.seq))
+
+
+def reader(stage: Stage, **options: object) -> Reader:
+    """One that has subscribed."""
+    made = Reader(stage, "reader", "", wire(encoding(MQTT5)))
+    made.say(Subscribe(id=1, subjects=[SUBJECT], **options))  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("epoch", "seq", "skips"),
+    [(0, 2, False), (0, 3, False), (1, 0, False), (0, 5, True), (1, 2, True), (1, 5, True)],
+)
+@pytest.mark.parametrize("conflation", [0, 500])
+def test_clients_of_mqtt_are_told_of_what_is_skipped(epoch: int, seq: int, skips: bool, conflation: int) -> None:
+    """They see no numbers; what they have read and is void is no gap."""
+    stage = Stage()
+    one = reader(stage, conflation=conflation)
+    comes(stage, START, 1, 2, 3)
+    stage.advance(1000)
+    one.taken()
+    topic = stage.broker.interest.topics[SUBJECT]
+    stage.broker.reset_topic(topic, START + epoch, seq)
+    stage.advance(1000)
+    told = [found for found in one.taken() if found[0] == GAP]
+    assert told == ([(GAP, LIVE, START + epoch, seq)] if skips else [])
+    snapshot = Snapshot(Message(SUBJECT, "newest", epoch=START + 1, seq=9))
+    stage.broker.reset_topic(topic, START + 2, 9, snapshot)
+    stage.advance(1000)
+    assert [found for found in one.taken() if found[1]] == [(MESSAGE, STANDS | LIVE | SNAPSHOT, START + 2, 9)]
+
+
+def test_a_client_of_mqtt_that_comes_back_is_told_of_what_is_missing() -> None:
+    stage = Stage(limits=Limits(cache_messages=2))
+    stage.publish(SUBJECT, "kept")
+    for _ in range(3):
+        stage.publish(SUBJECT, "x", retained=False)
+    epoch = stage.broker.interest.topics[SUBJECT].epoch
+    assert reader(stage, since={SUBJECT: (epoch, 2)}).taken() == [(MESSAGE, 0, epoch, 3), (MESSAGE, 0, epoch, 4)]
+    assert reader(stage, since={SUBJECT: (epoch, 1)}).taken() == [(MESSAGE, STANDS | SNAPSHOT, epoch, 4)]
+    stage.remove(SUBJECT)
+    assert reader(stage, since={SUBJECT: (epoch, 1)}).taken() == [(MESSAGE, STANDS, epoch, 5)]
+    for subject in ("/epoch/**", SUBJECT):
+        other = Stage(limits=Limits(cache_messages=2))
+        for _ in range(3):
+            other.publish(SUBJECT, "x", retained=False)
+        made = Reader(other, "reader", "", wire(encoding(MQTT5)))
+        made.say(Subscribe(id=1, subjects=[subject], since={subject: (0, 0)}))
+        assert made.taken() == [(GAP, 0, epoch, 3)]
+        other.publish(SUBJECT, "x", retained=False)
+        assert made.taken() == [(MESSAGE, 0, epoch, 4)]
+
+
+def test_a_client_of_mqtt_that_is_overtaken_by_the_cache_is_told() -> None:
+    stage = Stage(limits=Limits(cache_messages=600))
+    for _ in range(600):
+        stage.publish(SUBJECT, "x", retained=False)
+    one = Reader(stage, "reader", "", wire(encoding(MQTT5)))
+    one.blocked = True
+    one.say(Subscribe(id=1, subjects=[SUBJECT], since={SUBJECT: (START, 0)}))
+    for _ in range(700):
+        stage.publish(SUBJECT, "x", retained=False)
+    one.unblock()
+    stage.end()
+    kinds = [found[0] for found in one.taken()]
+    assert kinds == [MESSAGE] * (len(kinds) - 1) + [GAP]
+    assert len(kinds) > 1

@@ -13,6 +13,7 @@ from fastpath.core.broker.state_transfer import Copy, StateReceiver, read_entry,
 from fastpath.core.cache.snapshot import Snapshot
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import STANDARD, Data, Epoch, Message, Subscribe
+from fastpath.core.protocol.options import OptionRow
 from tests.support.core.stage import START, Actor, Stage
 
 SUBJECTS = [f"/copies/{number}" for number in range(12)]
@@ -31,8 +32,8 @@ def state(broker: Broker) -> dict[str, Any]:
             shot = topic.snapshot
             found[subject] = (
                 (topic.epoch, topic.seq, topic.floor if topic.ring else 0),
-                shot and (shot.newest.content, shot.newest.time, dict(shot.fields or {})),
-                [(one.epoch, one.seq, one.content, one.fields, one.size) for one in topic.ring or ()],
+                shot and (shot.newest.content, shot.newest.time, dict(shot.fields or {}), shot.removed),
+                [(one.epoch, one.seq, one.content, one.fields, one.size, one.removed) for one in topic.ring or ()],
             )
             assert not topic.ring or topic.ring[-1].epoch == topic.epoch
     return found
@@ -55,7 +56,10 @@ class Pair:
             self.number += 1
             fields = {self.random.choice("abc"): str(self.number)} if self.random.random() < 0.5 else None
             message = Message(self.random.choice(SUBJECTS), "x" * self.random.randrange(200), fields)
-            message.retained = self.random.random() < 0.8
+            if self.random.random() < 0.15:
+                message = Message(message.subject, "", message.fields, replace=True, removed=True)
+            else:
+                message.retained = self.random.random() < 0.8
             if self.random.random() < 0.2:
                 message.qos = STANDARD
             messages.append(message)
@@ -256,3 +260,17 @@ def test_a_copy_that_ends_in_the_middle_leaves_what_was_held() -> None:
         assert topic.snapshot is not None
         assert (topic.seq, len(topic.ring or ())) == (20, 20)
     assert before.keys() == other.broker.interest.topics.keys()
+
+
+def test_a_snapshot_that_is_not_kept_here_is_not_taken_over() -> None:
+    """The other side may not have come to it yet when it was copied: nobody would ever take it out again."""
+    first, other = filled(Limits(), 3), Stage()
+    other.sessions.rights.options.replace([OptionRow(1, SUBJECTS[0], retained=False)])
+    copy, takeover = Copy(first.broker), StateReceiver(other.broker)
+    while copy.pending:
+        for part in carried(copy.slice(3000)):
+            takeover.add(part)
+    takeover.finish()
+    without, whole = (other.broker.interest.topics[subject] for subject in SUBJECTS[:2])
+    assert (without.snapshot, without.seq, len(without.ring or ())) == (None, 3, 3)
+    assert whole.snapshot is not None

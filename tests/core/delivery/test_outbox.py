@@ -99,7 +99,7 @@ def test_the_last_bytes(code: Close, answered: bool) -> None:
     """Answers that wait, unless the client is too slow for them, and the close frame; nothing is left."""
     outboxes, ann = opened()
     ann.client.out = [frame(20)]
-    last = split_frames(outboxes.end(ann.client, code, "why"))
+    last = list(split_frames(outboxes.end(ann.client, code, "why")))
     assert last[:-1] == [frame(20)] * answered
     assert last[-1][0] & 0x0F == CLOSE and parse_close(last[-1][2:]) == (code, "why")
     assert (ann.client.out, ann.client.end, ann.client.direct) == (None, (code, "why"), False)

@@ -222,6 +222,33 @@ def test_one_tick_beyond_the_bound_of_a_conflated_subscription(retained: bool) -
     assert ann.messages() == [("/s/1", 5, "5")]
 
 
+@pytest.mark.parametrize("qos", ["guaranteed", "standard"])
+@pytest.mark.parametrize("in_one_tick", [True, False])
+def test_a_removal_is_told_also_where_messages_were_lost(qos: str, in_one_tick: bool) -> None:
+    """Also of a subject without numbers, of which nothing is left when its last subscriber has gone."""
+    stage = Stage(limits=SMALL)
+    ann = stage.enter("ann")
+    ann.say(Subscribe(id=1, subjects=["/s/1"], slow="conflate"))
+    stage.publish("/s/1", "old", {"a": "1"}, qos=qos)
+    ann.taken()
+    ann.blocked = True
+    rows = [Message("/s/1", f"{number} {LONG * 20}", qos=qos) for number in range(3)]
+    removal = Message("/s/1", "", qos=qos, replace=True, removed=True)
+    stage.broker.publish(None, [*rows, removal] if in_one_tick else rows, stage.now)
+    stage.end()
+    if not in_one_tick:
+        stage.broker.publish(None, [removal], stage.now)
+    *_, result, told = read(stage, ann)
+    assert (result.results[0].recovery, result.results[0].messages) == ("resynchronised", 1)
+    assert (told.content, told.fields, told.meta.kind, told.meta.removed) == ("", {}, "snapshot", True)
+    bob = stage.enter("bob")
+    bob.say(Subscribe(id=1, subjects=["/s/1"]))
+    assert not bob.messages(), "there is nothing for who comes now"
+    stage.sessions.close(ann.client)
+    stage.sessions.close(bob.client)
+    assert ("/s/1" in stage.broker.interest.topics) is (qos == "guaranteed")
+
+
 def test_subscribing_again_and_leaving_while_something_is_lost() -> None:
     """Before it has fallen behind, and after: the answer is a new start, and nothing is told of it any more."""
     stage = Stage(limits=SMALL)

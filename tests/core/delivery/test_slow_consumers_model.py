@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fastpath.core.protocol.errors import Close
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import (
+    GUARANTEED,
     STANDARD,
     Message,
     Subscribe,
@@ -24,6 +25,7 @@ STEP = st.one_of(
     st.tuples(st.just("publish"), st.sampled_from(SUBJECTS), st.integers(1, 6)),
     st.tuples(st.just("publish"), st.sampled_from(SUBJECTS), st.integers(1, 20)),
     st.tuples(st.just("standard"), st.sampled_from(SUBJECTS), st.just(1)),
+    st.tuples(st.just("remove"), st.sampled_from(SUBJECTS), st.sampled_from([GUARANTEED, STANDARD])),
     st.tuples(st.just("subscribe"), NAMES, st.tuples(SOME, st.sampled_from([0, 0, 200]), st.booleans())),
     st.tuples(st.just("unsubscribe"), NAMES, SOME),
     st.tuples(st.just("stall"), NAMES, st.none()),
@@ -58,12 +60,20 @@ class Model:
                 None, [Message(subject, self.content[subject], fields, **options)], self.stage.now
             )
 
+    def remove(self, subject: str, qos: str) -> None:
+        self.content[subject], self.fields[subject] = "", {}
+        self.seq[subject] = self.seq.get(subject, 0) + (qos == GUARANTEED)
+        removal = Message(subject, "", qos=qos, replace=True, removed=True)
+        self.stage.broker.publish(None, [removal], self.stage.now)
+
     def do(self, what: str, who: str, more: object) -> None:
         stage = self.stage
         if what == "publish":
             self.publish(who, more)
         elif what == "standard":
             self.publish(who, more, qos=STANDARD)
+        elif what == "remove":
+            self.remove(who, more)
         elif what in ("end", "turn"):
             getattr(stage, what)()
         elif what == "wait":
@@ -120,8 +130,8 @@ class Model:
 @settings(max_examples=200, deadline=None)
 @given(steps=st.lists(STEP, max_size=60))
 def test_whoever_lags_is_told_and_level_in_the_end(outbox_bytes_max: int, steps: list) -> None:
-    """Within ticks and across them: publications, also beyond the queue's bound, stalls, repeated subscriptions of
-    every kind, departures."""
+    """Within ticks and across them: publications and removals, also beyond the queue's bound, stalls, repeated
+    subscriptions of every kind, departures."""
     model = Model(outbox_bytes_max)
     for step in steps:
         model.do(*step)

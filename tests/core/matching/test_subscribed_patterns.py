@@ -17,10 +17,11 @@ from fastpath.core.protocol.messages import Data, Subscribe, Unsubscribe
 from tests.support.core.rights import SECRET, change, fill, mint, rule
 from tests.support.core.stage import Stage
 
-SEGMENTS = st.sampled_from(["a", "b", "c", "__sys__"])
+SEGMENTS = st.sampled_from(["a", "b", "c", "__sys__", "user"])
 SUBJECTS = st.lists(SEGMENTS, min_size=2, max_size=4).map(lambda parts: "/" + "/".join(parts))
 WILDCARDS = st.tuples(
-    st.lists(st.sampled_from(["a", "b", "*", "__sys__"]), min_size=1, max_size=3), st.sampled_from(["", "/*", "/**"])
+    st.lists(st.sampled_from(["a", "b", "*", "__sys__", "user"]), min_size=1, max_size=3),
+    st.sampled_from(["", "/*", "/**"]),
 ).map(lambda parts: "/" + "/".join(parts[0]) + parts[1])
 PATTERNS = WILDCARDS.filter(lambda text: "*" in text and text.count("/") > 1) | st.just("/**")
 
@@ -41,6 +42,9 @@ PATTERNS = WILDCARDS.filter(lambda text: "*" in text and text.count("/") > 1) | 
         ("/**", "/__sys__/stats", False),
         ("/*/stats", "/__sys__/stats", False),
         ("/__sys__/**", "/__sys__/stats", True),
+        ("/**", "/user/ann/x", False),
+        ("/*/ann/x", "/user/ann/x", False),
+        ("/user/**", "/user/ann/x", True),
         ("/s/US/*", "/s/us/IBM", False),
     ],
 )

@@ -13,6 +13,7 @@ from fastpath.core.presence.roster import present_key
 from fastpath.core.protocol.errors import Close, Refused
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Connect, Subscribe, Token, Unsubscribe
+from fastpath.core.protocol.options import OptionRow
 from tests.support.core.stage import Actor, Stage
 
 
@@ -46,7 +47,10 @@ class Kept:
         self.stage = Stage(self.grants, limits)
         self.woken = 0
         self.speaker = PresenceSender("one", "life")
-        self.attendance = Attendance(self.stage.broker, self.speaker, PatternSet.parse(presence), self.wake)
+        self.attendance = Attendance(
+            self.stage.broker, self.stage.sessions.clients, self.speaker, PatternSet.parse(presence), self.wake
+        )
+        self.stage.sessions.rights.options.watch(self.attendance.renew)
 
     def wake(self) -> None:
         """There is something to look at."""
@@ -195,3 +199,85 @@ def test_whatever_clients_do_the_counts_are_what_is_there() -> None:
                 if topic.subject in ("/chat/a", "/chat/b"):
                     expected[topic.subject] = 1
         assert kept.look() == expected, seed
+
+
+ROWS = [
+    OptionRow(1, "/chat/**", presence=True),
+    OptionRow(2, "/chat/a", presence=False),
+    OptionRow(3, "/chat/*", presence=False),
+    OptionRow(4, "/news/b", presence=True),
+    OptionRow(5, "/chat/**", cache_messages=1),
+]
+
+
+def test_options_say_of_which_subjects_it_is_known_and_count_for_who_is_there() -> None:
+    kept = Kept()
+    options = kept.stage.sessions.rights.options
+    ann, bob = kept.stage.enter("1", "ann"), kept.stage.enter("2", "bob")
+    subscribe(ann, "/chat/a", "/chat/b", "/news/b", "/__sys__/stats")
+    subscribe(bob, "/chat/*", "/news/b", conflation=300)
+    kept.stage.publish("/chat/a", "found by the pattern")
+    online = {present_key("", "ann"): 1, present_key("", "bob"): 1}
+    in_chat = {present_key("/chat/a", "ann"): 1, present_key("/chat/b", "ann"): 1, present_key("/chat/a", "bob"): 1}
+    assert kept.look() == online | in_chat
+    options.replace([ROWS[1], ROWS[3], OptionRow(6, "/**", presence=False)])
+    assert kept.look() == online | {present_key("/news/b", "ann"): 1, present_key("/news/b", "bob"): 1}
+    assert [kept.attendance.coverage.covers(one) for one in ("/chat/b", "/news/b", "/chat/a")] == [False, True, False]
+    kept.woken = 0
+    options.replace([])
+    assert kept.woken
+    assert kept.look() == online | in_chat
+
+
+def test_where_the_setting_says_nothing_options_alone_begin_and_end_it() -> None:
+    """With nothing to be known nothing is observed, as before."""
+    kept = Kept(presence="")
+    options = kept.stage.sessions.rights.options
+    ann = kept.stage.enter("1", "ann")
+    subscribe(ann, "/chat/a", "/chat/b")
+    assert (kept.look(), kept.attendance in kept.stage.broker.observers) == ({}, False)
+    options.replace(ROWS[:2])
+    assert kept.look() == {present_key("", "ann"): 1, present_key("/chat/b", "ann"): 1}
+    kept.stage.sessions.close(kept.stage.enter("2", "bob").client)
+    options.replace([ROWS[1], ROWS[4]])
+    assert (kept.look(), kept.attendance in kept.stage.broker.observers) == ({}, False)
+    subscribe(ann, "/chat/c")
+    options.replace(ROWS[:1])
+    kept.stage.sessions.close(ann.client)
+    assert kept.look() == {}
+
+
+def test_clients_are_looked_at_in_slices_and_counted_as_before_until_then() -> None:
+    """Whatever they do meanwhile, also while options change once more."""
+    subjects = ["/chat/a", "/chat/b", "/news/b"]
+    for seed in range(30):
+        chance = random.Random(seed)
+        kept = Kept(presence=chance.choice(("", "/chat/**")))
+        options = kept.stage.sessions.rights.options
+        actors = [kept.stage.enter(f"{number}", chance.choice("ab")) for number in range(12)]
+        for number in range(120):
+            actor = chance.choice(actors)
+            match chance.randrange(7):
+                case 0 | 1:
+                    subscribe(actor, *chance.sample(subjects, 2))
+                case 2:
+                    actor.say(Unsubscribe(id=1, subjects=chance.sample(subjects, 2)))
+                case 3:
+                    actors.remove(actor)
+                    kept.stage.sessions.close(actor.client)
+                    actors.append(kept.stage.enter(f"{seed} {number}", chance.choice("ab")))
+                case 4:
+                    actor.say(Token(id=1, token=chance.choice("ab")))
+                case 5:
+                    options.replace(chance.sample(ROWS, chance.randrange(4)))
+                case 6:
+                    kept.attendance.step(1)
+        counts = kept.look()
+        expected: Counter[str] = Counter()
+        for actor in actors:
+            if kept.attendance.coverage:
+                expected[present_key("", actor.client.principal.user)] += 1
+            for topic in actor.client.subscriptions:
+                if kept.attendance.coverage.covers(topic.subject):
+                    expected[present_key(topic.subject, actor.client.principal.user)] += 1
+        assert counts == expected, seed

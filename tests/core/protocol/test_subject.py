@@ -3,7 +3,14 @@
 import pytest
 
 from fastpath.core.protocol.errors import InvalidSubject
-from fastpath.core.protocol.subject import check_pattern, check_subject, is_system
+from fastpath.core.protocol.subject import (
+    check_pattern,
+    check_subject,
+    is_system,
+    may_depend_on_name,
+    owner_of,
+    user_segment,
+)
 
 INVALID = [
     ("/Stocks//IBM/BID", "empty segment"),
@@ -81,3 +88,44 @@ def test_the_first_segment_decides_what_is_the_servers() -> None:
     assert is_system("/__sys__/stats")
     assert not is_system("/__system__/stats")
     assert not is_system("/a/__sys__")
+
+
+@pytest.mark.parametrize(
+    ("name", "segment"),
+    [
+        ("ann", "ann"),
+        ("ann@example.com", "ann@example.com"),
+        ("Jürgen 日本", "Jürgen 日本"),
+        ("a/b", "a%2Fb"),
+        ("a%2Fb", "a%252Fb"),
+        ("*", "%2A"),
+        ("{username}", "%7Busername%7D"),
+        ("a+b#c", "a%2Bb%23c"),
+        ("a\x00", "a%00"),
+        ("", ""),
+    ],
+)
+def test_a_name_as_a_segment(name: str, segment: str) -> None:
+    """One segment of a subject, of a pattern and of a topic of MQTT, and no other name's."""
+    assert user_segment(name) == segment
+    if name:
+        check_subject(f"/user/{segment}/x")
+        check_pattern(f"/user/{segment}/**", names=False)
+        assert owner_of(f"/user/{segment}/x") == segment
+
+
+@pytest.mark.parametrize(
+    ("subject", "owner"),
+    [
+        ("/user/ann/x", "ann"),
+        ("/user/ann/x/y", "ann"),
+        ("/__sys__/presence/user/ann/x", "ann"),
+        ("/user/ann", ""),
+        ("/users/ann/x", ""),
+        ("/a/user/ann/x", ""),
+        ("/__sys__/presence/user/ann", ""),
+    ],
+)
+def test_whose_own_a_subject_is(subject: str, owner: str) -> None:
+    assert owner_of(subject) == owner
+    assert may_depend_on_name(subject) or not owner

@@ -19,12 +19,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fastpath.core.auth.grants import Grants, Principal
+from fastpath.core.auth.grants import Principal
 from fastpath.core.delivery import backlogs
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Message, Unsubscribe
 from fastpath.core.sessions import backfill
 from tests.support.core.checking import SOCKET_BYTES, Reader
+from tests.support.core.refusing import Refusing
 from tests.support.core.stage import START, Checking, Stage
 
 SUBJECTS = ("/a/1", "/a/2", "/a/3")
@@ -33,27 +34,13 @@ NAMES = ("ann", "bob", "carl", "dora")
 OUTBOX_BYTES = 150_000
 
 
-class Refusing(Grants):
-    """Nobody may read what is ``denied``."""
+class Alike(Refusing):
+    """Everybody may the same, so that groups share what patterns bring."""
 
-    def __init__(self) -> None:
-        self.denied: set[str] = set()
-        self.changes = 0
-
-    def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
+    def rights_key(self, principal: Principal, named: bool = False) -> str:
         """Grants."""
-        del principal, action, now
-        return "denied for now" if subject in self.denied else ""
-
-    def rights_key(self, principal: Principal) -> str:
-        """Grants: everybody may the same, so that groups share what patterns bring."""
-        del principal
+        del principal, named
         return "everybody"
-
-    @property
-    def version(self) -> int:
-        """Grants."""
-        return self.changes
 
 
 class Slow(Stage):
@@ -82,7 +69,7 @@ class Recovery(RuleBasedStateMachine):
     )
     def begin(self, cached: int, renumbers: bool, members: int) -> None:
         """A server, with a cache that reaches or one that does not, and groups that are large to it or are not."""
-        self.grants = Refusing()
+        self.grants = Alike()
         limits = Limits(cache_messages=cached, cache_ms=1 << 40, outbox_bytes_max=OUTBOX_BYTES)
         self.stage = Slow(self.grants, limits)
         self.stage.broker.writer = Sliced(members)

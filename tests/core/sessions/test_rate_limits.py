@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.sessions.rate_limits import RateLimit, RateLimits
+from fastpath.core.protocol.options import OptionRow
+from fastpath.core.sessions.rate_limits import RateLimit, RateLimits, SubjectRates
+from tests.support.core.stage import Stage
 
 
 def test_a_seconds_worth_may_come_at_once_and_what_is_more_is_paid_for() -> None:
@@ -72,3 +74,67 @@ def test_without_a_bound_nothing_is_kept() -> None:
     assert rates.spend("ann", 10_000, 10_000, 0) == ""
     rates.sweep(0)
     assert not rates.pausing
+
+
+class Counting:
+    """A stage and the rates of its options."""
+
+    def __init__(self, *rows: OptionRow, publications: int = 0) -> None:
+        self.stage = Stage()
+        self.rates: RateLimits[str] = RateLimits(0, publications)
+        self.of_subjects = SubjectRates(self.stage.broker.interest, self.rates, self.stage.broker.counters)
+        self.stage.sessions.rights.options.watch(self.of_subjects.renew)
+        self.change(*rows)
+
+    def change(self, *rows: OptionRow) -> None:
+        """Other options count."""
+        self.stage.sessions.rights.options.replace(rows)
+        self.stage.end()
+
+    def spend(self, who: str, *published: tuple[str, int], now: int = 0) -> int:
+        """Until when somebody pauses who publishes this."""
+        self.of_subjects.spend(who, published, now)
+        return self.rates.pausing.get(who, 0)
+
+
+def test_a_rate_counts_for_all_subjects_of_its_pattern_together_and_each_connection_by_itself() -> None:
+    counting = Counting(
+        OptionRow(1, "/a/**", publish_rate=10),
+        OptionRow(2, "/a/free", publish_rate=0),
+        OptionRow(3, "/a/slow/*", publish_rate=2),
+    )
+    counting.stage.publish("/a/x", "there before")
+    assert counting.spend("ann", ("/a/x", 5), ("/a/y", 5), ("/a/slow/x", 2)) == 0
+    assert counting.spend("ann", ("/a/free", 1000), ("/b/x", 1000)) == 0
+    assert counting.spend("bob", ("/a/x", 10)) == 0
+    assert counting.stage.broker.counters.limited.get("publications", 0) == 0
+    assert counting.spend("ann", ("/a/z", 1)) == 101
+    assert counting.spend("bob", ("/a/slow/x", 3)) == 501
+    assert counting.rates.due(101) == ["ann"]
+    assert counting.stage.broker.counters.limited["publications"] == 2
+
+
+def test_a_pause_ends_with_the_options_that_it_is_for_and_no_other_does() -> None:
+    counting = Counting(OptionRow(1, "/a/**", publish_rate=1), publications=10)
+    assert counting.spend("ann", ("/a/x", 1000)) == 999_001
+    assert counting.rates.spend("bob", 0, 20, 0) == "publications"
+    assert counting.spend("bob", ("/a/x", 11)) == 10_001
+    counting.change(OptionRow(1, "/a/**", publish_rate=1), OptionRow(2, "/b/**", cache_messages=1))
+    assert counting.rates.due(2000) == [], "the rate is what it was"
+    counting.change(OptionRow(1, "/a/**", publish_rate=2))
+    assert counting.rates.due(1000) == ["ann"]
+    assert counting.rates.due(1001) == ["bob"], "the settings have a rate too"
+    assert counting.spend("ann", ("/a/x", 2), now=1000) == 0, "a new rate begins anew"
+    counting.change()
+    assert counting.spend("ann", ("/a/x", 1000), now=1000) == 0
+
+
+def test_nobody_is_remembered_for_nothing() -> None:
+    counting = Counting(OptionRow(1, "/a/**", publish_rate=10))
+    counting.spend("ann", ("/a/x", 20))
+    counting.spend("bob", ("/a/x", 20))
+    assert len(counting.of_subjects) == 4
+    counting.of_subjects.forget("bob")
+    assert counting.rates.due(5000) == ["ann"]
+    counting.of_subjects.sweep(5000)
+    assert len(counting.of_subjects) == 0

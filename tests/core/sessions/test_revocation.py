@@ -154,7 +154,7 @@ def test_differences_must_fit() -> None:
     with pytest.raises(InvalidMessage, match="rules_begin comes first"):
         stage.sessions.rights.commit(8, stage.now)
     with pytest.raises(InvalidMessage, match="mode none, not rules"):
-        change(Stage(), 0)
+        change(Stage(), 0, rules=[rule(3)])
 
 
 def test_a_token_is_renewed_and_ends() -> None:
@@ -345,3 +345,42 @@ def test_a_question_about_a_right_does_not_make_the_principal_look_fresh(changes
     assert grants.check(ann, "publish", "/s/1", stage.now) == ""
     with pytest.raises(Refused):
         grants.current(ann)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_those_who_may_read_the_same_but_for_their_names(by_name: bool) -> None:
+    """Two who hold the same rules follow them alike, and each keeps what is its own when a rule about it goes."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, "everyone", "/s/*"), rule(2, "everyone", "/user/*/x"))
+    stage.publish("/user/ann/x", "1")
+    stage.publish("/user/bob/x", "1")
+    actors = {}
+    for uid, name in enumerate(("ann", "bob"), 1):
+        actors[name] = actor = stage.enter(name, mint(name, str(uid)))
+        actor.say(Subscribe(id=1, subjects=["/s/*", "/user/ann/x" if by_name else "/user/*/x"]))
+        stage.end()
+        assert any(content == "1" for _, _, content in actor.messages())
+    change(stage, 1, removed=[2])
+    stage.publish("/user/ann/x", "for ann")
+    stage.publish("/user/ann/y/x", "no pattern of these")
+    stage.publish("/s/new", "for both")
+    assert actors["ann"].messages() == [("/user/ann/x", 2, "for ann"), ("/s/new", 1, "for both")]
+    assert actors["bob"].messages() == [("/s/new", 1, "for both")]
+
+
+@pytest.mark.parametrize("slow", ["close", "conflate"])
+def test_a_subject_that_comes_to_be_is_its_users_alone(slow: str) -> None:
+    """Also for those who follow the same pattern and hold the same rules, together or each for itself."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, "everyone", "/s/*"))
+    actors = [stage.enter(name, mint(name, str(uid))) for uid, name in enumerate(("ann", "bob"), 1)]
+    for actor in actors:
+        actor.say(Subscribe(id=1, subjects=["/user/**"], slow=slow))
+        stage.end()
+        actor.taken()
+    stage.publish("/user/ann/x", "for ann")
+    stage.publish("/user/bob/x", "for bob")
+    assert [actor.messages() for actor in actors] == [
+        [("/user/ann/x", 1, "for ann")],
+        [("/user/bob/x", 1, "for bob")],
+    ]

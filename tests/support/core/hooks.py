@@ -32,7 +32,7 @@ class Connection:
         return key[0] == CONNECT or key[1] in self.follows
 
     def parks(self, command: Any, data: bytes, now: int) -> bool:
-        """Never."""
+        """No command of this connection waits."""
         del command, data, now
         return False
 

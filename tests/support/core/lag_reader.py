@@ -59,6 +59,8 @@ class Reader:
         if one.meta.kind:
             self.fields[subject] = dict(one.fields)
             return
+        if one.meta.removed:
+            self.fields[subject] = {}
         self.fields[subject].update(one.fields)
         if one.seq:
             assert one.seq > self.last[subject], "never backwards, nothing twice"

@@ -194,6 +194,10 @@ class Stage:
         self.end()
         return outcomes[0]
 
+    def remove(self, subject: str, **options: object) -> object:
+        """The server itself removes a subject; the outcome."""
+        return self.publish(subject, "", replace=True, removed=True, **options)
+
     def advance(self, milliseconds: int) -> None:
         """Let time pass, ticking the grid every 100 ms and coming back for what is collected, as the edge does."""
         until = self.now + milliseconds
