@@ -12,6 +12,7 @@ from ..core.broker.admission import Done
 from ..core.broker.broker import Broker
 from ..core.broker.ports import Numbering
 from ..core.protocol.messages import Message
+from ..core.protocol.options import OptionRow
 from .staging.memory import MemoryStaging
 from .staging.store import StagingStore
 
@@ -53,6 +54,79 @@ class PresenceChannel(Protocol):
 
     async def close(self) -> None:
         """Send what waits, and leave."""
+
+
+class NodeListener(Protocol):
+    """Hears what other nodes send to this one."""
+
+    def up(self, nodes: int) -> None:
+        """All that is sent arrives from now on; so many nodes listen, this one among them."""
+
+    def down(self) -> None:
+        """Nothing arrives for now, and what was under way may be lost."""
+
+    def hear(self, node: str, data: bytes) -> None:
+        """Take what that node has sent; what each sends comes in its order."""
+
+    def missing(self, node: str) -> None:
+        """That node does not listen."""
+
+
+class Messenger(Protocol):
+    """The way to other nodes for what is of the moment: nothing is kept, and who sends is told what was lost."""
+
+    def start(self) -> None:
+        """Begin, and never give up."""
+
+    def send(self, node: str, data: bytes, lost: Callable[[bool], None] | None = None) -> None:
+        """Send to that node, without a name to all others.
+
+        ``lost`` is called, at once or later, where that has failed: with True if it may have arrived all the same. The
+        end of the way (``NodeListener.down``) is told after it.
+        """
+
+    async def close(self) -> None:
+        """Send what waits, and leave."""
+
+
+SessionRow = tuple[str, str, bytes]
+"""The owner of a session, its client id, and what is said of it."""
+
+
+class SessionStore(Protocol):
+    """Where sessions of MQTT clients are kept beyond the process."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the process before this one has said all."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether nothing can be written now."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of what is kept."""
+
+    @property
+    def wants_base(self) -> bool:
+        """Whether all sessions are to be written anew (``begin_base``)."""
+
+    def read(self, row: Callable[[str, str, bytes], None]) -> bool:
+        """Tell every row that is kept, in their order, and begin to keep more; False if they are of no use, whatever
+        was told. ``row`` may raise msgspec.DecodeError."""
+
+    def begin_base(self) -> bool:
+        """All sessions are written anew from now on; whether that can be done."""
+
+    def write(
+        self, rows: list[SessionRow], base: list[SessionRow], *, ends_base: bool, done: Callable[[str], None]
+    ) -> None:
+        """Write rows, and others of those that are written anew, of which these may be the last ones; ``done`` gets the
+        reason why that has failed, later; empty if it has not."""
+
+    def close(self, rows: list[SessionRow]) -> None:
+        """Write the last rows, and that all has been said."""
 
 
 class Engine(ABC):
@@ -116,6 +190,10 @@ class Engine(ABC):
         not."""
         told()
 
+    def keep_options(self, rows: Sequence[OptionRow]) -> None:
+        """These options of subjects count from now on, all that there are."""
+        del rows
+
     def start(self, host: Host) -> None:
         """Bring the broker to where what is kept ends, or begin to; raises SettingsError."""
         del host
@@ -142,7 +220,17 @@ class Engine(ABC):
         """The store of staged rows, which live as long as what the engine keeps; raises OSError."""
         return MemoryStaging(clock, bytes_max=bytes_max, keep_seconds=keep_seconds)
 
+    def open_sessions(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> SessionStore | None:
+        """The store of MQTT clients' sessions, which live as long as what the engine keeps here; None: it has none."""
+        del loop, clock
+        return None
+
     def presence(self, node: str, hear: Callable[[list[Any]], None]) -> PresenceChannel | None:
         """The way from ``node`` to the other nodes, whose packets go to ``hear``; None: there are no other nodes."""
         del node, hear
+        return None
+
+    def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
+        """The way from ``node`` to each of the others, whose messages go to ``listener``; None: there are no others."""
+        del node, listener
         return None

@@ -1,4 +1,4 @@
-"""Which engines there are, and which one the settings ask for: the one place that names them.
+"""Which engines there are, and which one the settings ask for: the one place that knows them by name.
 
 An engine is imported when it is asked for: what speaks to Redis takes a tenth of a second and 5 MB.
 """
@@ -6,42 +6,59 @@ An engine is imported when it is asked for: what speaks to Redis takes a tenth o
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from ..core.broker.ports import Numbering
+from ..listen_address import SettingsError
+from ..settings import PREFIX, Settings, without_login
 from .base import Engine
 from .follower import FollowerEngine as FollowerEngine
 from .memory import MemoryEngine
-
-if TYPE_CHECKING:
-    from ..settings import Settings
-
-JOURNALLED = "+journal"
-"""Behind the scheme of an engine whose messages go to a journal."""
 
 _REDIS = "fastpath.engine.redis.engine:RedisEngine"
 
 _engines = {
     "memory": "fastpath.engine.memory:MemoryEngine",
-    "memory" + JOURNALLED: "fastpath.engine.journal.engine:JournalEngine",
-    "redis": _REDIS,
-    "rediss": _REDIS,
-    "redis+sentinel": _REDIS,
-    "rediss+sentinel": _REDIS,
+    "redis://": _REDIS,
+    "rediss://": _REDIS,
+    "redis+sentinel://": _REDIS,
+    "rediss+sentinel://": _REDIS,
 }
+_journalled = {"memory": "fastpath.engine.journal.engine:JournalEngine"}
+"""The engines whose messages go to a journal, where one is asked for."""
 
 
-def register(scheme: str, place: str) -> None:
-    """Have the class at ``place`` (``module:class``) serve ``FASTPATH_ENGINE=scheme`` or ``scheme://…``, a scheme
-    that fastpath/settings.py lets pass; the engine that was registered for it before gives way."""
-    _engines[scheme] = place
+def register(name: str, place: str) -> None:
+    """Have the class at ``place`` (``module:class``) serve ``FASTPATH_ENGINE=name``, or every address that begins so if
+    it ends in ``://``; the engine that was registered for it before gives way."""
+    _engines[name] = place
+
+
+def place_of(settings: Settings) -> str:
+    """Where the class of the engine is that the settings ask for; raises SettingsError when there is none."""
+    scheme, separator, _ = settings.engine.partition("://")
+    name = scheme + separator
+    if name not in _engines:
+        raise SettingsError(f"{PREFIX}ENGINE: {without_login(settings.engine)!r} is none of {', '.join(_engines)}")
+    if settings.journal == "off":
+        return _engines[name]
+    if name not in _journalled:
+        raise SettingsError(f"{PREFIX}JOURNAL: with {scheme} there is no journal: leave it off")
+    return _journalled[name]
 
 
 def engine_class(settings: Settings) -> type[Engine]:
-    """The class of the engine that the settings ask for, which have been checked."""
-    scheme = settings.engine.partition("://")[0]
-    module, _, name = _engines[scheme if settings.journal == "off" else scheme + JOURNALLED].partition(":")
-    found: type[Engine] = getattr(import_module(module), name)
+    """The class of the engine that the settings ask for; raises SettingsError when there is none."""
+    module, _, name = place_of(settings).partition(":")
+    try:
+        found: type[Engine] = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == __name__.partition(".")[0]:
+            raise  # a module of ours: no setting is wrong
+        scheme = settings.engine.partition("://")[0]
+        raise SettingsError(
+            f"{PREFIX}ENGINE: {scheme} needs the package {error.name}, which is not installed: "
+            f"pip install 'django-fastpath[{error.name}]'"
+        ) from None
     return found
 
 

@@ -22,16 +22,19 @@ from ...core.broker.admission import Done, Outcome, with_refusals
 from ...core.cache.deduplication import REMEMBERED_MS
 from ...core.protocol.columns import ColumnBatch
 from ...core.protocol.messages import STANDARD, Message
+from ...core.protocol.options import OptionRow
 from ...core.protocol.packets import Refusal
 from ...listen_address import SettingsError
-from ..base import Host
+from ..base import Host, SessionStore
 from ..memory import MemoryEngine
 from ..order_fence import HELD, OrderFence
 from ..staging.store import StagingStore
 from .checkpoint import BaseWriter
-from .files import FULL, Folder, JournalError, RecordFile, boot_id, check_folder
+from .files import FULL, PARTIAL, Folder, JournalError, RecordFile, boot_id, check_folder
 from .format import CLEAN, MESSAGES, RUNS, Released
+from .options_file import OptionsFile
 from .replay import Replay
+from .session_files import SessionFiles
 from .staging.files import FileStaging
 from .sync import Syncs, Written
 from .upkeep import Upkeep
@@ -44,6 +47,9 @@ SEGMENT_BYTES = 64 << 20
 
 STAGED_FOLDER = "staged"
 """Below the journal's folder: what is staged."""
+
+SESSIONS_FOLDER = "sessions"
+"""Below the journal's folder: the sessions of MQTT clients."""
 
 UNSYNCED_BYTES_MAX = 256 << 20
 """What may be written and not synced: it is held in memory, for the case that a sync fails."""
@@ -75,6 +81,7 @@ class JournalEngine(MemoryEngine):
         self._clock = clock
         self._segment_bytes = segment_bytes
         self._boot = boot_id()
+        self._options = OptionsFile(self._folder.path, PARTIAL)
         self.folder = path
         self._file: RecordFile | None = None
         self._number = 0  # of the next segment
@@ -120,8 +127,11 @@ class JournalEngine(MemoryEngine):
         Raises JournalError.
         """
         now, broker = self._clock(), self._broker
+        rows = self._options.read()
+        if rows:
+            log.info("%d options of subjects count as they did last, until Django says otherwise", len(rows))
+        broker.interest.renew_options(rows)
         replay = Replay(self._folder, broker, self.deduplicator, self._boot, now)
-        keep_ms = max(broker.history.age_ms_max, REMEMBERED_MS)
         gc.disable()  # what is made here makes no cycles and stays
         try:
             last = replay.run()
@@ -131,7 +141,10 @@ class JournalEngine(MemoryEngine):
             for topic in broker.interest.topics.values():
                 self._sequences[topic.subject] = topic.seq
             self._upkeep = Upkeep(
-                self._folder, self._begin_base, keep_seconds=keep_ms / 1000, base_after_bytes=self._segment_bytes
+                self._folder,
+                self._begin_base,
+                keep_seconds=self._keep_seconds(),
+                base_after_bytes=self._segment_bytes,
             )
             self._upkeep.find()
             self._number = last + 1
@@ -153,6 +166,15 @@ class JournalEngine(MemoryEngine):
             )
         if self._batch:
             self._syncs.lost = broker.counters.failed
+
+    def _keep_seconds(self) -> float:
+        """How long a segment is kept: whatever of it may still be cached or asked for."""
+        return max(self._broker.interest.options.cache_ms_most, REMEMBERED_MS) / 1000
+
+    def keep_options(self, rows: Sequence[OptionRow]) -> None:
+        """Engine: beside the journal, for what is cached of it after a restart."""
+        self._options.write(rows)
+        self._upkeep.keep(self._keep_seconds())
 
     def run(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]) -> None:
         """From now on it is synced and kept short; ``after`` is called when answers were given outside of a tick."""
@@ -182,6 +204,10 @@ class JournalEngine(MemoryEngine):
         """Engine: in files beside the journal."""
         folder = Path(self.folder) / STAGED_FOLDER
         return FileStaging(folder, clock, bytes_max=bytes_max, keep_seconds=keep_seconds)
+
+    def open_sessions(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> SessionStore:
+        """Engine: in files beside the journal."""
+        return SessionFiles(Path(self.folder) / SESSIONS_FOLDER, loop, clock)
 
     # Publications
 

@@ -68,7 +68,6 @@ class Replay:
         self._ledger = deduplicator
         self._boot = boot
         self._now = now
-        self._oldest = now - broker.history.age_ms_max if broker.guaranteed else now + 1
         self._layout = LAYOUT
         self._log_epoch = 0  # in which the segment at hand was written
         self._suspects: dict[str, int] = {}  # subject → the epoch of the log where a hole is
@@ -212,7 +211,8 @@ class Replay:
     # Messages
 
     def _replay(self, messages: list[Any]) -> None:
-        broker, now, oldest = self._broker, self._now, self._oldest
+        broker, now = self._broker, self._now
+        age_of, guaranteed = broker.history.age_of, broker.guaranteed
         topics, append, snapshots = broker.interest.topics, broker.history.append, broker.snapshots
         snapshot_ms = broker.limits.snapshot_ms or now
         noted, note = self._noted, self._ledger.note
@@ -232,7 +232,7 @@ class Replay:
                 topic.seq = seq
                 if message.as_of is not None:
                     topic.version = max(topic.version, version_of(message.as_of))
-                if message.retained and snapshots:
+                if message.retained and snapshots and (topic.options is None or topic.options.retained):
                     snapshot = topic.snapshot
                     if snapshot is None or snapshot.newest.time < message.time - snapshot_ms:
                         topic.snapshot = Snapshot(message)
@@ -251,7 +251,7 @@ class Replay:
             if ring:
                 if ring[-1].seq < seq:  # else it was written twice, because a sync had failed
                     append(topic, message)
-            elif message.time > oldest:
+            elif guaranteed and message.time > now - age_of(topic):
                 append(topic, message)
             else:
                 topic.floor = message.epoch
@@ -303,13 +303,13 @@ class Replay:
         self._read += path.stat().st_size
 
     def _subjects(self, subjects: list[Subject]) -> None:
-        make, snapshots = self._broker.interest.topic, self._broker.snapshots
+        make, keeps_snapshot = self._broker.interest.topic, self._broker.keeps_snapshot
         for one in subjects:
             topic = make(one.subject, one.epoch)
             topic.seq = one.seq
             topic.version = one.version
             newest = one.newest
-            if newest is not None and snapshots:
+            if newest is not None and keeps_snapshot(topic):
                 newest.subject = topic.subject
                 newest.qos = GUARANTEED
                 if newest.time > self._now:

@@ -55,6 +55,10 @@ class Upkeep:
         """From now on bases can be written."""
         self._loop = loop
 
+    def keep(self, seconds: float) -> None:
+        """Keep segments so long from now on."""
+        self._keep_seconds = seconds
+
     @property
     def bytes(self) -> int:
         """The size of all files but the newest segment, in bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic, time, time_ns
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,11 +14,12 @@ from ...core.broker.admission import Done
 from ...core.broker.broker import Broker
 from ...core.protocol.messages import Message
 from ...listen_address import SettingsError
-from ..base import Engine, Host, PresenceChannel
+from ..base import Engine, Host, Messenger, NodeListener, PresenceChannel
 from ..memory import MemoryEngine
 from ..staging.store import StagingStore
 from .address import Address, RedisConfig
 from .connection import Link
+from .messenger import RedisMessenger
 from .presence import RedisRoster
 from .primary import Primary
 from .staging import RedisStaging
@@ -101,6 +102,7 @@ class RedisEngine(Engine):
             prefix=self._prefix,
             log_messages=self._log_messages,
             epoch_known=lambda: self.epoch,
+            known=self._fields_of,
             stored=self._stored,
             end=end,
         )
@@ -119,6 +121,10 @@ class RedisEngine(Engine):
         )
         self._starting = loop.create_task(self._connect())
         self._look()
+
+    def _fields_of(self, subject: str) -> Iterable[str]:
+        topic = self._broker.interest.topics.get(subject)
+        return () if topic is None or topic.snapshot is None else topic.snapshot.fields or ()
 
     async def joined(self) -> None:
         """Engine: all that Redis holds. With standard delivery, a Redis that is not there does not hold this up for
@@ -169,6 +175,10 @@ class RedisEngine(Engine):
     def presence(self, node: str, hear: Callable[[list[Any]], None]) -> PresenceChannel | None:
         """Engine: over Redis."""
         return RedisRoster(self, node, hear)
+
+    def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
+        """Engine: over Redis."""
+        return RedisMessenger(self, node, listener)
 
     async def primary(self) -> Address:
         """Return where the primary is; raises RedisAway when there is none. Not to be called before ``start``."""

@@ -31,7 +31,8 @@ VOID = "void"
 """Entries that were read are not in the log: the server they came from is not the primary any more."""
 
 Entry = list[Any]
-"""``[id, [b"s", subject, b"q", seq, b"t", time, b"p", payload, …]]``, as XREAD answers."""
+"""``[id, [b"s", subject, b"q", seq, b"t", time, b"p", payload, …]]``, as XREAD answers; behind it may stand TRACE, and
+``b"prev"`` (``before``)."""
 
 Run = tuple[int, int, int]
 """Epoch, first and last + 1 of entries that stand in one epoch."""
@@ -57,13 +58,32 @@ def log_key(prefix: str, group: int) -> str:
     return f"{prefix}:l:{{{group}}}"
 
 
+REPLACES = 2
+"""In the place of ``retained``: it is, and replaces; who does not know it takes it for true."""
+
+REMOVES = 3
+"""In the same place: it is, replaces, and ends its subject."""
+
+TRACE = b"c"
+"""The name of an entry's value that is the context of a message's trace; who does not know it passes it over."""
+
+GONE = b"x"
+"""In the place of a content in the hash of snapshots: the subject was removed. Who does not know it takes it for an
+empty text."""
+
+
 def positions_key(prefix: str, group: int) -> str:
     """A hash: where each subject of the group stands, ``epoch-seq``."""
     return f"{prefix}:s:{{{group}}}"
 
 
 def snapshots_key(prefix: str, group: int) -> str:
-    """A hash: the snapshots of the group, one field for the newest message and one for each field of a subject."""
+    """A hash: the snapshots of the group, one field for the newest message and one for each field of a subject.
+
+    Of a subject whose fields were replaced, as by a removal, the field without a name says how often, and as which
+    names those since then are there; their values begin with ``r``, that number and a space. What has another number is
+    of before.
+    """
     return f"{prefix}:n:{{{group}}}"
 
 
@@ -83,7 +103,7 @@ def payload(message: Message) -> bytes:
         (
             message.content,
             message.fields,
-            message.retained,
+            REMOVES if message.removed else REPLACES if message.replace else message.retained,
             message.reply_to,
             message.closure,
             message.as_of,
@@ -135,9 +155,15 @@ def follow(place: Place | None, entries: Sequence[Entry]) -> tuple[list[Run], st
 
 def before(pairs: Sequence[bytes]) -> Place | None:
     """The id of the log's last entry before the first one of an epoch."""
+    place = _more(pairs, b"prev")
+    return None if place is None else parse_place(place)
+
+
+def _more(pairs: Sequence[bytes], name: bytes) -> bytes | None:
+    """A value that not every entry has."""
     for index in range(8, len(pairs), 2):
-        if pairs[index] == b"prev":
-            return parse_place(pairs[index + 1])
+        if pairs[index] == name:
+            return pairs[index + 1]
     return None
 
 
@@ -162,6 +188,7 @@ def _messages(entries: Sequence[Entry], epoch: int) -> list[Message]:
     for (_, pairs), row in zip(entries, rows, strict=True):
         content, fields, retained, reply_to, closure, as_of, publisher, publication = row
         seq = int(pairs[3])
+        context = _more(pairs, TRACE) if len(pairs) > 8 else None
         message = Message(
             pairs[1].decode(),
             content,
@@ -172,13 +199,16 @@ def _messages(entries: Sequence[Entry], epoch: int) -> list[Message]:
             int(pairs[5]),
             0,
             False,
-            retained,
+            bool(retained),
             GUARANTEED if seq else STANDARD,
             reply_to,
             closure,
             as_of,
             publisher,
             publication,
+            retained in (REPLACES, REMOVES),
+            retained == REMOVES,
+            None if context is None else context.decode(),
         )
         message.weigh()
         messages.append(message)
@@ -196,16 +226,34 @@ class SnapshotParts:
     def __init__(self, oldest: int) -> None:
         self._oldest = oldest  # ms since 1970: what is older has expired
         self._newest: dict[str, Message] = {}
-        self._fields: dict[str, dict[str, str | bytes]] = {}
+        self._fields: dict[str, dict[str, tuple[int, str | bytes]]] = {}
+        self._rounds: dict[str, int] = {}
 
     def add(self, name: bytes, value: bytes) -> None:
         """Add one field of the hash."""
         subject, separator, field = name.decode(errors="replace").partition("\0")
+        if separator and not field:
+            self._rounds[subject] = int(value.partition(b" ")[0])
+            return
         if separator:
-            self._fields.setdefault(subject, {})[field] = untyped(value)
+            rounds = 0
+            if value[:1] == b"r":
+                number, _, value = value[1:].partition(b" ")
+                rounds = int(number)
+            self._fields.setdefault(subject, {})[field] = rounds, untyped(value)
             return
         time, epoch, seq, content = value.split(b" ", 3)
-        message = Message(subject, untyped(content), None, epoch=int(epoch), seq=int(seq), time=int(time))
+        removed = content == GONE
+        message = Message(
+            subject,
+            untyped(content),
+            None,
+            epoch=int(epoch),
+            seq=int(seq),
+            time=int(time),
+            replace=removed,
+            removed=removed,
+        )
         message.weigh()
         self._newest[subject] = message
 
@@ -216,7 +264,11 @@ class SnapshotParts:
             if message.time < self._oldest:
                 continue
             snapshot = snapshots[subject] = Snapshot(message)
-            snapshot.fields = self._fields.get(subject)
+            if message.removed:
+                continue
+            own = self._rounds.get(subject, 0)
+            fields = {name: value for name, (rounds, value) in self._fields.get(subject, {}).items() if rounds == own}
+            snapshot.fields = fields or None
         return snapshots
 
 

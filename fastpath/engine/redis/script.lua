@@ -4,11 +4,13 @@
 -- KEYS[1]  the prefix of all keys
 -- ARGV[1]  known epoch: the highest that the node has seen
 -- ARGV[2]  entries that a log keeps
--- ARGV[3]  MessagePack [groups, version, used groups, subjects, publishers, rows]:
+-- ARGV[3]  MessagePack [groups, version, used groups, subjects, publishers, rows, whether one of them replaces, traces]:
 --          used groups: group, number of its subjects, and so on; the subjects stand in that order;
---          rows: six values each: index of the subject (below zero: standard quality), bytes of the payload, bytes of the
+--          rows: seven values each: index of the subject (below zero: standard quality), bytes of the payload, bytes of the
 --          content for the snapshot (0: none), [field, bytes of its value, ...] for the snapshot or false, index of the
---          publisher, number of the publication
+--          publisher, number of the publication, whether no field of before stays in the snapshot: false, true, or names of
+--          such fields as are not known here;
+--          traces: the context of a row's trace by the number of the row, or false
 -- ARGV[4]  payload, content and values of all rows, one after the other (cmsgpack of Redis 7 takes no binary strings)
 -- Answer   [epoch, time in ms, [group, number of its last entry in this epoch, ...], one answer a row]:
 --          sequence number (0: standard quality) | "epoch-seq": stored before | "stale" | "out_of_order"
@@ -17,7 +19,7 @@
 local call, unpack, format = redis.call, unpack, string.format
 local prefix = KEYS[1]
 local known, maxlen = tonumber(ARGV[1]), ARGV[2]
-local groups, version, used, subjects, publishers, rows = unpack(cmsgpack.unpack(ARGV[3]))
+local groups, version, used, subjects, publishers, rows, replaces, traces = unpack(cmsgpack.unpack(ARGV[3]))
 
 local CHUNK = 4000              -- values that one command may take: Lua's stack is bounded
 local REMEMBERED_MINUTES = 3    -- publications are found again for at least so long
@@ -30,7 +32,7 @@ local ms = time[1] .. format('%03d', math.floor(time[2] / 1000))
 -- The data set, and its epoch.
 
 local meta_key = prefix .. ':meta'
-local names = {'rid', 'epoch', 'groups', 'version', 'minute'}
+local names = {'rid', 'epoch', 'groups', 'version', 'minute', 'replaced'}
 for i = 1, #used, 2 do names[#names + 1] = 'l' .. used[i] end
 local meta = call('HMGET', meta_key, unpack(names))
 if meta[3] and (tonumber(meta[3]) ~= groups or tonumber(meta[4]) ~= version) then
@@ -122,10 +124,10 @@ do
   local s = 0
   for i = 1, #used, 2 do
     local g, count = used[i], used[i + 1]
-    local before = meta[5 + (i + 1) / 2] or '0-0'
+    local before = meta[6 + (i + 1) / 2] or '0-0'
     local of, n = string.match(before, '(%d+)-(%d+)')
     local log = {
-      group = g, key = prefix .. ':l:{' .. g .. '}', from = s + 1, to = s + count, snapshot = {}, prev = false, grown = false,
+      group = g, key = prefix .. ':l:{' .. g .. '}', from = s + 1, to = s + count, prev = false, grown = false,
       n = tonumber(n),
     }
     if of ~= e then log.n = 0; log.prev = before end
@@ -140,8 +142,27 @@ do
   end
 end
 
+-- How often the fields of subjects were replaced, and the names of those since then; nobody has to ask before the first time.
+
+local rounds = {}
+if replaces or meta[6] then
+  for _, log in ipairs(logs) do
+    local marks = {}
+    for s = log.from, log.to do marks[#marks + 1] = subjects[s] .. '\0' end
+    local found = call('HMGET', prefix .. ':n:{' .. log.group .. '}', unpack(marks))
+    for k = 1, #marks do
+      if found[k] then
+        local number, packed = string.match(found[k], '^(%d+) (.*)$')
+        rounds[log.from + k - 1] = {number = tonumber(number), names = cmsgpack.unpack(packed)}
+      end
+    end
+  end
+  if replaces then update[#update + 1] = 'replaced'; update[#update + 1] = '1' end
+end
+
 -- The rows.
 
+local fields_of = {}  -- by subject: what the batch sets
 local answers, moved, contents, content_seqs = {}, {}, {}, {}
 local blob, at = ARGV[4], 0
 
@@ -151,7 +172,7 @@ local function take(length)
   return string.sub(blob, at - length + 1, at)
 end
 
-for i = 1, #rows, 6 do
+for i = 1, #rows, 7 do
   local s, fields, p, number = rows[i], rows[i + 3], rows[i + 4], rows[i + 5]
   if number <= last[p] then
     answers[#answers + 1] = find(p, number)
@@ -175,7 +196,16 @@ for i = 1, #rows, 6 do
     local log = log_of[s]
     local n = log.n + 1
     log.n = n
-    if log.grown then
+    local context = traces and traces[(i + 6) / 7]
+    if context then
+      local values = {'s', subjects[s], 'q', seq, 't', ms, 'p', payload, 'c', context}
+      if log.prev and not log.grown then values[11], values[12] = 'prev', log.prev end
+      if log.grown then
+        call('XADD', log.key, e_ .. n, unpack(values))
+      else
+        call('XADD', log.key, 'MAXLEN', '~', maxlen, e_ .. n, unpack(values))
+      end
+    elseif log.grown then
       call('XADD', log.key, e_ .. n, 's', subjects[s], 'q', seq, 't', ms, 'p', payload)
     elseif log.prev then
       call('XADD', log.key, 'MAXLEN', '~', maxlen, e_ .. n, 's', subjects[s], 'q', seq, 't', ms, 'p', payload,
@@ -186,8 +216,18 @@ for i = 1, #rows, 6 do
     log.grown = true
     if rows[i + 2] > 0 then
       contents[s], content_seqs[s] = take(rows[i + 2]), standard and '0 0 ' or (e .. ' ' .. seq .. ' ')
+      if rows[i + 6] then
+        local round = rounds[s] or {number = 0, names = {}}
+        rounds[s], fields_of[s] = round, nil
+        round.number, round.replaced = round.number + 1, true
+        if type(rows[i + 6]) == 'table' then
+          for _, name in ipairs(rows[i + 6]) do round.names[#round.names + 1] = name end
+        end
+      end
       if fields then
-        for k = 1, #fields, 2 do log.snapshot[subjects[s] .. '\0' .. fields[k]] = take(fields[k + 1]) end
+        local set = fields_of[s] or {}
+        fields_of[s] = set
+        for k = 1, #fields, 2 do set[fields[k]] = take(fields[k + 1]) end
       end
     end
     local run = runs[p][#runs[p]]
@@ -221,10 +261,27 @@ for _, log in ipairs(logs) do
         snapshot[#snapshot + 1] = subjects[s]
         snapshot[#snapshot + 1] = ms .. ' ' .. content_seqs[s] .. contents[s]
       end
-    end
-    for name, value in pairs(log.snapshot) do
-      snapshot[#snapshot + 1] = name
-      snapshot[#snapshot + 1] = value
+      local round, tag, gone = rounds[s], '', {}
+      local set = fields_of[s] or {}
+      if round and (round.replaced or next(set)) then
+        tag = 'r' .. format('%.0f', round.number) .. ' '
+        local there, list = {}, {}
+        for _, name in ipairs(round.names) do
+          if not round.replaced then there[name] = true
+          elseif not set[name] then gone[#gone + 1] = subjects[s] .. '\0' .. name end
+        end
+        for name in pairs(set) do there[name] = true end
+        for name in pairs(there) do list[#list + 1] = name end
+        snapshot[#snapshot + 1] = subjects[s] .. '\0'
+        snapshot[#snapshot + 1] = format('%.0f', round.number) .. ' ' .. cmsgpack.pack(list)
+      end
+      for name, value in pairs(set) do
+        snapshot[#snapshot + 1] = subjects[s] .. '\0' .. name
+        snapshot[#snapshot + 1] = tag .. value
+      end
+      for from = 1, #gone, CHUNK do
+        call('HDEL', prefix .. ':n:{' .. log.group .. '}', unpack(gone, from, math.min(from + CHUNK - 1, #gone)))
+      end
     end
     put(prefix .. ':s:{' .. log.group .. '}', positions)
     put(prefix .. ':n:{' .. log.group .. '}', snapshot)

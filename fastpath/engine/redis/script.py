@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, Res
 
 from ...core.broker.admission import Outcome
 from ...core.protocol.messages import STANDARD, Message
-from .entries import GROUPS, VERSION, group_of, parse_place, payload, typed
+from .entries import GONE, GROUPS, VERSION, group_of, parse_place, payload, typed
 
 SCRIPT = Path(__file__).with_suffix(".lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()  # noqa: S324  (how Redis names scripts)
@@ -37,24 +37,34 @@ class Stored(NamedTuple):
     answers: list[int | bytes]
 
 
-def pack(messages: Sequence[Message], own: str, first: int, snapshots: bool) -> tuple[bytes, bytes]:
+Known = Callable[[str], Iterable[str]]
+"""Tells the names of the fields that a subject's snapshot has, as far as this node knows."""
+
+
+def no_fields(subject: str) -> Iterable[str]:
+    """``Known``, of a node that knows nothing."""
+    del subject
+    return ()
+
+
+def pack(
+    messages: Sequence[Message], own: str, first: int, snapshots: bool, known: Known = no_fields
+) -> tuple[bytes, bytes]:
     """The batch as the script takes it: its table and its bytes.
 
     Publications without a number of their publisher's, and those of standard quality, are numbered for the publisher
     ``own``: ``first``, ``first + 1``, …
+
+    The fields that this node knows of a removed subject are named, once. Others that were there before the subject was
+    replaced or removed for the first time stay behind: they are in no snapshot, and only take room.
     """
-    by_group: dict[int, list[str]] = {}
-    for subject in dict.fromkeys([message.subject for message in messages]):
-        by_group.setdefault(group_of(subject), []).append(subject)
-    used: list[int] = []
-    subjects: list[str] = []
-    for group, names in by_group.items():
-        used += (group, len(names))
-        subjects += names
+    used, subjects = _by_group(messages)
     index = {subject: at for at, subject in enumerate(subjects, 1)}
     publishers: dict[str, int] = {}
     rows: list[Any] = []
     parts: list[bytes] = []
+    any_replaces = False
+    named: set[str] = set()
     for message in messages:
         at = index[message.subject]
         publisher, number = message.publisher, message.publication
@@ -71,7 +81,13 @@ def pack(messages: Sequence[Message], own: str, first: int, snapshots: bool) -> 
         parts.append(data)
         size = 0
         fields: Any = False
-        if snapshots and message.retained:
+        replaces: bool | list[str] = snapshots and message.replace
+        if snapshots and message.removed:
+            parts.append(GONE)
+            size = len(GONE)
+            replaces = True if message.subject in named else list(known(message.subject))
+            named.add(message.subject)
+        elif snapshots and message.retained:
             content = typed(message.content)
             parts.append(content)
             size = len(content)
@@ -81,8 +97,24 @@ def pack(messages: Sequence[Message], own: str, first: int, snapshots: bool) -> 
                     part = typed(value)
                     parts.append(part)
                     fields += (name, len(part))
-        rows += (at, len(data), size, fields, of, number)
-    return _encode((GROUPS, VERSION, used, subjects, list(publishers), rows)), b"".join(parts)
+        rows += (at, len(data), size, fields, of, number, replaces)
+        any_replaces = any_replaces or replaces is not False
+    traces = {row: one.traceparent for row, one in enumerate(messages, 1) if one.traceparent is not None} or False
+    table = (GROUPS, VERSION, used, subjects, list(publishers), rows, any_replaces, traces)
+    return _encode(table), b"".join(parts)
+
+
+def _by_group(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
+    """The groups with their numbers of subjects, and the subjects in that order."""
+    by_group: dict[int, list[str]] = {}
+    for subject in dict.fromkeys([message.subject for message in messages]):
+        by_group.setdefault(group_of(subject), []).append(subject)
+    used: list[int] = []
+    subjects: list[str] = []
+    for group, names in by_group.items():
+        used += (group, len(names))
+        subjects += names
+    return used, subjects
 
 
 def command(prefix: str, known: int, log_messages: int, packed: tuple[bytes, bytes]) -> tuple[Any, ...]:

@@ -127,10 +127,12 @@ async def begin(broker: Broker, positions: dict[str, Position], snapshots: dict[
     """
     for names in slices(dict.fromkeys((*positions, *snapshots))):
         for subject in names:
+            if subject not in positions and snapshots[subject].removed:
+                continue  # nobody can come back to what had no numbers
             epoch, seq = positions.get(subject, START)
             topic = broker.topic(subject, epoch)
             topic.epoch, topic.seq = epoch, seq
-            topic.snapshot = snapshots.get(subject) if broker.snapshots else None
+            topic.snapshot = _snapshot(broker, topic, snapshots)
         await asyncio.sleep(0)
 
 
@@ -155,8 +157,8 @@ async def resynchronise(
     topics = broker.interest.topics
     for items in slices(positions.items()):
         for subject, position in items:
-            snapshot = snapshots.get(subject) if broker.snapshots else None
             topic = broker.topic(subject, position[0])
+            snapshot = _snapshot(broker, topic, snapshots)
             stands = (topic.epoch, topic.seq)
             if stands == position and not _differ(topic.snapshot, snapshot):
                 continue
@@ -170,9 +172,12 @@ async def resynchronise(
         await asyncio.sleep(0)
     for names in slices(subject for subject in snapshots if subject not in positions):
         for subject in names:  # of standard quality only
+            removed = snapshots[subject].removed
+            if removed and subject not in topics:
+                continue
             topic = broker.topic(subject, epoch)
             if not topic.seq:
-                _replace_snapshot(broker, topic, snapshots[subject] if broker.snapshots else None)
+                _replace_snapshot(broker, topic, None if removed else _snapshot(broker, topic, snapshots))
         await asyncio.sleep(0)
     if not unknown:
         return restarted
@@ -181,10 +186,15 @@ async def resynchronise(
             if not topic.seq or topic.system or topic.subject in positions:
                 continue
             if entries.group_of(topic.subject) == group:
-                broker.reset_topic(topic, epoch, 0, snapshots.get(topic.subject) if broker.snapshots else None)
+                broker.reset_topic(topic, epoch, 0, _snapshot(broker, topic, snapshots))
                 restarted += 1
         await asyncio.sleep(0)
     return restarted
+
+
+def _snapshot(broker: Broker, topic: Topic, snapshots: dict[str, Snapshot]) -> Snapshot | None:
+    """The subject's snapshot as Redis has it; None where none is kept here: Redis knows nothing of options."""
+    return snapshots.get(topic.subject) if broker.keeps_snapshot(topic) else None
 
 
 def _replace_snapshot(broker: Broker, topic: Topic, snapshot: Snapshot | None) -> None:
@@ -199,4 +209,6 @@ def _differ(one: Snapshot | None, other: Snapshot | None) -> bool:
     """Return whether the two states are not the same."""
     if one is None or other is None:
         return one is not other
+    if one.removed is not other.removed:
+        return True
     return one.newest.content != other.newest.content or (one.fields or {}) != (other.fields or {})

@@ -27,7 +27,7 @@ step = st.one_of(
             st.tuples(
                 st.sampled_from(["/s/a", "/s/b", "/s/c", "/s/d"]),
                 st.none() | st.dictionaries(st.sampled_from("xyz"), st.text("0123456789", max_size=2), max_size=2),
-                st.booleans(),
+                st.sampled_from(["retained", "retained", "not retained", "removed"]),
                 st.booleans(),
             ),
             min_size=1,
@@ -61,11 +61,13 @@ class _History:
         self.removed = False
         self.made = 0
 
-    def publish(self, rows: list[tuple[str, dict[str, str] | None, bool, bool]]) -> None:
+    def publish(self, rows: list[tuple[str, dict[str, str] | None, str, bool]]) -> None:
         messages = []
-        for subject, fields, retained, numbered in rows:
+        for subject, fields, how, numbered in rows:
             self.made += 1
-            message = Message(subject, str(self.made), dict(fields) if fields else None, retained=retained)
+            message = Message(subject, str(self.made), dict(fields) if fields else None, retained=how != "not retained")
+            if how == "removed":
+                message.content, message.replace, message.removed = "", True, True
             if numbered:
                 self.publication += 1
                 message.publisher, message.publication = "p", self.publication

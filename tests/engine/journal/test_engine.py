@@ -12,9 +12,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fastpath.client.control.client import Control
+from tests.support.edge.rules import rule, ruled
 from tests.support.edge.spread import spread
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.sidecar import ROOT, Sidecar
@@ -155,6 +157,39 @@ def test_a_clean_restart_goes_on_in_the_epoch(sidecar: Sidecar) -> None:
         assert publisher.publish(["/journal/clean", "2"]) == [2]
         assert client.message()[1] == 2
         assert client.quiet()
+
+
+def test_options_count_again_before_anybody_says_so(tmp_path: Path) -> None:
+    """After a kill more is cached than the settings say, and as long; in another mode too."""
+    settings = {"journal": "interval", "data": tmp_path, "cache_messages": 2, "cache_seconds": 1}
+    with ruled(rule(1, "/o/**"), **settings) as rules:
+        more = {"id": 1, "pattern": "/o/more", "cache_messages": 5, "cache_ms": 600_000}
+        none = {"id": 2, "pattern": "/o/none", "cache_messages": 0, "retained": False}
+        rules.change(options=[more, none])
+        for subject in ("/o/more", "/o/none", "/o/other"):
+            rules.publish(*([subject, f"{number}"] for number in range(9)))
+        until(lambda: rules.control.subject("/o/other")["cached"] == 0)
+        rules.sidecar.kill()
+        rules.sidecar.start()
+        rules.control.close()
+        assert rules.control.hello()["generation"] is None
+        cached = {subject: rules.control.subject(subject)["cached"] for subject in ("/o/more", "/o/none", "/o/other")}
+        assert cached == {"/o/more": 5, "/o/none": 0, "/o/other": 0}
+        assert rules.control.subject("/o/other")["snapshot"]["content"] == "8"
+        assert rules.control.subject("/o/none")["snapshot"] is None
+        rules.full(rule(1, "/o/**"))
+        until(lambda: rules.control.subject("/o/more")["cached"] == 0)
+    settings |= {"cache_seconds": 180}
+    (tmp_path / "options.json").write_text(msgspec.json.encode([more]).decode())
+    with Sidecar(mode="none", **settings) as other, Control(other.control) as control:
+        control.publish([["/o/more", f"{number}"] for number in range(9)])
+        assert control.subject("/o/more")["cached"] == 5
+        assert "1 options of subjects count as they did last" in other.log
+    (tmp_path / "options.json").write_text("[{")
+    with ruled(rule(1, "/o/**"), **settings) as rules:
+        rules.publish(*(["/o/more", f"{number}"] for number in range(9)))
+        assert rules.control.subject("/o/more")["cached"] == 2
+        assert "options.json cannot be read" in rules.sidecar.log
 
 
 def test_what_the_server_says_of_itself_is_in_no_journal(tmp_path: Path) -> None:

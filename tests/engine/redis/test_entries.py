@@ -44,13 +44,23 @@ def test_what_follows_on(place: Place | None, ids: list[str], runs: list[Run], f
 def test_all_of_a_message_is_in_its_entry() -> None:
     messages = [
         Message("/a/é", "text", {"f": "v", "b": b"\xff"}, publisher="5:alice:p", publication=7, closure="c"),
+        Message("/a/c", "new", None, replace=True),
+        Message("/a/d", "", {"why": "sold"}, replace=True, removed=True),
         Message("/a/b", b"\x00", None, retained=False, reply_to="/r/t", as_of=17, qos=STANDARD),
     ]
     rows: list[Entry] = [
         [b"9-1", [b"s", one.subject.encode(), b"q", seq, b"t", b"1700", b"p", entries.payload(one)]]
-        for one, seq in zip(messages, (b"3", b"0"), strict=True)
+        for one, seq in zip(messages, (b"3", b"4", b"5", b"0"), strict=True)
     ]
-    first, second = entries.read(rows, 9)
+    found = entries.read(rows, 9)
+    assert [(one.retained, one.replace, one.removed) for one in found] == [
+        (True, False, False),
+        (True, True, False),
+        (True, True, True),
+        (False, False, False),
+    ]
+    first, _, removal, second = found
+    assert (removal.content, removal.fields, removal.plain) == ("", {"why": "sold"}, False)
     assert (first.subject, first.content, first.fields) == ("/a/é", "text", {"f": "v", "b": b"\xff"})
     assert (first.epoch, first.seq, first.time, first.closure) == (9, 3, 1700, "c")
     assert (first.publisher, first.publication, first.size) == ("5:alice:p", 7, 8)
@@ -71,6 +81,43 @@ def test_snapshots_are_gathered_from_fields_in_any_order_and_expire() -> None:
     assert (newest.content, newest.epoch, newest.seq, newest.time) == ("new est", 7, 3, 1000)
     assert found["/a/b"].fields == {"bid": "1.5", "raw": b"\xff"}
     assert (found["/a/bytes"].newest.content, found["/a/bytes"].fields) == (b"\x00 \x01", None)
+
+
+def test_fields_of_before_a_replacement_are_not_in_a_snapshot() -> None:
+    """What has not been replaced, and what an earlier version has stored, has no number."""
+    parts = entries.SnapshotParts(oldest=0)
+    for name, value in (
+        (b"/a/b\0old", b"tr1 x"),
+        (b"/a/b\0before", b"r1 t1"),
+        (b"/a/b\0now", b"r2 tr2 x"),
+        (b"/a/b", b"1000 7 3 tx"),
+        (b"/a/b\0", b"2 \x91\xa3now"),
+        (b"/a/c\0old", b"tr1 x"),
+        (b"/a/c", b"1000 7 3 tx"),
+    ):
+        parts.add(name, value)
+    assert {subject: one.fields for subject, one in parts.take().items()} == {
+        "/a/b": {"now": "r2 x"},
+        "/a/c": {"old": "r1 x"},
+    }
+
+
+def test_a_snapshot_says_that_the_subject_was_removed() -> None:
+    """Whatever fields are left of before; an empty text is no removal."""
+    parts = entries.SnapshotParts(oldest=1000)
+    for name, value in (
+        (b"/a/b\0old", b"t1"),
+        (b"/a/b", b"1000 7 3 x"),
+        (b"/a/b\0", b"1 \x90"),
+        (b"/a/c", b"1000 7 3 t"),
+        (b"/a/expired", b"999 7 3 x"),
+    ):
+        parts.add(name, value)
+    found = parts.take()
+    assert {subject: (one.removed, one.newest.content, one.fields) for subject, one in found.items()} == {
+        "/a/b": (True, "", None),
+        "/a/c": (False, "", None),
+    }
 
 
 def test_a_subject_is_always_in_the_same_group() -> None:

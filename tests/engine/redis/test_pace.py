@@ -44,7 +44,7 @@ def test_a_node_joins_and_catches_up_where_one_answer_cannot_hold_all(server: Re
                 return
             server.freeze()
             try:
-                await auntil(lambda: not node.tail.current, 2.5)
+                await auntil(lambda: not node.tail.current)
             finally:
                 server.thaw()
             for subject in subjects[:100]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
+from typing import Any
 
 import msgspec
 import pytest
@@ -70,6 +71,12 @@ class Scripted:
         snapshot = parts.take()[subject]
         return snapshot.newest.content, snapshot.fields, (snapshot.newest.epoch, snapshot.newest.seq)
 
+    def removed(self, subject: str) -> bool:
+        """Whether the snapshot says that the subject was removed."""
+        parts = SnapshotParts(0)
+        parts.add(subject.encode(), self.client.hget(snapshots_key(PREFIX, group_of(subject)), subject))
+        return parts.take()[subject].removed
+
     @property
     def epoch(self) -> int:
         return int(self.client.hget(meta_key(PREFIX), "epoch"))
@@ -116,6 +123,23 @@ def test_the_log_holds_all_of_a_message(scripted: Scripted) -> None:
     assert [getattr(found, name) for name in (*names, "epoch", "seq")] == [
         getattr(message, name) for name in (*names, "epoch", "seq")
     ]
+
+
+def test_the_trace_of_a_message_stands_behind_all_that_others_read(scripted: Scripted) -> None:
+    """Where an entry is the first of its epoch or of its batch, and where it is not; others have nothing there."""
+    traces = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2, 3)]
+    one, plain, two = Message("/s/a", "1"), Message("/s/a", "2"), Message("/s/a", "3", {"f": "v"})
+    one.traceparent, two.traceparent = traces[:2]
+    assert scripted.run(one, plain, two) == [1, 2, 3]
+    last = Message("/s/a", "4")
+    last.traceparent = traces[2]
+    assert scripted.run(last) == [4]
+    (log,) = [log for log in entries(scripted.server) if log]
+    assert [found.traceparent for _, found, _ in log] == [traces[0], None, traces[1], traces[2]]
+    assert [found.content for _, found, _ in log] == ["1", "2", "3", "4"]
+    usual = [b"s", b"q", b"t", b"p"]
+    assert [list(fields) for *_, fields in log] == [[*usual, b"c", b"prev"], usual, [*usual, b"c"], [*usual, b"c"]]
+    assert [found.plain for _, found, _ in log] == [False, True, False, False]
 
 
 def test_numbers_of_nodes_are_not_shown(scripted: Scripted) -> None:
@@ -274,6 +298,94 @@ def test_the_snapshot_is_merged(scripted: Scripted) -> None:
     assert scripted.snapshot("/s/b") == (b"\x80", None, (scripted.epoch, 1))
 
 
+def test_what_replaces_leaves_no_field_of_before(scripted: Scripted) -> None:
+    """In the batch and in later ones; the names of before are taken out, but for those that were there before the first
+    time, which count no more."""
+    scripted.run(Message("/s/a", "1", {"old": "1", "a": "1"}), Message("/s/b", "1", {"b": "1"}))
+    scripted.run(
+        Message("/s/a", "2", {"a": "2", "gone": "2"}),
+        Message("/s/a", "3", {"a": "3", "c": "3"}, replace=True),
+        Message("/s/a", "4", {"d": "4"}),
+    )
+    assert scripted.snapshot("/s/a")[:2] == ("4", {"a": "3", "c": "3", "d": "4"})
+    scripted.run(Message("/s/a", "5", {"old": "5"}), Message("/s/b", "2", {"c": "2"}))
+    assert scripted.snapshot("/s/a")[1] == {"a": "3", "c": "3", "d": "4", "old": "5"}
+    assert scripted.snapshot("/s/b")[1] == {"b": "1", "c": "2"}
+    scripted.run(by("p", 1, content="6"))
+    scripted.run(Message("/s/a", "7", {"e": "7"}, replace=True))
+    assert scripted.snapshot("/s/a")[:2] == ("7", {"e": "7"})
+    scripted.run(by("p", 1, content="6"))  # a retry changes nothing
+    assert scripted.snapshot("/s/a")[:2] == ("7", {"e": "7"})
+    scripted.run(Message("/s/a", "8", replace=True))
+    assert scripted.snapshot("/s/a")[:2] == ("8", None)
+    for number in range(50):
+        scripted.run(Message("/s/a", "9", {f"name{number}": "x"}, replace=True))
+    assert scripted.snapshot("/s/a")[1] == {"name49": "x"}
+    names = [name for name in scripted.client.hkeys(snapshots_key(PREFIX, GROUP_OF_A)) if name.startswith(b"/s/a")]
+    assert sorted(names) == [b"/s/a", b"/s/a\0", b"/s/a\0name49"]
+
+
+def test_a_removal_leaves_nothing_and_fields_that_the_node_knows_are_taken_out(scripted: Scripted) -> None:
+    """In the batch and in later ones; what comes behind it in the batch is all there is then."""
+    known = {"/s/a": ("old", "a"), "/s/b": ()}
+
+    def run(*messages: Message) -> list[Outcome]:
+        packed = redis_script.pack(
+            messages, "node:test", scripted.own + 1, True, lambda subject: known.get(subject, ())
+        )
+        scripted.own += len(messages)
+        return scripted.send(messages, packed)
+
+    def names(subject: str) -> list[bytes]:
+        found = scripted.client.hkeys(snapshots_key(PREFIX, group_of(subject)))
+        return sorted(name for name in found if name.startswith(subject.encode()))
+
+    def removal(subject: str, **more: Any) -> Message:
+        return Message(subject, "", replace=True, removed=True, **more)
+
+    run(Message("/s/a", "1", {"old": "1", "a": "1"}), Message("/s/b", "1", {"b": "1"}))
+    assert run(Message("/s/a", "2", {"new": "2"}), removal("/s/a"), removal("/s/b", qos=STANDARD)) == [2, 3, 0]
+    for subject, seq in (("/s/a", 3), ("/s/b", 0)):
+        assert scripted.removed(subject)
+        assert scripted.snapshot(subject) == ("", None, (scripted.epoch if seq else 0, seq))
+    assert names("/s/a") == [b"/s/a", b"/s/a\0"]
+    assert names("/s/b") == [b"/s/b", b"/s/b\0", b"/s/b\0b"], "this node did not know of it; it counts no more"
+    run(Message("/s/b", "2", {"c": "2"}))
+    assert scripted.snapshot("/s/b")[:2] == ("2", {"c": "2"})
+    message = removal("/s/a", publisher="p", publication=1)
+    assert run(message, Message("/s/a", "3", {"a": "3"})) == [4, 5]
+    assert scripted.snapshot("/s/a")[:2] == ("3", {"a": "3"})
+    run(message)  # a retry changes nothing
+    assert scripted.snapshot("/s/a")[:2] == ("3", {"a": "3"})
+    assert names("/s/a") == [b"/s/a", b"/s/a\0", b"/s/a\0a"]
+    scripted.run(removal("/s/a"), snapshots=False)
+    assert scripted.snapshot("/s/a")[:2] == ("3", {"a": "3"}), "nobody wants snapshots"
+
+
+def test_a_batch_names_the_fields_of_a_removed_subject_once(scripted: Scripted) -> None:
+    """However often it removes the subject; those that are set between, and had been there before, are gone as well."""
+    names = [f"field{number}" for number in range(500)]
+    scripted.run(Message("/s/a", "1", dict.fromkeys(names, "1")))
+    removals = [Message("/s/a", "", replace=True, removed=True) for _ in range(40)]
+    batch = (*removals[:20], Message("/s/a", "2", {names[0]: "2"}), *removals[20:])
+    table, blob = redis_script.pack(batch, "node:test", scripted.own + 1, True, lambda subject: names)
+    assert len(table) < 2 * sum(map(len, names))
+    scripted.own += len(batch)
+    assert scripted.send(batch, (table, blob)) == list(range(2, 43))
+    assert sorted(scripted.client.hkeys(snapshots_key(PREFIX, GROUP_OF_A))) == [b"/s/a", b"/s/a\0"]
+    assert scripted.removed("/s/a")
+
+
+def test_a_retry_of_what_replaces_is_stored_once(scripted: Scripted) -> None:
+    message = Message("/s/a", "1", {"a": "1"}, publisher="p", publication=1, replace=True)
+    scripted.run(message)
+    scripted.run(Message("/s/a", "2", {"b": "2"}))
+    scripted.run(message)
+    assert scripted.snapshot("/s/a")[:2] == ("2", {"a": "1", "b": "2"})
+    scripted.run(message, Message("/s/a", "3", {"c": "3"}))
+    assert scripted.snapshot("/s/a")[:2] == ("3", {"a": "1", "b": "2", "c": "3"})
+
+
 def test_a_retry_does_not_change_the_snapshot(scripted: Scripted) -> None:
     scripted.run(by("p", 1, content="old"))
     scripted.run(by("p", 2, content="new"))
@@ -363,9 +475,11 @@ def test_what_a_thousand_messages_take(scripted: Scripted) -> None:
 def test_the_table_is_what_the_script_says_it_takes() -> None:
     messages = [by("p", 4, "/s/a", "ab"), Message("/s/a", "c", {"f": "dd"}, qos=STANDARD)]
     table, data = redis_script.pack(messages, "node:x", 11, True)
-    groups, version, used, subjects, publishers, rows = msgspec.msgpack.decode(table)
+    groups, version, used, subjects, publishers, rows, replaces, traces = msgspec.msgpack.decode(table)
     assert (groups, version, used, subjects) == (GROUPS, VERSION, [GROUP_OF_A, 1], ["/s/a"])
+    assert traces is False
     assert publishers == ["p", "node:x"]
     assert [rows[at] for at in (0, 2, 3, 4, 5)] == [1, 3, False, 1, 4]
-    assert [rows[at] for at in (6, 8, 9, 10, 11)] == [-1, 2, ["f", 3], 2, 11]
+    assert [rows[at] for at in (7, 9, 10, 11, 12, 13)] == [-1, 2, ["f", 3], 2, 11, False]
+    assert not replaces
     assert data.endswith(b"tctdd")

@@ -1,6 +1,6 @@
 """An engine that no file of the product knows: it numbers in a later turn of the loop, as one over a network would.
 
-``python -m tests.support.engine.later_engine`` is the sidecar with it in the place of the engine in memory.
+``python -m tests.support.engine.later_engine`` is the sidecar that knows it as ``FASTPATH_ENGINE=later``.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ class LaterEngine(Engine):
 
 
 if __name__ == "__main__":
-    register("memory", "tests.support.engine.later_engine:LaterEngine")
+    register("later", "tests.support.engine.later_engine:LaterEngine")
     sys.exit(main())

@@ -17,6 +17,14 @@ from tests.support.core.stage import START, Actor, Following, Stage
 SUBJECTS = ["/m/a", "/m/b", "/m/c"]
 Operation = tuple[Any, ...]
 
+GONE = "gone"
+"""How the content of an operation begins that is a removal: it stands in a field then."""
+
+
+def text_of(message: Message | Data) -> str:
+    """The content of the operation that the message is."""
+    return str((message.fields or {}).get("n", message.content))
+
 
 class DataSet:
     """One server's data set: what the operations so far have made of it."""
@@ -41,6 +49,8 @@ class DataSet:
                 place = (self.epoch, before[1] + 1 if before[0] == self.epoch else 1)
                 seq = self.positions.get(subject, (0, 0))[1] + 1
                 message = Message(subject, content)
+                if content.startswith(GONE):
+                    message = Message(subject, "", {"n": content}, replace=True, removed=True)
                 pairs = [b"s", subject.encode(), b"q", b"%d" % seq, b"t", b"%d" % START, b"p", entries.payload(message)]
                 if place[1] == 1:
                     pairs += [b"prev", b"%d-%d" % before]
@@ -109,7 +119,8 @@ class Server:
         else:
             for subject, (content, epoch, seq) in self.data.snapshots.items():
                 if entries.group_of(subject) == group:
-                    flat += [subject.encode(), b"%d %d %d t%s" % (START, epoch, seq, content.encode())]
+                    kept = "x" if content.startswith(GONE) else f"t{content}"
+                    flat += [subject.encode(), b"%d %d %d %s" % (START, epoch, seq, kept.encode())]
         return flat
 
 
@@ -230,5 +241,5 @@ class Reader:
         if message.seq > seq + 1:
             self._asks = True
             return
-        self.got.append((message.seq, str(message.content)))
+        self.got.append((message.seq, text_of(message)))
         self.position = (epoch, message.seq)

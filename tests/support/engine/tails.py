@@ -20,6 +20,9 @@ from tests.support.waiting import auntil
 
 A = "/t/a"
 
+REMOVED = "removed"
+"""The content that stands for a removal."""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
@@ -55,14 +58,17 @@ class Log:
         before = self.last.get(group, (0, 0))
         place = self.last[group] = (self.now, before[1] + 1 if before[0] == self.now else 1)
         number = self.positions[subject] = self.positions.get(subject, 0) + 1 if seq is None else seq
-        data = entries.payload(Message(subject, content, fields))
+        message = Message(subject, content, fields)
+        if content == REMOVED:
+            message = Message(subject, "", replace=True, removed=True)
+        data = entries.payload(message)
         pairs: list[Any] = ["s", subject, "q", number, "t", START, "p", data]
         if place[1] == 1:
             pairs += ["prev", f"{before[0]}-{before[1]}"]
         self.server.call("XADD", entries.log_key("t", group), f"{place[0]}-{place[1]}", *pairs)
         if number:
             self.server.call("HSET", entries.positions_key("t", group), subject, f"{self.now}-{number}")
-        names = [subject, f"{START} {self.now} {number} t{content}"]
+        names = [subject, f"{START} {self.now} {number} {'x' if message.removed else f't{content}'}"]
         for name, value in (fields or {}).items():
             names += [f"{subject}\0{name}", f"t{value}"]
         self.server.call("HSET", entries.snapshots_key("t", group), *names)
@@ -101,7 +107,7 @@ class Node:
         """Its snapshot."""
         snapshot = self.stage.broker.interest.topics[subject].snapshot
         assert snapshot is not None
-        return str(snapshot.newest.content), snapshot.fields
+        return REMOVED if snapshot.removed else str(snapshot.newest.content), snapshot.fields
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from ..address import Address, RedisAway, RedisConfig, shown
 from ..checks import RedisRefused, check, connect
 from ..connection import AWAY, Link, replicas_in, sections
 from ..primary import Primary
-from ..script import Fault, Stored, command, fault, pack, read, settle
+from ..script import Fault, Known, Stored, command, fault, no_fields, pack, read, settle
 from .confirmation import Confirmation
 from .publication_queue import Batch, Handed, Queue, Unread
 from .recent import Recent
@@ -61,6 +61,7 @@ class RedisWriter:
         prefix: str,
         log_messages: int,
         epoch_known: Callable[[], int],
+        known: Known = no_fields,
         stored: Callable[[int, dict[int, int]], None] | None = None,
         end: Callable[[], None] | None = None,
     ) -> None:
@@ -74,6 +75,7 @@ class RedisWriter:
         self._prefix = prefix
         self._log_messages = log_messages
         self._epoch_known = epoch_known
+        self._known = known
         self._stored = stored
         self._name = f"node:{secrets.token_hex(8)}"  # whose numbers those publications get that have none
         self._numbered = 0
@@ -85,7 +87,7 @@ class RedisWriter:
         self._confirmation = Confirmation(config, primary, prefix)
         self._recent = Recent(prefix, loop.time)
         self._lost: deque[Batch] = deque()  # acknowledged, and to be stored again
-        self._queue = Queue()
+        self._queue = Queue(known)
         self._holds = OrderFence(loop.time)
         self._batch: Batch | None = None
         self._unread = Unread(loop, epoch_known, end)
@@ -223,7 +225,7 @@ class RedisWriter:
         outcomes: list[Outcome] = []
         if batch.messages:
             try:
-                batch.packed = pack(batch.messages, self._name, self._numbered + 1, self._snapshots)
+                batch.packed = pack(batch.messages, self._name, self._numbered + 1, self._snapshots, self._known)
                 self._numbered += len(batch.messages)
                 return True
             except (TypeError, ValueError, OverflowError) as error:  # what the ports let through should not get here

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fastpath.core.protocol.messages import Message
-from fastpath.engine.redis.writing.publication_queue import Batch, Handed, Unread
+from fastpath.engine.redis.writing.publication_queue import BATCH_BYTES_MAX, NAME_BYTES, Batch, Handed, Queue, Unread
 
 
 def messages(*numbers: int) -> list[Message]:
@@ -30,3 +30,17 @@ async def test_outcomes_end_a_tick_once_unless_the_reader_does() -> None:
     unread.add(batch(3), [5, 6])
     unread.close()
     assert events[5:] == [[5], [6], "end"]
+
+
+def test_a_batch_takes_so_many_fields_out_of_snapshots_and_no_more() -> None:
+    """What is removed or replaced counts with the fields that its subject has, once; all other messages do not."""
+    each = BATCH_BYTES_MAX // NAME_BYTES // 3
+    queue = Queue(lambda subject: map(str, range(each)) if subject.startswith("/w/") else ())
+    ends = [Message(f"/w/{n}", "", replace=True, removed=n % 2 > 0) for n in range(4) for _ in range(2)]
+    rest = [Message("/w/9", "x") for _ in range(10)]
+    empty = [Message("/v/9", "", replace=True, removed=True) for _ in range(10)]
+    queue.add(Handed([*ends, *rest], None, 0))
+    queue.add(Handed(empty, None, 0))
+    assert [message.subject for message in queue.take().messages] == ["/w/0", "/w/0", "/w/1", "/w/1", "/w/2"]
+    assert queue.take().messages == [*ends[5:], *rest, *empty]
+    assert not queue

@@ -18,6 +18,7 @@ from fastpath.engine.redis.writing import publication_queue
 from fastpath.engine.redis.writing import writer as redis_writer
 from tests.support.engine.redis_load import Load, Node, entries, node
 from tests.support.redis import RedisServer, Topology, free_port
+from tests.support.redis_servers import SYNCED
 from tests.support.waiting import auntil
 
 pytestmark = pytest.mark.redis
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.redis
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    with RedisServer() as running:
+    with RedisServer(options=SYNCED) as running:
         yield running
 
 
@@ -88,7 +89,7 @@ async def test_an_outcome_waits_until_the_node_has_read_it(
         one.writer.seen(group, one.writer._epoch, 2)
         assert told == [1, 2]
         one.writer.submit([message("3")], told.extend)
-        await auntil(lambda: len(told) == 3, publication_queue.SEEN_SECONDS + 1)
+        await auntil(lambda: len(told) == 3, publication_queue.SEEN_SECONDS + 10)
 
 
 async def test_a_position_of_another_epoch_is_told_in_full(server: RedisServer) -> None:
@@ -143,8 +144,6 @@ async def test_what_redis_has_lost_of_the_last_seconds_is_stored_again(server: R
 async def test_nothing_is_stored_again_when_nothing_was_lost(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Where a sync of every second is under way, Redis answers before it has written, and a kill may lose that.
-    server.call("CONFIG", "SET", "appendfsync", "always")
     async with node(server.url) as one:
         await one.publish([message("1"), message("2", subject="/w/b")])
         server.restart()
@@ -323,7 +322,7 @@ async def test_standard_delivery_waits_for_no_replica() -> None:
         async with node(topology.url, guaranteed=False) as one:
             for replica in topology.replicas:
                 replica.freeze()
-            assert await asyncio.wait_for(one.publish([message("1")]), 1) == [1]
+            assert await asyncio.wait_for(one.publish([message("1")]), 10) == [1]
         async with node(topology.url) as one:
             waiting = asyncio.create_task(one.publish([message("2")]))
             await auntil(lambda: one.states and "no replica" in one.states[-1][1])
