@@ -8,11 +8,13 @@ import sys
 from dataclasses import fields
 
 from .edge.listen.tls_context import tls_context
+from .engine import registry
 from .interpreter import slow_interpreter
 from .listen_address import SettingsError
 from .server import workers
 from .server.engines import check_engine
 from .server.modes import make_grants
+from .server.tracing import check_tracing
 from .settings import PREFIX, Settings, describe, load
 
 
@@ -29,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = load(os.environ)
+        registry.place_of(settings)
         if options.print_settings:
             print(describe(settings))
         elif options.check:
@@ -37,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
                     tls_context(listener)
             check_engine(settings)
             make_grants(settings)
+            check_tracing(settings)
             print("the settings are good")
             if warning := slow_interpreter():
                 print(f"fastpath: warning: {warning}", file=sys.stderr)

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-PURPOSES = ("clients", "publishers", "control", "metrics")
+PURPOSES = ("clients", "publishers", "control", "metrics", "mqtt")
 BATCH_BYTES = 16 << 10
-"""What a listener with batch_ms collects at most for a group of clients."""
+"""What a listener with batch_ms alone collects at most for a group of clients."""
+
+BATCH_MS = 100
+"""How long a listener with batch_bytes alone collects at most: a tick of the grid that conflation has, too."""
 
 UNIX_MODE = 0o600
 """Of a unix socket that names none: for the sidecar's own user alone."""
 
 UNIX_PATH_BYTES_MAX = 100
 """A unix socket's path has room for little more (108 with its end, on Linux)."""
+
+PROXY_VERSIONS = ("v1", "v2")
+"""Of the proxy protocol; an address speaks one of them, so that there is nothing to guess."""
 
 _NUMBERS = {"deflate": (1, 1 << 30), "batch_ms": (1, 10_000), "batch_bytes": (1, 1 << 20)}
 _OF_TLS = ("cert", "key", "tls_min", "ciphers", "ciphers_exclude", "curve", "ca")
@@ -32,7 +38,8 @@ class Listener:
     """One address to listen on, from an URL such as ``clients+tls://*:8843?cert=/p/c.pem&key=/p/k.pem``.
 
     ``path`` is that of a unix socket, with the bits ``mode``; it has no ``host`` and ``port``. ``tls_min`` is 1.2 or
-    1.3; ``proxy`` says that every connection begins with a header of the proxy protocol, version 2.
+    1.3; every connection begins with a header of the proxy protocol of the version ``proxy``, v1 or v2, unless that is
+    empty.
     """
 
     purposes: frozenset[str]
@@ -45,7 +52,7 @@ class Listener:
     ciphers_exclude: str = ""
     curve: str = ""
     ca: str = ""
-    proxy: bool = False
+    proxy: str = ""
     path: str = ""
     mode: int = UNIX_MODE
     deflate: int = 0
@@ -64,7 +71,7 @@ class Listener:
 
     @classmethod
     def parse(cls, url: str) -> Listener:
-        """Raises SettingsError; the port defaults to 80, and to 443 with TLS."""
+        """Raises SettingsError; the port defaults to 80, and to 443 with TLS; of MQTT to 1883 and 8883."""
         try:
             parts = urlsplit(url.strip())
         except ValueError as error:  # such as an IPv6 address without its end
@@ -87,6 +94,8 @@ class Listener:
             raise SettingsError(
                 f"{url!r}: control has an address of its own, with ?ca=FILE: the authority of those who may connect"
             )
+        if "mqtt" in purposes and len(purposes) > 1:
+            raise SettingsError(f"{url!r}: mqtt has an address of its own")
         if purposes & _ALONE and len(purposes) > 1:
             raise SettingsError(f"{url!r}: metrics have an address of their own")
         host, port, path = _place(url, parts, tls, unix)
@@ -113,7 +122,7 @@ def _place(url: str, parts: SplitResult, tls: bool, unix: bool) -> tuple[str, in
             )
         return "", 0, path
     try:
-        port = parts.port if parts.port is not None else (443 if tls else 80)
+        port = parts.port if parts.port is not None else _default_port(parts.scheme, tls)
     except ValueError as error:
         raise SettingsError(f"{url!r}: {error}") from None
     if parts.path.strip("/") or "@" in parts.netloc:
@@ -123,6 +132,12 @@ def _place(url: str, parts: SplitResult, tls: bool, unix: bool) -> tuple[str, in
     if not host:
         raise SettingsError(f"{url!r}: an address is missing; * is all addresses")
     return host, port, ""
+
+
+def _default_port(scheme: str, tls: bool) -> int:
+    if "mqtt" in scheme.split("+"):
+        return 8883 if tls else 1883
+    return 443 if tls else 80
 
 
 def _tls(url: str, tls: bool, options: dict[str, str]) -> dict[str, Any]:
@@ -135,14 +150,14 @@ def _tls(url: str, tls: bool, options: dict[str, str]) -> dict[str, Any]:
     return given
 
 
-def _proxy(url: str, purposes: frozenset[str], options: dict[str, str]) -> bool:
-    """Whether connections begin with a proxy's header; raises SettingsError."""
+def _proxy(url: str, purposes: frozenset[str], options: dict[str, str]) -> str:
+    """The version of the proxy's header that connections begin with; raises SettingsError."""
     given = options.get("proxy", "")
-    if given not in ("", "v2"):
-        raise SettingsError(f"{url!r}: proxy=v2 is the only version of the proxy protocol that is spoken here")
+    if given not in ("", *PROXY_VERSIONS):
+        raise SettingsError(f"{url!r}: proxy is the version of the proxy protocol, {' or '.join(PROXY_VERSIONS)}")
     if given and purposes & _ALONE:
         raise SettingsError(f"{url!r}: proxy is for listeners of clients and publishers")
-    return bool(given)
+    return given
 
 
 def _mode(url: str, unix: bool, options: dict[str, str]) -> int:
@@ -164,9 +179,9 @@ def _numbers(url: str, purposes: frozenset[str], options: dict[str, str]) -> dic
         text = options[name]
         if not text.isdecimal() or len(text) > 10 or not least <= int(text) <= most:
             raise SettingsError(f"{url!r}: {name}={text} is no whole number from {least} to {most}")
-        if "clients" not in purposes:
+        if purposes.isdisjoint(("clients", "mqtt")) or (name == "deflate" and "clients" not in purposes):
             raise SettingsError(f"{url!r}: {name} is for a listener of clients")
         numbers[name] = int(text)
-    if "batch_bytes" in numbers and not numbers.get("batch_ms"):
-        raise SettingsError(f"{url!r}: batch_bytes goes with batch_ms: collect so long, or until so many bytes wait")
+    if "batch_bytes" in numbers:
+        numbers.setdefault("batch_ms", BATCH_MS)
     return numbers

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from .core.auth.allowed_addresses import Networks
 from .core.auth.allowed_origins import Origins
 from .core.auth.hook_questions import EVENTS
+from .core.auth.keys import check_address, is_address
 from .core.matching.pattern_set import PatternSet
 from .core.protocol.limits import Limits
 from .listen_address import Listener, SettingsError
@@ -26,7 +27,6 @@ AUDIT_KINDS = ("access", "message", "cache", "statistics")
 AUDIT_BYTES_LEAST = 4096
 LOG_BYTES_LEAST = 4096
 _INT32_MAX = (1 << 31) - 1
-_ENGINES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 
 _MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max")
 """Limits that 0 switches off."""
@@ -51,10 +51,10 @@ class Settings:
     listen: str = _setting(
         "clients://127.0.0.1:8800,publishers://127.0.0.1:8801",
         "addresses, comma-separated: PURPOSES[+tls]://HOST:PORT[?cert=…&key=…&tls_min=…&ciphers=…&ciphers_exclude=…"
-        "&curve=…&ca=…&proxy=v2] or PURPOSES+unix:///PATH[?mode=660]; "
+        "&curve=…&ca=…&proxy=v1|v2] or PURPOSES+unix:///PATH[?mode=660]; "
         "purposes clients and publishers joined by +; * is all addresses; port 0 picks one; "
         "for clients also deflate=BYTES (messages from that size on are compressed for who offers it), "
-        "batch_ms=MS and batch_bytes=BYTES (collect messages so long, or until so many bytes wait); "
+        "batch_ms=MS, batch_bytes=BYTES or both (collect messages so long, or until so many bytes wait); "
         "control+tls://HOST:PORT?cert=…&key=…&ca=… is the control socket for a Django on another host; "
         "metrics://HOST:PORT answers /healthz, /readyz and /metrics",
     )
@@ -73,8 +73,13 @@ class Settings:
     )
     token_keys: str = _setting(
         "",
-        "path of a JWK set (RFC 7517) with the keys that tokens are signed with, by kid: HS256, RS256, ES256 and "
-        "EdDSA; it is read again when it changes",
+        "path or https:// address of a JWK set (RFC 7517) with the keys that tokens are signed with, by kid: HS256, "
+        "RS256, ES256 and EdDSA; a file is read again when it changes, an address as token_keys_seconds says",
+    )
+    token_keys_seconds: int = _setting(
+        300,
+        "how often the address of token_keys is asked; also when a token names a key that is not known, at most every "
+        "10 s, and with growing pauses, up to a minute, while it does not answer",
     )
     token_audience: str = _setting(
         "", "mode jwt: the audience that tokens have to name; empty: fastpath, and tokens that name none are taken too"
@@ -85,7 +90,9 @@ class Settings:
         "about what Django's hook is asked besides, comma-separated: connect, subscribe, publish, token, disconnect; "
         "empty: about nothing, in mode custom about everything",
     )
-    hook_seconds: int = _setting(5, "how long a client waits for an answer of the hook")
+    hook_seconds: int = _setting(
+        5, "how long a client waits for an answer of the hook, or for its password to be checked"
+    )
     delivery: str = _setting(
         "guaranteed",
         "guaranteed: messages are cached and a client that comes back gets "
@@ -158,6 +165,21 @@ class Settings:
     idle_seconds: int = _setting(
         0, "until a client that has no subscription and sends no command is closed with 4507; 0: never"
     )
+    mqtt_passwords: bool = _setting(
+        True,
+        "mode rules: clients of MQTT may come with a user's name and password, which Django checks, and not with a "
+        "token alone",
+    )
+    mqtt_keep_alive_seconds: int = _setting(
+        60,
+        "the longest keep alive: a client of MQTT 5 that wants a longer one, or none, is told this one instead; 0: any",
+    )
+    mqtt_session_seconds: int = _setting(
+        604_800, "how long the session of an MQTT client outlasts its connection at most; 0: not at all"
+    )
+    mqtt_sessions_max: int = _setting(
+        100_000, "sessions whose MQTT clients are away; above it those that were left first end"
+    )
     slow_close_seconds: int = _setting(90, "how long a slow client's socket is kept so that it can read its close code")
     servers: str = _setting(
         "",
@@ -213,6 +235,16 @@ class Settings:
         "",
         "what is to be given for /metrics on a listener of metrics: as the password of any user (HTTP Basic), or as "
         "a bearer token; /healthz and /readyz then say no reasons without it; empty: nothing",
+    )
+    tracing: bool = _setting(
+        False,
+        "spans of traced publications go to a collector by OTLP (tracing.md); OpenTelemetry's own variables, as "
+        "OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_TRACES_SAMPLER, say where and how many; needs the extra otel",
+    )
+    otlp_metrics: bool = _setting(
+        False,
+        "the figures of the node go to a collector by OTLP, by OpenTelemetry's own variables as well, each "
+        "OTEL_METRIC_EXPORT_INTERVAL ms (60000); needs the extra otel",
     )
     hang_seconds: int = _setting(
         10,
@@ -358,10 +390,6 @@ def _check(settings: Settings) -> None:
     if settings.delivery not in ("guaranteed", "standard"):
         raise SettingsError(f"{PREFIX}DELIVERY: {settings.delivery!r} is neither guaranteed nor standard")
     _check_tokens(settings)
-    if settings.engine != "memory" and not settings.engine.startswith(_ENGINES):
-        raise SettingsError(
-            f"{PREFIX}ENGINE: {without_login(settings.engine)!r} is neither memory nor redis://HOST:PORT"
-        )
     if not settings.redis_prefix or set(settings.redis_prefix) & set("{} \t\r\n"):
         raise SettingsError(f"{PREFIX}REDIS_PREFIX: {settings.redis_prefix!r} is empty or has a blank or a brace in it")
     if settings.redis_log_messages < 1000:
@@ -370,8 +398,6 @@ def _check(settings: Settings) -> None:
         raise SettingsError(f"{PREFIX}JOURNAL: {settings.journal!r} is none of {', '.join(JOURNALS)}")
     if settings.journal != "off" and not settings.data:
         raise SettingsError(f"{PREFIX}JOURNAL: {settings.journal} needs a folder: {PREFIX}DATA=/var/lib/fastpath")
-    if settings.journal != "off" and settings.engine != "memory":
-        raise SettingsError(f"{PREFIX}JOURNAL: with Redis there is no journal: leave it off")
     _check_log(settings)
     for one in fields(settings):
         value = getattr(settings, one.name)
@@ -436,6 +462,8 @@ def _check_tokens(settings: Settings) -> None:
             f"{PREFIX}TOKEN_SECRET: mode {settings.mode} needs a secret of 32 bytes or more "
             f"(runrealtime passes Django's), or {PREFIX}TOKEN_KEYS; FASTPATH_MODE=none runs without rights"
         )
+    if is_address(settings.token_keys) and (why := check_address(settings.token_keys)):
+        raise SettingsError(f"{PREFIX}TOKEN_KEYS: {without_login(settings.token_keys)}: {why}")
     for name in ("token_audience", "token_issuer"):
         if getattr(settings, name) and settings.mode != "jwt":
             raise SettingsError(

@@ -6,11 +6,15 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+WAKE_SECONDS = 0.5
+"""So often a main thread that waits wakes: the kernel may hand a signal to another thread, which runs no handler."""
 
 
 class StopEvent(threading.Event):
@@ -47,10 +51,14 @@ class StopEvent(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, at most so many seconds; whether it is."""
-        if not self._told:
-            poll = select.poll()
-            poll.register(self._read, select.POLLIN)
-            poll.poll(None if timeout is None else timeout * 1000)
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._told:
+            left = WAKE_SECONDS if until is None else min(until - time.monotonic(), WAKE_SECONDS)
+            poll.poll(max(left, 0) * 1000)
+            if until is not None and time.monotonic() >= until:
+                break
         return self._told
 
 

@@ -30,6 +30,7 @@ PARTS = (
     "faults",
     "health",
     "hooks",
+    "http",
     "journal",
     "keys",
     "limits",
@@ -42,6 +43,7 @@ PARTS = (
     "roster",
     "server",
     "staging",
+    "tracing",
     "workers",
 )
 """What has a level of its own; ``fastpath.NAME`` is the logger of each, but for ``asyncio``, which is Python's."""

@@ -24,9 +24,10 @@ from ..logs import formats
 from ..settings import Settings
 from . import privileges, systemd
 from .components import Node, Worker, make_runtime
-from .engines import begin, make_engine
+from .engines import begin, keep_sessions, make_engine
 from .presence import PresenceComponent
 from .publisher_services import PublisherServices
+from .tracing import check_tracing
 from .watchdog import Heart
 
 DEAF_SECONDS = 0.3
@@ -66,6 +67,7 @@ def preload(settings: Settings) -> None:
     """Import what is imported late, so that workers share it, and while it can be read: the user who is to serve need
     not be able to. No loop exists yet."""
     registry.engine_class(settings)
+    check_tracing(settings)
     for encoding in ("ascii", "idna", "latin-1"):
         codecs.lookup(encoding)
     importlib.import_module("concurrent.futures.thread")
@@ -86,7 +88,8 @@ async def _serve_alone(settings: Settings) -> None:
         await _give_up(node, services, engine)
         return
     part = _begin(node, engine)
-    node.open(settings.listeners, "clients", "publishers", "control")
+    keep_sessions(engine, runtime)
+    node.open(settings.listeners, "clients", "publishers", "control", "mqtt")
     control = await open_control(settings.control, node.ports.control) if settings.control else None
     runtime.start()
     node.start()
@@ -115,13 +118,14 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
         await _give_up(node, services, engine)
         return
     part = _begin(node, engine, worker)
+    keep_sessions(engine, runtime)
     await links.resume(worker.survivors, None if engine.keeps else engine.numbering)
     # Rights may change from here on: the others serve already, and follow.
     control = await open_control(settings.control, node.ports.control) if settings.control else None
     node.open(worker.listeners, "control")
     if worker.survivors:
         await links.copied()
-    node.open(worker.listeners, "clients", "publishers")
+    node.open(worker.listeners, "clients", "publishers", "mqtt")
     runtime.start()
     node.start()
     _report(worker, node, ready(settings, node.ports.opened))
@@ -215,6 +219,7 @@ def ready(settings: Settings, opened: dict[str, list[str]]) -> dict[str, Any]:
         "control": settings.control,
         "control_tls": opened["control"],
         "metrics": opened["metrics"],
+        "mqtt": opened["mqtt"],
         "pid": os.getpid(),
     }
 

@@ -9,25 +9,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..core.auth.hook_grants import Hooked
+from ..core.auth.keys import Keys, is_address
 from ..core.broker.broker import Broker
+from ..core.protocol.codec import MQTT, MQTT5, SSE
 from ..core.sessions.sessions import Sessions
-from ..edge.clients.backlogs import Recovering
-from ..edge.clients.liveness import Moving
+from ..edge.channel_layer.verbs import ChannelVerbs
+from ..edge.clients.backlogs import LongCommands, Recovering
+from ..edge.clients.event_stream import EventStreams
+from ..edge.clients.liveness import Liveness
+from ..edge.clients.mqtt.guests import GuestSessions
+from ..edge.clients.mqtt.sessions import MqttSessions
+from ..edge.clients.mqtt.stream import MqttStreams
 from ..edge.clients.quotas import Quotas, make_guard
-from ..edge.control.actions import Operating
-from ..edge.control.client_detail import Inspecting
+from ..edge.clients.session_requests import SessionRequests
+from ..edge.control.actions import ClientActions
+from ..edge.control.client_detail import ClientDetail
 from ..edge.control.connection import ControlConnection
-from ..edge.control.find_clients import Finding
-from ..edge.control.publisher_rankings import Suppliers
-from ..edge.control.rankings import Top
-from ..edge.control.subject_branches import Branches
-from ..edge.control.subject_detail import Exploring
+from ..edge.control.find_clients import ClientSearch
+from ..edge.control.operating import Operating
+from ..edge.control.publisher_rankings import PublisherRankings
+from ..edge.control.rankings import Rankings
+from ..edge.control.subject_branches import SubjectBranches
+from ..edge.control.subject_detail import SubjectDetail
 from ..edge.control.subjects import Subjects
-from ..edge.control.traces import Tracing
+from ..edge.control.traces import Traces
 from ..edge.hooks.gateway import Asks
+from ..edge.hooks.passwords import Passwords
+from ..edge.listen.key_address import KeyAddress
 from ..edge.listen.key_file import KeyFile
 from ..edge.listen.listeners import Ports
 from ..edge.listen.reload import Reloader
+from ..edge.plain_http.publishing import HttpPublishing
+from ..edge.plain_http.reading import HttpReading
+from ..edge.requests.calls import HttpRequests
+from ..edge.requests.clients import ClientRequests
+from ..edge.requests.control import ControlRequests
+from ..edge.requests.requests import Requests
 from ..edge.runtime.component import Component, Offers, Plain
 from ..edge.runtime.runtime import Runtime, now
 from ..edge.runtime.socket_writer import SocketWriter
@@ -39,8 +56,9 @@ from ..edge.telemetry.rights_assurance import Assurance
 from ..edge.telemetry.samples import Samples
 from ..edge.workers.drain import Drainer
 from ..edge.workers.follower import Follower
-from ..edge.workers.heartbeat import Pulse
+from ..edge.workers.heartbeat import Heartbeat
 from ..edge.workers.leader import Links
+from ..edge.workers.servers import HttpServers
 from ..engine import registry
 from ..engine.base import Engine
 from ..listen_address import Listener
@@ -48,6 +66,7 @@ from ..logs import formats
 from ..settings import Settings
 from . import failpoints
 from .modes import make_grants
+from .tracing import make_metrics, make_tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +98,7 @@ def make_runtime(
     """The broker with everything that every process serves from its start."""
     started = now()
     engine = engine or registry.memory(started)
+    events, mqtt = EventStreams(), MqttStreams()
     broker = Broker(
         engine,
         make_grants(settings),
@@ -89,27 +109,51 @@ def make_runtime(
         guaranteed=settings.delivery == "guaranteed",
         snapshots=settings.snapshots,
         own=registry.own_numbering(engine, started),
-        writer=SocketWriter(),
+        writer=SocketWriter({SSE: events.write, MQTT: mqtt.write, MQTT5: mqtt.write}),
     )
-    sessions = Sessions(broker, settings.ping_seconds, make_guard(settings, broker.counters), Moving().moved)
-    runtime = Runtime(loop, settings, broker, sessions, worker)
+    sessions = Sessions(broker, settings.ping_seconds, make_guard(settings, broker.counters), Liveness().moved)
+    runtime = Runtime(loop, settings, broker, sessions, worker, events)
     sessions.recoveries.run_by(Recovering(runtime).wake)
+    sessions.long_commands.run_by(LongCommands(runtime).run)
+    sessions_over_http = SessionRequests(runtime)
     grants = broker.grants
+    requests = Requests(runtime)
+    actions = ClientActions(runtime)
     components: list[Component] = [
-        Finding(runtime),
-        Inspecting(runtime),
-        Operating(runtime),
-        Exploring(runtime),
-        Tracing(runtime),
-        *([KeyFile(runtime, settings.token_keys)] if settings.token_keys and grants.keys is not None else []),
+        requests,
+        ClientRequests(runtime, requests),
+        HttpRequests(runtime, requests),
+        ControlRequests(runtime, requests),
+        ChannelVerbs(runtime),
+        ClientSearch(runtime),
+        ClientDetail(runtime),
+        actions,
+        Operating(runtime, actions),
+        SubjectDetail(runtime),
+        Traces(runtime),
+        *([key_source(runtime, settings, grants.keys)] if settings.token_keys and grants.keys is not None else []),
         Quotas(runtime),
+        GuestSessions(runtime) if worker else MqttSessions(runtime),
+        *([Passwords(runtime, secrets.token_bytes(32))] if settings.mqtt_passwords and grants.mode == "rules" else []),
+        HttpPublishing(runtime),
+        HttpReading(runtime),
+        sessions_over_http,
+        sessions_over_http.relay,
         Plain(Offers(figures=lambda: {"log_dropped": formats.dropped()})),
+        *make_tracing(settings, runtime),
     ]
     if isinstance(grants, Hooked):
         components.append(Asks(runtime, grants.asking))
     runtime.serve(*components)
     failpoints.install(runtime)
     return runtime
+
+
+def key_source(runtime: Runtime, settings: Settings, keys: Keys) -> KeyAddress | KeyFile:
+    """What follows the keys where they lie."""
+    if is_address(settings.token_keys):
+        return KeyAddress(runtime, settings.token_keys, settings.token_keys_seconds, keys)
+    return KeyFile(runtime, settings.token_keys)
 
 
 class Node:
@@ -126,9 +170,9 @@ class Node:
         self.runtime = runtime
         self.statistics = Statistics(runtime, runtime.workers.number, report)
         self._samples = Samples(runtime, self.statistics) if first else None
-        self.pulse = Pulse(runtime, worker.count - 1 if worker is not None and first else 0)
+        self.heartbeat = Heartbeat(runtime, worker.count - 1 if worker is not None and first else 0)
         assurance = Assurance()
-        readiness = Readiness(runtime, self.pulse, self._draining, assurance)
+        readiness = Readiness(runtime, self.heartbeat, self._draining, assurance)
         health = Health(runtime, self.statistics, readiness)
         self.ports = Ports(
             runtime,
@@ -142,15 +186,17 @@ class Node:
         components: list[Component] = [
             *((links,) if links is not None else ()),
             self.statistics,
-            *((Subjects(runtime), self._samples, Branches(runtime)) if self._samples is not None else ()),
-            self.pulse,
+            *((Subjects(runtime), self._samples, SubjectBranches(runtime)) if self._samples is not None else ()),
+            self.heartbeat,
             assurance,
             readiness,
             health,
             Bounds(runtime, self.ports.connections_max),
-            Top(runtime, self.statistics),
-            Suppliers(runtime, self.statistics),
+            Rankings(runtime, self.statistics),
+            PublisherRankings(runtime, self.statistics),
+            *(make_metrics(runtime.settings, self.statistics) if first else ()),
             self.drain,
+            HttpServers(self.drain),
             self.reload,
         ]
         runtime.serve(*components)
@@ -172,4 +218,4 @@ class Node:
 
     def beat(self, beat: Callable[[], None]) -> None:
         """Show each second that the loop runs."""
-        self.pulse.start(beat, self.ports.taking_none)
+        self.heartbeat.start(beat, self.ports.taking_none)

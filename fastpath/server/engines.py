@@ -38,3 +38,10 @@ async def begin(engine: Engine, runtime: Runtime, stopped: Callable[[], Coroutin
     if joining.done():
         joining.result()
     joining.cancel()
+
+
+def keep_sessions(engine: Engine, runtime: Runtime) -> None:
+    """Have the sessions of MQTT clients outlast this process, where the engine has a place for them."""
+    store = engine.open_sessions(runtime.loop, now)
+    if store is not None and runtime.mqtt is not None:
+        runtime.mqtt.keep(store)

@@ -8,6 +8,8 @@
   ``finish`` (it is done, and nobody was told).
 * ``lose:N``, ``double:N``, ``swap:N``: the N-th publication is acknowledged and not stored, stored twice, or delivered
   in the place of the next one of its subject. ``hide:N``: the N-th recovery is without one of its messages.
+* ``forget:N``: the N-th message of QoS 1 to clients of MQTT is never sent, though their session has it as sent.
+  ``anew:N``: the N-th publication of MQTT that comes again is stored again.
 * ``clock:PATH``: the file's first 8 bytes, a signed little-endian number, are added to the time in ms.
 
 Instead of N there may be the path of such a file: it counts from when a number is written there, down to 0. They
@@ -33,6 +35,9 @@ from ..core.auth.grants import Principal
 from ..core.broker.admission import Done, Outcome
 from ..core.cache.history import Ring
 from ..core.delivery import backlogs
+from ..core.mqtt.outgoing import Outgoing, SharedMessage
+from ..core.mqtt.records import Record
+from ..core.mqtt.session import MqttSession
 from ..core.protocol.messages import Message
 from ..edge.runtime import runtime as clock_module
 from ..edge.runtime.runtime import Runtime
@@ -253,6 +258,40 @@ def _hide(_: Runtime, due: _Countdown) -> None:
     backlogs.part = wrapped  # type: ignore[attr-defined]
 
 
+def _forget(_: Runtime, due: _Countdown) -> None:
+    packet_of = Outgoing._packet
+
+    def wrapped(self: Outgoing, record: Record, *arguments: Any) -> bytes:
+        packet = packet_of(self, record, *arguments)
+        if packet and self._session.in_flight and due.reached():
+            self._session.acknowledged(next(reversed(self._session.in_flight)))
+            return b""
+        return packet
+
+    take_alike = Outgoing.take_alike
+
+    def wrapped_alike(self: Outgoing, messages: Sequence[SharedMessage]) -> bytes | None:
+        packets, in_flight = take_alike(self, messages), self._session.in_flight
+        newest = next(reversed(in_flight), 0)
+        if packets and newest and in_flight[newest] in packets and due.reached():
+            packets = packets.replace(in_flight[newest], b"")
+            self._session.acknowledged(newest)
+        return packets
+
+    Outgoing._packet = wrapped  # type: ignore[assignment, method-assign]
+    Outgoing.take_alike = wrapped_alike  # type: ignore[method-assign]
+
+
+def _anew(_: Runtime, due: _Countdown) -> None:
+    number = MqttSession.number
+
+    def wrapped(self: MqttSession, packet_id: int, digest: int, *, again: bool) -> int:
+        known = again and self.digests.get(packet_id) == digest
+        return number(self, packet_id, digest, again=again and not (known and due.reached()))
+
+    MqttSession.number = wrapped  # type: ignore[method-assign]
+
+
 def _clock(path: str) -> None:
     """The one clock of the sidecar is runtime.now; what it reads is moved."""
     offset = _mapped(path)
@@ -278,4 +317,6 @@ _BUGS: dict[str, Callable[[Runtime, _Countdown], None]] = {
     "double": _double,
     "swap": _swap,
     "hide": _hide,
+    "forget": _forget,
+    "anew": _anew,
 }

@@ -7,7 +7,7 @@ from ..core.auth.grants import Grants
 from ..core.auth.hook_decisions import HookDecisions
 from ..core.auth.hook_grants import CustomGrants, hooked
 from ..core.auth.jwt_grants import JwtGrants
-from ..core.auth.keys import Keys
+from ..core.auth.keys import Keys, is_address
 from ..core.auth.rule_grants import RuleGrants
 from ..core.protocol.errors import InvalidKeys
 from ..edge.listen.key_file import read_key_file
@@ -34,7 +34,7 @@ def make_grants(settings: Settings) -> Grants:
 
 
 def _keys(settings: Settings) -> Keys:
-    if not settings.token_keys:
+    if not settings.token_keys or is_address(settings.token_keys):  # edge/listen/key_address.py brings them
         return Keys(settings.token_secret)
     try:
         return Keys(settings.token_secret, read_key_file(settings.token_keys))

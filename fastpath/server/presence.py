@@ -1,4 +1,4 @@
-"""Presence and interactive publishing of one process: what it takes part in, and how that begins and ends."""
+"""What one process takes part in with others: presence, interactive publishing, and what it says to other nodes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ class PresenceComponent:
     def __init__(self, runtime: Runtime, engine: Engine, links: str = "", worker: int = 0, survivors: int = 0) -> None:
         node = node_name(links) if links else runtime.broker.server
         self._channel: PresenceChannel | None = None
+        self._nodes = None if worker else runtime.nodes
+        if self._nodes is not None:
+            messenger = engine.messenger(node, self._nodes)
+            if messenger is not None:
+                self._nodes.join(node, messenger, survivors > 0)
         view = None if worker else View(runtime, node, learns=survivors > 0)
         if view is not None:
             self._channel = engine.presence(node, view.hear)
@@ -33,5 +38,7 @@ class PresenceComponent:
     async def end(self) -> None:
         """The process ends: say so, and leave Redis."""
         self._attending.stop()
+        if self._nodes is not None:
+            await self._nodes.leave()
         if self._channel is not None:
             await self._channel.close()

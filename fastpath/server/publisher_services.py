@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..edge.publishers.job_reports import Reporting
-from ..edge.publishers.ranges import Reading
+from ..edge.publishers.job_reports import JobReports
+from ..edge.publishers.ranges import Ranges
 from ..edge.runtime.runtime import Runtime, now
 from ..edge.transactions.admin import Transactions
-from ..edge.transactions.commit import Committing
+from ..edge.transactions.commit import Commits
 from ..edge.transactions.staging import Staging
 from ..engine.base import Engine
 from ..engine.staging.store import StagingStore
@@ -25,14 +25,14 @@ class PublisherServices:
         except OSError as error:
             raise SettingsError(f"FASTPATH_DATA: {error.filename or ''}: {error.strerror or error}") from None
         self._staging = Staging(runtime, store)
-        self._committing = Committing(self._staging)
-        transactions = Transactions(self._staging, self._committing)
-        self._staging.start(self._committing.go_on)
-        runtime.serve(self._staging, self._committing, transactions, Reporting(runtime), Reading(runtime))
+        self._commits = Commits(self._staging)
+        transactions = Transactions(self._staging, self._commits)
+        self._staging.start(self._commits.go_on)
+        runtime.serve(self._staging, self._commits, transactions, JobReports(runtime), Ranges(runtime))
 
     async def end(self) -> None:
         """Begin nothing new and let go; what is under way goes on at the next start."""
-        await self._committing.close()
+        await self._commits.close()
         await self._staging.close()
 
 

@@ -370,8 +370,9 @@ class _Parent:
         # A worker that sends its clients elsewhere takes that long; told again, it makes short work of it.
         deadline = time.monotonic() + self._settings.drain_seconds + KILL_SECONDS
         while any(place.pid for place in self._places) and time.monotonic() < deadline:
-            self._wait(deadline - time.monotonic())
+            self._wait(min(max(0.0, deadline - time.monotonic()), LOOK_SECONDS))
             self._reap()
+            systemd.tell("WATCHDOG=1")  # who is sent elsewhere may take longer than systemd waits for a sign of life
             if self._told_count > passed_on:
                 passed_on = self._told_count
                 self._signal(signal.SIGTERM)

@@ -12,7 +12,7 @@ from tests.support.sidecar import Sidecar
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Sidecar]:
     """One sidecar for all tests of a module, in which everybody may do everything; it has to survive them all."""
-    with Sidecar(mode="none", handshake_seconds=2) as running:
+    with Sidecar(mode="none", handshake_seconds=5) as running:
         pid = running.pid
         yield running
         assert running.process is not None

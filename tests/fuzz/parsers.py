@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
+from fastpath.core.events.cursor import UNKNOWN, decode_cursor, encode_cursor
+from fastpath.core.events.framing import split_events
+from fastpath.core.events.request import opening, parse_events_request
+from fastpath.core.matching.subscribed_patterns import covers
+from fastpath.core.mqtt.decoding import Splitter
+from fastpath.core.mqtt.decoding import decode as decode_packet
+from fastpath.core.mqtt.encoding import encode as encode_packet
+from fastpath.core.mqtt.packets import ConnectPacket
+from fastpath.core.mqtt.reasons import MqttError
+from fastpath.core.mqtt.topics import check_filter, matches, patterns_of, subject_of, topic_of
 from fastpath.core.protocol.codec import FORMS, decode_command, decode_server, encode, encode_data
 from fastpath.core.protocol.errors import BadFrame, FrameError, InvalidMessage
+from fastpath.core.protocol.limits import SUBJECTS_PER_COMMAND_MAX
 from fastpath.core.protocol.messages import Publish
+from fastpath.core.protocol.subject import is_system, is_wildcard
 from fastpath.core.websocket.frames import FrameReader, encode_frame, split_frames
 from fastpath.core.websocket.handshake import BadRequest, accept_response, parse_request
 from fastpath.core.websocket.permessage_deflate import compress, inflate, negotiate
@@ -34,7 +46,9 @@ def frames(data: bytes) -> None:
         check(read([data[at : at + size] for at in range(0, len(data), size)]) == whole, f"cut every {size} bytes")
     for opcode, payload in whole[0]:
         if opcode < CLOSE:
-            check(split_frames(encode_frame(opcode, payload)) == [encode_frame(opcode, payload)], "not split again")
+            check(
+                list(split_frames(encode_frame(opcode, payload))) == [encode_frame(opcode, payload)], "not split again"
+            )
 
 
 def deflated(data: bytes) -> None:
@@ -95,6 +109,20 @@ def commands(data: bytes) -> None:
         check(decode_server(again, form) == value, "another answer")
 
 
+def event_requests(data: bytes) -> None:
+    """A request for events is read, or refused with a reason; a cursor of what was read is read as the same."""
+    query, _, header = data.decode("latin-1").partition("\n")
+    try:
+        asked = parse_events_request(query, header.strip())
+    except InvalidMessage as error:
+        check(error.reason and error.code in ("invalid", "limit"), "refused without a reason")
+        return
+    check(0 < len(asked.subjects) <= SUBJECTS_PER_COMMAND_MAX, "no subjects, or too many")
+    check(all(event.count(b"\n") <= 3 for event in split_events(opening(asked))), "an event of more lines")
+    cursor = encode_cursor(asked.since, asked.subjects)
+    check(cursor == UNKNOWN or decode_cursor(cursor, asked.subjects) == asked.since, "another cursor")
+
+
 COMMANDS: tuple[dict[str, object], ...] = (
     {"op": "connect", "id": 1, "client": "f", "publisher": "p", "token": ""},
     {"op": "subscribe", "id": 2, "subjects": ["/a/b", "/a/c"], "history": 2, "since": {"/a/b": [1700000000000, 1]}},
@@ -141,7 +169,69 @@ FRAMES = (
     masked(BINARY | 0x40, compress(bytes(5000), 15), final=False) + masked(0, b""),
 )
 
+
+def mqtt(data: bytes) -> None:
+    """However the stream is cut, the same packets come out of it; each is read or refused, and comes back as it was."""
+    if not data:
+        return
+    level, data = 4 + (data[0] & 1), data[1:]
+
+    def read(pieces: list[bytes]) -> tuple[list[bytes], int | None]:
+        splitter = Splitter(MESSAGE_BYTES_MAX)
+        packets = [packet for piece in pieces for packet in splitter.feed(piece)]
+        check(splitter.waits <= MESSAGE_BYTES_MAX, "more waits than a packet may have")
+        return packets, splitter.error.code if splitter.error is not None else None
+
+    whole = read([data])
+    check(read([data[at : at + 1] for at in range(len(data))]) == whole, "cut at each byte")
+    for packet in whole[0]:
+        try:
+            found = decode_packet(packet, level)
+        except MqttError:
+            continue
+        at = found.level if isinstance(found, ConnectPacket) else level
+        check(decode_packet(encode_packet(found, at), at) == found, "encoded and read it is another")
+
+
+def topics(data: bytes) -> None:
+    """A topic has a subject that leads back to it, or none; a filter's patterns cover a topic if it matches."""
+    topic, _, wanted = data.decode("latin-1").partition("\n")
+    try:
+        subject = subject_of(topic)
+        check(topic_of(subject) == topic, f"{subject} is no way back to {topic}")
+        levels = check_filter(wanted)
+        patterns = patterns_of(levels)
+    except MqttError:
+        return
+    # Wildcards in the first segment bring nobody what is the server's own (core/matching).
+    open_ones = [one for one in patterns if is_system(one) or not is_system(subject)]
+    found = any(covers(one, subject) if is_wildcard(one) else one == subject for one in open_ones)
+    check(found == matches(levels, topic.split("/")), f"{patterns} for {wanted} and {topic}")
+
+
 TARGETS = {
+    "events": Target(
+        event_requests,
+        (
+            b"subjects=/stocks/us/IBM,/chat/**&history=10&conflation=500&slow=conflate&token=x.y.z\n",
+            b"subject=/a/%2Cb&since=1700000000000,41\n",
+            b"subjects=/a/b\n" + encode_cursor({"/a/b": (1_700_000_000_000, 41), "/c/d": (1, 0)}, ["/a/b"]).encode(),
+            b"subjects=/a/b\n-",
+        ),
+        (
+            b"subjects=",
+            b"subject=",
+            b"since=",
+            b"history=",
+            b"&",
+            b"%2C",
+            b"%00",
+            b"/a/b",
+            b"**",
+            b"gc8AAAGiEcO0t4EAAg",
+        ),
+        6000,
+    ),
     "frames": Target(
         frames,
         tuple(bytes((flags,)) + one for one in FRAMES for flags in (0, 5, 0x80, 0x87)),
@@ -181,5 +271,25 @@ TARGETS = {
             b'{"op":"subscribed","id":2,"results":[{"subject":"/a/b","sid":17,"epoch":1,"seq":41}]}',
         ),
         WORDS,
+    ),
+    "mqtt": Target(
+        mqtt,
+        tuple(
+            bytes((level,)) + data
+            for level in (0, 1)
+            for data in (
+                b"\x10\x0d\0\4MQTT\4\2\0\x3c\0\1a",
+                b"\x10\x13\0\4MQTT\5\2\0\x3c\5\x11\0\0\0\x0a\0\1a",
+                b"\x32\x0c\0\3a/b\0\x0a\2\1\1hi\xc0\0",
+                b"\x82\x0b\0\x0a\2\x0b\5\0\3a/#\x2d\xe0\1\4",
+                b"\x40\3\0\x0a\x10\xa2\7\0\x0a\0\3a/#",
+            )
+        ),
+        (b"\0\4MQTT", b"\x26\0\1a\0\1b", b"\xff\xff\xff\x7f"),
+    ),
+    "topics": Target(
+        topics,
+        (b"/stocks/us/IBM\n/stocks/+/#", b"a//b\n+/+/b", b"/\n#", b"100%/*/**\n/#", b"/__sys__/a\n/__sys__/+"),
+        (b"$SYS", b"/__mqtt__/", b"%2A", b"{username}"),
     ),
 }

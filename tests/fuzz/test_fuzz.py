@@ -22,7 +22,7 @@ def test_what_a_target_begins_with_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["frames", "deflate", "commands", "tokens", "patterns", "wildcards", "proxies", "listeners"]
+    "name", ["frames", "deflate", "http", "commands", "tokens", "patterns", "wildcards", "proxies", "listeners"]
 )
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
@@ -41,7 +41,7 @@ def test_a_finding_is_told() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_minute_of_fuzzing_finds_nothing(tmp_path: Path) -> None:
     for name in TARGETS:
         result = fuzz(name, SECONDS, tmp_path / name, tmp_path / "found")

@@ -186,6 +186,8 @@ class World:
             check(b'"seen"' in self.witness.written, "the witness got nothing")
         for connection in connections:
             connection.lost()
+        for session in list(runtime.http.sessions.values()):
+            session.leave()  # one that polls outlives the connections of its requests
         self.turn()
         clients = list(runtime.sessions.clients)
         check(clients == [self.witness.client], f"{len(clients)} clients are left")

@@ -17,6 +17,9 @@ from .flood import Flood
 
 HELLO = masked(TEXT, b'{"op":"ping","id":1}')
 DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+CHUNKED = (
+    b"POST /api/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 MANY = [f"/churn/{number}" for number in range(1000)]
 
 
@@ -73,7 +76,6 @@ ATTACKS: dict[str, Attack] = {
         ("reset",),
         2.0,
         must_end=False,
-        times_max=100.0,  # fifty fill their turns
     ),
     "frames announced as 2^63 bytes": Attack(
         lambda: Flood(opening=b"\x82\xff" + (1 << 63).to_bytes(8) + bytes(4), connections=20), (1002, 1009, "reset")
@@ -95,7 +97,7 @@ ATTACKS: dict[str, Attack] = {
         lambda: Flood(
             opening=HELLO,
             chunk=command(op="subscribe", id=2, subjects=MANY) + command(op="unsubscribe", id=3, subjects=MANY),
-        )
+        ),
     ),
     "subscribe and unsubscribe, one by one": Attack(
         lambda: Flood(
@@ -192,6 +194,57 @@ ATTACKS: dict[str, Attack] = {
         ),
         (0, "reset"),
         must_end=False,
+    ),
+    "streams of events that nobody reads": Attack(
+        lambda: Flood(
+            head=f"GET /events?subjects={','.join(MANY[:300])},/**&history=1000 HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+            chunk=b"x" * 10_000,
+            read=False,
+            connections=200,
+        ),
+        (0, "reset"),
+        must_end=False,
+    ),
+    "streams of sessions that nobody reads": Attack(
+        lambda: Flood(
+            head=b"GET /session/stream HTTP/1.1\r\nHost: x\r\n\r\n", chunk=b"x" * 10_000, read=False, connections=200
+        ),
+        (0, "reset"),
+        must_end=False,
+    ),
+    "sessions that poll once and never again": Attack(
+        lambda: Flood(head=b"", chunk=b"GET /session/poll HTTP/1.1\r\nHost: x\r\n\r\n" * 100, connections=20),
+        (0, 503, "reset"),
+        must_end=False,
+    ),
+    "requests over HTTP, pipelined": Attack(
+        lambda: Flood(head=b"", chunk=b"GET /api/history?subject=/churn/1 HTTP/1.1\r\nHost: x\r\n\r\n" * 100),
+        (0, "reset"),
+        must_end=False,
+    ),
+    "callers who never read their answers": Attack(
+        lambda: Flood(
+            head=b"",
+            chunk=b"GET /api/history?subject=/churn/1 HTTP/1.1\r\nHost: x\r\n\r\n" * 100,
+            read=False,
+            connections=50,
+        ),
+        ("reset",),
+        2.0,
+        must_end=False,
+    ),
+    "bodies in chunks of one byte": Attack(
+        lambda: Flood(head=b"", opening=CHUNKED, chunk=b"1\r\n \r\n" * 10_000, connections=20),
+        (0, "reset"),
+        2.0,
+        must_end=False,
+    ),
+    "slow bodies, 500 at a time": Attack(
+        lambda: Flood(head=b"", opening=CHUNKED, chunk=b"1\r\n \r\n", pace=0.2, connections=500), must_end=False
+    ),
+    "bodies that a proxy might read differently": Attack(
+        lambda: Flood(head=b"", opening=CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n"), connections=20),
+        (0, "reset"),
     ),
     "binary on a text form": Attack(lambda: Flood(opening=masked(BINARY, b"\x00"), connections=20), (4500, "reset")),
 }

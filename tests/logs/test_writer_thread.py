@@ -65,7 +65,8 @@ def test_so_much_is_written_together(batch_bytes: int, batches: list[list[str]])
     assert kept.batches == batches
 
 
-def test_after_a_failure_nothing_is_tried_for_a_while_but_at_the_end() -> None:
+def test_after_a_failure_nothing_is_tried_for_a_while_but_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastpath.logs.writer_thread.RETRY_SECONDS", 60)
     kept = Kept()
     kept.fails = True
     kept.start()

@@ -192,7 +192,7 @@ def publisher_again(sidecar: Sidecar, number: int) -> list[Any]:
 @pytest.mark.slow
 def test_publications_that_cannot_be_stored_in_time_are_unavailable() -> None:
     with (
-        RedisServer() as server,
+        RedisServer(options=SYNCED) as server,
         Sidecar(engine=server.url) as sidecar,
         WirePublisher(sidecar, publisher="p") as publisher,
     ):
@@ -241,7 +241,7 @@ def publisher_any(sidecar: Sidecar, row: list[Any]) -> list[Any]:
 
 def test_two_workers_and_the_first_one_restarted() -> None:
     with RedisServer() as server, Sidecar(engine=server.url, workers=2) as sidecar, Sidecar(engine=server.url) as other:
-        clients = [WireClient(sidecar) for _ in range(8)]
+        clients = [WireClient(sidecar) for _ in range(20)]  # so many that each worker has some
         try:
             for client in clients:
                 epoch = client.subscribe(A)[0]["epoch"]
@@ -316,7 +316,7 @@ def test_standard_delivery_goes_on_without_redis_and_comes_back() -> None:
         assert here.message()[1:4:2] == [2, "2"]
         until(lambda: all("goes on by itself" in node.log for node in (one, other)), 30)
         server.start()
-        until(lambda: all("Redis is back" in node.log and reads(node) == 2 for node in (one, other)), 30)
+        until(lambda: all("Redis is back" in node.log and reads(node) >= 2 for node in (one, other)), 30)
         publisher.publish([A, "3"])
         assert here.texts(1) == there.texts(1) == ["3"]
         with WireClient(one) as late:

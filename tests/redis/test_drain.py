@@ -50,7 +50,7 @@ def test_clients_and_publishers_of_a_node_that_stops_go_on_at_another(pair: tupl
         seen = [[int(stream.get(10).content)] for stream in streams]
         os.kill(one.pid, signal.SIGTERM)
         assert one.process is not None
-        assert one.process.wait(10) == 0
+        assert one.process.wait(30) == 0
         over.set()
         thread.join(10)
         for stream, numbers in zip(streams, seen, strict=True):

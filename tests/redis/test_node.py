@@ -26,7 +26,7 @@ from tests.edge.clients.test_connection import (  # the same stories, on another
 from tests.edge.clients.test_wildcards import test_coming_back, test_what_is_there_and_what_comes_to_be
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import on_time, until
 
 __all__ = [
     "test_a_subscriber_of_one_subject_never_gets_another",
@@ -64,7 +64,7 @@ def on_redis(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def shared(redis: RedisServer) -> Iterator[Sidecar]:
-    with Sidecar(engine=redis.url, redis_prefix="shared", mode="none", handshake_seconds=2) as running:
+    with Sidecar(engine=redis.url, redis_prefix="shared", mode="none", handshake_seconds=5) as running:
         yield running
         assert "Traceback" not in running.log, running.log
 
@@ -76,17 +76,17 @@ def test_ports_open_when_redis_is_there_and_the_process_stops_before() -> None:
         with pytest.raises(AssertionError, match="was not ready"), _impatient():
             sidecar.start()
         until(lambda: "cannot" in sidecar.log or "reading from Redis" in sidecar.log)
-        assert sidecar.process is not None
-        sidecar.process.terminate()
-        assert sidecar.process.wait(5) == 0
-        sidecar.process = None
+        process = sidecar.process
+        assert process is not None
+        sidecar.stop()
+        assert process.returncode == 0
         with server:
             sidecar.start()
     finally:
         sidecar.__exit__()
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_an_acknowledgement_waits_for_no_clock(shared: Sidecar) -> None:
     """Though it usually comes after the log has been read, when nothing else is to be sent."""
     seconds = []
@@ -96,7 +96,7 @@ def test_an_acknowledgement_waits_for_no_clock(shared: Sidecar) -> None:
             client.publish("/ack/a", "x")
             seconds.append(perf_counter() - began)
             sleep(0.013)  # else each follows the clock's last beat
-    assert median(seconds) < 0.02, seconds
+    on_time(median(seconds) < 0.02, seconds)
 
 
 class _impatient:
@@ -113,6 +113,7 @@ class _impatient:
         sidecar.READY_SECONDS_MAX = self._seconds
 
 
+@pytest.mark.timing
 def test_a_node_whose_redis_is_away_answers_the_rest() -> None:
     """It makes publications wait; that is no reason to take it for hung, and to ask it nothing for some seconds."""
     with (

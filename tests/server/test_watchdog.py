@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,12 @@ from fastpath.server.watchdog import Watchdog
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.server.watched import logged, readiness
 from tests.support.sidecar import ROOT, Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import on_time, until
 
 LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,metrics://127.0.0.1:0"
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_worker_that_is_stopped_is_replaced(number: int) -> None:
@@ -34,7 +34,8 @@ def test_a_worker_that_is_stopped_is_replaced(number: int) -> None:
         [hangs] = until(lambda: logged(sidecar, "worker hangs"))
         assert (hangs["worker"], hangs["child"], hangs["child_pid"]) == ("parent", number, hung)
         assert hangs["state"] == "T (stopped)"
-        assert 2 <= hangs["silent_seconds"] < 5
+        assert hangs["silent_seconds"] >= 2
+        on_time(hangs["silent_seconds"] < 5, hangs["silent_seconds"])
         until(lambda: logged(sidecar, "worker killed"))
         until(lambda: re.search(rf"worker {number}, pid {hung}, ended by SIGKILL; restarting it", sidecar.log))
         until(lambda: sidecar.log.count(f"worker {number} started") == 2)
@@ -87,7 +88,7 @@ def test_a_loop_that_was_held_up_is_told() -> None:
         subprocess.run(["sleep", "2.2"], check=True)  # as long as it is to stand still
         os.kill(sidecar.pid, signal.SIGCONT)
         late = until(lambda: readiness(sidecar).get("loop"))
-        assert re.fullmatch(r"worker 0 stood still for [12]\.\d s", late)
+        assert re.fullmatch(r"worker 0 stood still for [1-9]\.\d s", late)
 
 
 @pytest.mark.slow
@@ -291,10 +292,44 @@ def test_systemd_is_told(workers: int, tmp_path: Path, monkeypatch: pytest.Monke
             assert notify.recv(100) == b"WATCHDOG=1"
         while notify.recv(100) != b"STOPPING=1":
             pass
+        assert set(heard(notify)) <= {b"WATCHDOG=1"}, "it has ended, and what it has said is here"
         monkeypatch.setenv("WATCHDOG_PID", "1")  # it asks another process
         tell("WATCHDOG=1")
         tell("READY=1")
         assert notify.recv(100) == b"READY=1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_systemd_hears_of_it_while_clients_are_sent_elsewhere(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain may take longer than its ``WatchdogSec``."""
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, ExitStack() as stack:
+        notify.bind(str(path))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        drain = {"servers": "ws://127.0.0.1:9/ws", "drain_per_second": 1, "drain_seconds": 60}
+        sidecar = stack.enter_context(Sidecar(workers=workers, **drain))
+        for _ in range(20):  # who is left at the second signal goes at once
+            stack.enter_context(WireClient(sidecar)).ask("connect", "connected")
+        heard(notify)  # ten wait in a socket, and what comes after them is lost
+        os.kill(sidecar.pid, signal.SIGTERM)
+        notify.settimeout(30)
+        while notify.recv(100) != b"STOPPING=1":
+            pass
+        assert notify.recv(100) == b"WATCHDOG=1"
+        assert notify.recv(100) == b"WATCHDOG=1"
+
+
+def heard(notify: socket.socket) -> list[bytes]:
+    """What has been said by now."""
+    notify.setblocking(False)
+    found = []
+    with suppress(BlockingIOError):
+        while True:
+            found.append(notify.recv(100))
+    return found
 
 
 def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.support.sidecar import Sidecar
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Sidecar]:
     """Two workers in which everybody may do everything."""
-    with Sidecar(workers=2, handshake_seconds=2) as running:
+    with Sidecar(workers=2, handshake_seconds=5) as running:
         workers = running.ready["workers"]
         yield running
         assert running.process is not None

@@ -7,12 +7,14 @@ import signal
 import time
 from contextlib import ExitStack
 
+import pytest
+
 from fastpath.client.control.client import Control
 from tests.support.edge.draining import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
 from tests.support.edge.spread import figures_by_worker, kill_worker, spread
 from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import in_time, on_time, until
 
 
 def test_all_workers_drain_and_open_again() -> None:
@@ -32,6 +34,7 @@ def test_all_workers_drain_and_open_again() -> None:
                 assert client.subscribe(SUBJECT)[0]["sid"]
 
 
+@pytest.mark.timing(only="Late")
 def test_they_share_the_rate_and_clients_of_all_get_what_comes_meanwhile() -> None:
     settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 20, "drain_seconds": 30}
     with Sidecar(**settings) as sidecar, Control(sidecar.control) as control, ExitStack() as stack:
@@ -43,14 +46,16 @@ def test_they_share_the_rate_and_clients_of_all_get_what_comes_meanwhile() -> No
         control.publish([[SUBJECT, "1"]])
         seen = [Seen(client) for client in clients]
         assert {one.code for one in seen} == {4000}
-        assert sum(one.contents == [1] for one in seen) >= 12, "the links carry until the last client has gone"
+        on_time(sum(one.contents == [1] for one in seen) >= 12, "the links carry until the last client has gone")
+        assert all(one.contents in ([], [1]) for one in seen)
         # 24 at 20 a second take 1.2 s when the kernel spread them evenly, more when it did not.
         assert time.monotonic() - began > 0.9
         assert sidecar.process is not None
-        assert sidecar.process.wait(5) == 0
+        assert sidecar.process.wait(10) == 0
         assert "Traceback" not in sidecar.log
 
 
+@pytest.mark.timing(only="Late")
 def test_a_second_signal_to_the_parent_ends_it() -> None:
     settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 1, "drain_seconds": 60}
     with Sidecar(**settings) as sidecar, ExitStack() as stack:
@@ -63,8 +68,7 @@ def test_a_second_signal_to_the_parent_ends_it() -> None:
             return sidecar.log.count("stopping: ") == 2
 
         until(told)
-        began = time.monotonic()
-        assert {Seen(client).code for client in clients} == {4000}
-        assert sidecar.process is not None
-        assert sidecar.process.wait(3) == 0
-        assert time.monotonic() - began < 3
+        with in_time(3):
+            assert {Seen(client).code for client in clients} == {4000}
+            assert sidecar.process is not None
+            assert sidecar.process.wait(10) == 0

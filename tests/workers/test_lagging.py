@@ -15,8 +15,9 @@ MESSAGE_BYTES = 1 << 20
 
 
 def test_a_lagging_worker_is_cut_and_its_clients_come_back() -> None:
-    # The cache is small, so that the memory of the first worker shows what waits for the link.
-    with Sidecar(workers=2, cache_messages=1) as sidecar, spread(sidecar, 2) as clients:
+    # The cache is small, so that the memory of the first worker shows what waits for the link. A slow machine needs
+    # long to fill that: meanwhile nobody ends the worker for hanging.
+    with Sidecar(workers=2, cache_messages=1, hang_seconds=60) as sidecar, spread(sidecar, 2) as clients:
         first, other = clients.first, clients.others[0]
         lagging = sidecar.ready["workers"][1]
         [start] = [result["seq"] for result in other.subscribe("/lag/one")]

@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from fastpath.core.protocol.options import OptionRow
 from fastpath.edge.node.messages import Figures, Packet, decode, encode
 
 VALUES: dict[Any, Any] = {
@@ -13,6 +14,7 @@ VALUES: dict[Any, Any] = {
     float: 0.25,
     bool: True,
     str: "/a/b",
+    bytes: b"x",
     str | None: None,
     Any: [1, "x"],
     dict[str, Any]: {"whole": 3, "part": 0.5, "text": "x"},
@@ -20,6 +22,10 @@ VALUES: dict[Any, Any] = {
     list[str]: ["/a/*"],
     list[Any]: [[1, "x"], None],
     list[list[Any]]: [["/a", "ann", 2]],
+    list[OptionRow]: [OptionRow(1, "/a/**", cache_messages=3, conflation_ms=200)],
+    tuple[str, str] | None: ("invalid", "no"),
+    list[tuple[int, int]]: [(1, 7)],
+    list[tuple[int, bytes]]: [(1, b"x")],
     list[tuple[str, int]]: [("ann", 2)],
     list[tuple[int, str, str]]: [(1, "ann", "10.0.0.1")],
     list[tuple[int, str, dict[str, Any]]]: [(1, "subject", {"user": "ann"})],

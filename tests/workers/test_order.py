@@ -13,6 +13,8 @@ from tests.support.sidecar import Sidecar
 
 WORKERS = 3
 ROUNDS = 100
+COUNT = 24
+"""So many publishers that some land on either worker."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def test_the_ready_line_names_the_parent_and_its_workers(sidecar: Sidecar) -> No
     ready = sidecar.ready
     assert ready["pid"] == sidecar.pid
     assert len({*ready["workers"], ready["pid"]}) == 1 + WORKERS
-    assert ready.keys() == {"clients", "publishers", "control", "control_tls", "metrics", "pid", "workers"}
+    assert ready.keys() == {"clients", "publishers", "control", "control_tls", "metrics", "mqtt", "pid", "workers"}
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])
@@ -96,14 +98,14 @@ def test_publishers_on_a_shared_port_land_on_any_worker() -> None:
     with Sidecar(workers=2, listen="clients+publishers://127.0.0.1:0") as sidecar, spread(sidecar, 2) as clients:
         for client in clients.all:
             client.subscribe("/shared/one")
-        publishers = [WirePublisher(sidecar) for _ in range(12)]
+        publishers = [WirePublisher(sidecar) for _ in range(COUNT)]
         try:
             assert len({publisher.welcome["server"] for publisher in publishers}) == 2
             results = [publisher.publish(["/shared/one", "x"], ["shared", "y"]) for publisher in publishers]
-            assert [result[0] for result in results] == list(range(1, 13))
+            assert [result[0] for result in results] == list(range(1, COUNT + 1))
             assert {result[1][0] for result in results} == {"invalid"}
         finally:
             for publisher in publishers:
                 publisher.sock.close()
         for client in clients.all:
-            assert [client.message()[1] for _ in range(12)] == list(range(1, 13))
+            assert [client.message()[1] for _ in range(COUNT)] == list(range(1, COUNT + 1))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.edge.presence import PRESENCE, event, present
+from tests.support.edge.rules import rule as rule_of
+from tests.support.edge.rules import ruled
 from tests.support.edge.spread import figures_by_worker, kill_worker, spread
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.rights import load_rights, rule
@@ -120,3 +122,32 @@ def publisher_of(sidecar: Sidecar) -> WirePublisher:
             return None
 
     return until(connected)
+
+
+def test_options_begin_and_end_it_on_every_worker_while_everybody_is_there() -> None:
+    """Nothing in the settings asks for it. Who listens is told of all who are there, and in the end that they left."""
+    with ruled(rule_of(1, "/chat/**", "everyone"), workers=2) as rules:
+        ann_token, bob_token = (mint(name, generation=rules.generation) for name in ("ann", "bob"))
+        with spread(rules.sidecar, 2, token=ann_token) as ann, spread(rules.sidecar, 2, token=bob_token) as bob:
+            for client in ann.all:
+                client.subscribe("/chat/a", "/chat/b")
+            for client in bob.all:
+                client.subscribe(PRESENCE + "/chat/a", PRESENCE + "/chat/b")
+                assert refused(client, "/chat/a") == "this server does not keep presence"
+            known = {"id": 1, "pattern": "/chat/**", "presence": True}
+            rules.change(options=[known, {"id": 2, "pattern": "/chat/b", "presence": False}])
+            for client in bob.all:
+                place, what, who = event(client)
+                assert (place, what, who["user"]) == ("/chat/a", "join", "ann")
+                until(lambda client=client: present(client, "/chat/a") == ({"ann": 2}, 0))
+                assert refused(client, "/chat/b") == "presence is not kept for this subject"
+            rules.change(options=[])
+            for client in bob.all:
+                place, what, who = event(client)
+                assert (place, what, who["user"]) == ("/chat/a", "leave", "ann")
+                assert refused(client, "/chat/a") == "this server does not keep presence"
+
+
+def refused(client: WireClient, subject: str) -> str:
+    """Why a question who is on the subject is not answered."""
+    return str(client.ask("presence", "error", subject=subject)["reason"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
@@ -18,13 +19,15 @@ from tests.support.edge.spread import figures_by_worker, kill_worker, publisher,
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
-from tests.support.waiting import until
+from tests.support.waiting import Late, in_time, on_time, until
 
 SUBJECTS = 20
 BATCH_MESSAGES = 1000
 IN_FLIGHT = 8
 CONTENT = "x" * 100
 FULL_SPEED_SECONDS = 3.0
+SLOW_SECONDS = 60
+"""A slow machine needs long to fill a link: meanwhile nobody ends a worker that is stopped for hanging."""
 RIGHTS_SECONDS_MAX = 1.0
 HELD_SECONDS_MIN = 0.5
 HELD_SECONDS_MAX = 2.5
@@ -61,6 +64,12 @@ def read_until(client: WireClient, last: Callable[[], int | None], got: list[int
         got.append(client.message()[1])
 
 
+def not_too_long(seconds: float) -> None:
+    """Late if a publisher was held for longer than it may be."""
+    if seconds >= HELD_SECONDS_MAX:
+        raise Late(f"a publisher waited for {seconds:.2f} s")
+
+
 @contextmanager
 def busy(sidecar: Sidecar, token: str = "") -> Iterator[None]:
     """A publisher at full speed, for a while."""
@@ -75,6 +84,7 @@ def busy(sidecar: Sidecar, token: str = "") -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.timing(only="Late")
 def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
     """Every acknowledged message arrives on both, once and in order."""
     with Sidecar(workers=2, outbox_bytes_max=64 << 20) as sidecar, spread(sidecar, 2) as clients:
@@ -95,12 +105,12 @@ def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
         for thread in threads:
             thread.join(20)
         assert got == [list(range(1, last["/hot/0"] + 1))] * 2
-        assert longest < HELD_SECONDS_MAX
+        not_too_long(longest)
         assert all(client.quiet() for client in clients.all)
         assert "is over" not in sidecar.log, sidecar.log
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_a_whole_set_of_rights_takes_force_within_a_second_under_load() -> None:
     with ruled(rule(1, "/r/**"), workers=2) as rules:
         token = mint("alice", generation=rules.generation)
@@ -118,10 +128,9 @@ def test_a_whole_set_of_rights_takes_force_within_a_second_under_load() -> None:
                 if not removed:
                     rules.control.rules_chunk(rules=[rule(1, "/r/**")])
                 rules.control.rules_commit(rules.generation)
-                began = time.monotonic()
-                for client in clients.all:
-                    client.answer("revoked" if removed else "subscribed")
-                assert time.monotonic() - began < RIGHTS_SECONDS_MAX
+                with in_time(RIGHTS_SECONDS_MAX):
+                    for client in clients.all:
+                        client.answer("revoked" if removed else "subscribed")
         assert "is over" not in rules.sidecar.log, rules.sidecar.log
 
 
@@ -132,15 +141,16 @@ def test_a_worker_that_is_replaced_gets_its_copy_beside_a_full_log() -> None:
             for start in range(0, 20_000, 1000):
                 port.publish(*([f"/many/{number}", CONTENT] for number in range(start, start + 1000)))
         with busy(sidecar):
-            until(lambda: figures_by_worker(sidecar)[0]["subjects"] > 20_000)
+            until(lambda: (each := figures_by_worker(sidecar)) and each[0]["subjects"] > 20_000, 30)
             kill_worker(sidecar, 1, 2)
-            until(lambda: [one["subjects"] for one in figures_by_worker(sidecar)] == [20_000 + SUBJECTS + 1] * 2)
+            until(lambda: [one["subjects"] for one in figures_by_worker(sidecar)] == [20_000 + SUBJECTS + 1] * 2, 30)
         assert sidecar.log.count("is over") == 1, sidecar.log
 
 
+@pytest.mark.timing(only="Late")
 def test_a_stopped_worker_holds_publishers_for_about_a_second() -> None:
     """Then what waits for it grows up to the bound, and it is cut."""
-    with Sidecar(workers=2) as sidecar:
+    with Sidecar(workers=2, hang_seconds=SLOW_SECONDS) as sidecar:
         stopped = sidecar.ready["workers"][1]
         os.kill(stopped, signal.SIGSTOP)
         try:
@@ -148,14 +158,15 @@ def test_a_stopped_worker_holds_publishers_for_about_a_second() -> None:
                 _, longest = at_full_speed(port, lambda: "bytes wait for it" in sidecar.log)
         finally:
             os.kill(stopped, signal.SIGCONT)
-        assert HELD_SECONDS_MIN < longest < HELD_SECONDS_MAX
+        on_time(longest > HELD_SECONDS_MIN, "who publishes was not there while it was held")
+        not_too_long(longest)
         until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 2 and each[1]["pid"] != stopped, 20)
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_only_those_who_publish_are_held_on_every_worker() -> None:
     """Control, and what clients ask otherwise, is served meanwhile; what is held is taken afterwards, in order."""
-    with Sidecar(workers=3) as sidecar, spread(sidecar, 3) as clients:
+    with Sidecar(workers=3, hang_seconds=SLOW_SECONDS) as sidecar, spread(sidecar, 3) as clients:
         each = until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 3 and each)
         stopped = int(each[2]["pid"])
         os.kill(stopped, signal.SIGSTOP)
@@ -165,36 +176,38 @@ def test_only_those_who_publish_are_held_on_every_worker() -> None:
                     assert len(port.publish(*LARGE_BATCH)) == len(LARGE_BATCH)
                 start = time.monotonic()
                 assert control.publish([["/held/control", "x"]])["results"] == [1]
-                first, other = clients.first, next(one for one in clients.others if not is_stopped(one))
-                assert time.monotonic() - start < HELD_SECONDS_MIN
+                first, other = clients.first, first_to_answer(clients.others)
+                on_time(time.monotonic() - start < HELD_SECONDS_MIN, "what is to be held comes after the hold")
                 for client in (first, other):
                     for number in range(5):
                         client.say("publish", subject="/held/one", content="x", closure=str(number))
                         client.sock.settimeout(10)
                 assert port.publish(["/held/publisher", "x"]) == [1]
-                assert HELD_SECONDS_MIN < time.monotonic() - start < HELD_SECONDS_MAX
+                held = time.monotonic() - start
+                on_time(held > HELD_SECONDS_MIN, "the hold began before it was waited for")
                 for client in (first, other):
                     answers = [client.answer("published") for _ in range(5)]
                     assert [(one["closure"], one["status"]) for one in answers] == [(str(n), "ok") for n in range(5)]
                     assert client.quiet()
-                assert time.monotonic() - start < HELD_SECONDS_MAX
         finally:
             os.kill(stopped, signal.SIGCONT)
         for client in clients.all:
             until(lambda client=client: client.subscribe("/held/one")[0]["seq"] == 10)
         assert "is over" not in sidecar.log, sidecar.log
+        not_too_long(held)
 
 
-def is_stopped(client: WireClient) -> bool:
-    """Whether the client's worker does not answer at once."""
-    client.say("ping")
-    if client.silent(0.2):
-        return True
-    client.next()
-    return False
+def first_to_answer(clients: list[WireClient]) -> WireClient:
+    """The one whose worker runs; of the others none does."""
+    for client in clients:
+        client.say("ping")
+    ready, _, _ = select.select([client.sock for client in clients], [], [], 10)
+    [found] = [client for client in clients if client.sock in ready]
+    assert found.next()["op"] == "pong"
+    return found
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_rights_change_while_the_others_get_their_copy_of_a_take_over() -> None:
     """Control is open before the publishers' port: those who serve already are told of what is revoked."""
     with ruled(rule(1, "/r/**"), workers=2, cache_bytes=256 << 20) as rules:
@@ -219,13 +232,15 @@ def test_rights_change_while_the_others_get_their_copy_of_a_take_over() -> None:
             began = time.monotonic()
             try:
                 WirePublisher(sidecar, hello=False).sock.close()
-                raise AssertionError("the publishers' port is open before the others have their copy")
+                until(lambda: sidecar.log.count("has the whole copy") == 2, 1)  # else it is open before they have it
+                raise Late("they have their copy, before this was asked")
             except ConnectionRefusedError:
                 pass
             assert other.answer("revoked")["subjects"] == ["/r/one"]
-            assert time.monotonic() - began < RIGHTS_SECONDS_MAX
+            took = time.monotonic() - began
             publisher_token = mint("root", superuser=True, generation=rules.generation)
             until(lambda: accepts(sidecar, publisher_token))
+            on_time(took < RIGHTS_SECONDS_MAX, took)
 
 
 def accepts(sidecar: Sidecar, token: str) -> bool:

@@ -113,3 +113,51 @@ def test_a_subject_larger_than_a_link_holds_is_copied() -> None:
                 return [one["cached_messages"] for one in each] == [80, 80] and each[number]["pid"] != dead
 
             until(copied, 30)
+
+
+def test_what_is_handed_in_replaces_on_every_worker() -> None:
+    """A client's on each worker, and a publisher's: no field of before is in anybody's snapshot."""
+    replace = {"replace": True}
+    with (
+        Sidecar(workers=2, listen=SHARED) as sidecar,
+        spread(sidecar, 2) as clients,
+        publisher_elsewhere(sidecar, clients.server) as publisher,
+    ):
+        for at, client in enumerate(clients.all):
+            subject = f"/replaced/{at}"
+            publisher.publish([subject, "1", {"a": "1"}])
+            answer = client.ask(
+                "publish", "published", subject=subject, content="2", fields={"b": "2"}, closure="c", **replace
+            )
+            assert answer["status"] == "ok"
+        publisher.publish(["/replaced/2", "1", {"a": "1"}], ["/replaced/2", "2", {"b": "2"}, replace])
+        for client in clients.all:
+            for at in range(3):
+                client.subscribe(f"/replaced/{at}")
+                assert client.message()[3:5] == ["2", {"b": "2"}]
+
+
+def test_what_is_handed_in_removes_on_every_worker() -> None:
+    """A client's on each worker, and a publisher's: who is subscribed is told once, and nobody has a snapshot then."""
+    with (
+        Sidecar(workers=2, listen=SHARED) as sidecar,
+        spread(sidecar, 2) as clients,
+        spread(sidecar, 2) as readers,
+        publisher_elsewhere(sidecar, clients.server) as publisher,
+    ):
+        subjects = [f"/removed/{at}" for at in range(3)]
+        publisher.publish(*[[subject, "1", {"a": "1"}] for subject in subjects])
+        for client in readers.all:
+            client.subscribe(*subjects)
+            assert [client.message()[3] for _ in subjects] == ["1", "1", "1"]
+        for at, client in enumerate(clients.all):
+            answer = client.ask("publish", "published", subject=subjects[at], content="", removed=True, closure="c")
+            assert (answer["status"], answer["seq"]) == ("ok", 2)
+        assert publisher.publish([subjects[2], "", None, {"removed": True}], [subjects[2], "2"]) == [2, 3]
+        for client in readers.all:
+            got = [client.message() for _ in range(4)]
+            assert [one[3:5] for one in got] == [["", None]] * 3 + [["2"]]
+            assert [one[5]["removed"] for one in got[:3]] == [True] * 3
+            client.ask("unsubscribe", "unsubscribed", subjects=subjects)
+            assert [result.get("messages", 0) for result in client.subscribe(*subjects)] == [0, 0, 1]
+            assert client.message()[3:] == ["2", None, {"kind": "snapshot"}]

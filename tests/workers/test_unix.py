@@ -21,11 +21,13 @@ def test_all_workers_take_from_one_unix_socket() -> None:
         both_have_clients(sidecar, path)
         with Control(sidecar.control) as control:
             control.drain()
-            assert not accepts(path)
+            until(lambda: not accepts(path))
             kill_worker(sidecar, 1, 2)
             assert not accepts(path), "the one that took its place drains, too"
             control.undrain()
-            until(lambda: accepts(path))
+            # One worker hears of it after the other, and who does not know yet still ends what it takes.
+            until(lambda: sidecar.log.count("accepting again: ") == 2)
+            assert accepts(path)
         both_have_clients(sidecar, path)
         sidecar.stop()
         assert not os.path.exists(path)

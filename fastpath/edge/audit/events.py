@@ -15,6 +15,7 @@ import msgspec
 
 from ...core.broker.observers import Source
 from ...core.protocol.messages import Fields, Message, Value
+from ...core.telemetry.samples import Windows
 
 KINDS = ("access", "message", "cache", "statistics")
 
@@ -46,6 +47,7 @@ class AccessEvent(Event, kw_only=True, gc=False):
     connection: str
     user: str
     address: str
+    transport: str = ""
     before: str = ""
     agent: str = ""
     program: str = ""
@@ -103,6 +105,14 @@ class FiguresEvent(Event, kw_only=True, gc=False):
     """The figures of a worker."""
 
     figures: dict[str, float]
+
+
+class WindowsEvent(Event, kw_only=True, gc=False):
+    """The statistics of all nodes together, as Django's collector told them last, at ``told`` (UTC): of each indicator
+    and window the maximum, average and deviation, None before the first sample."""
+
+    told: str
+    windows: Windows
 
 
 class DroppedEvent(Event, kw_only=True, gc=False):

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from ...core.broker.admission import Done, Outcome
 from ...core.broker.observers import ConnectionListener, PublicationListener, Source
 from ...core.delivery.audience import Client, Topic
 from ...core.protocol.messages import Message, Result, Subscribe
+from ...core.telemetry.samples import WINDOWS, Windows
 from ...core.websocket.handshake import Request
 from ..runtime.connection_names import source_id
 from ..runtime.runtime import Runtime, now
@@ -21,6 +24,7 @@ from .events import (
     CachedEvent,
     FiguresEvent,
     PublicationEvent,
+    WindowsEvent,
     content_of,
     node_name,
     short,
@@ -85,9 +89,10 @@ class Audit(ConnectionListener, PublicationListener):
     # Clients
 
     def opened(self, client: Client, request: Request) -> None:
-        """A client's WebSocket has opened."""
+        """A client has come."""
         if "access" in self._kinds:
-            self._access("connected", client, agent=short(request.headers.get("user-agent", "")), **_token(client))
+            agent = short(request.headers.get("user-agent", ""))
+            self._access("connected", client, transport=client.transport, agent=agent, **_token(client))
 
     def rejected(
         self, address: str, reason: str, *, code: int = 0, status: int = 0, request: Request | None = None
@@ -194,9 +199,10 @@ class Audit(ConnectionListener, PublicationListener):
     def delivering(self, messages: Sequence[Message]) -> None:
         """Trail: all that has a number is cached."""
         broker = self._runtime.broker
-        if "cache" in self._kinds and self._worker == 0 and broker.guaranteed and broker.history.messages_max > 0:
+        if "cache" in self._kinds and self._worker == 0 and broker.guaranteed:
+            options = broker.interest.options
             for message in messages:
-                if message.seq:
+                if message.seq and (options.find(message.subject) or options.defaults).cache_messages > 0:
                     self._cached("added", message)
 
     def evicted(self, message: Message, cause: str) -> None:
@@ -321,6 +327,25 @@ class Audit(ConnectionListener, PublicationListener):
                     figures=figures,
                 )
             )
+            self._note_windows()
+
+    def _note_windows(self) -> None:
+        """The statistics, which Django's collector tells the first worker; until it has, there are none."""
+        topic = self._runtime.broker.interest.topics.get(WINDOWS)
+        if self._worker or topic is None or topic.snapshot is None or topic.snapshot.removed:
+            return
+        newest = topic.snapshot.newest
+        self._note(
+            WindowsEvent(
+                time=now(),
+                kind="statistics",
+                event="windows",
+                node=self._node,
+                worker=self._worker,
+                told=stamp(newest.time),
+                windows=msgspec.json.decode(newest.content, type=Windows),
+            )
+        )
 
 
 def _token(client: Client) -> dict[str, Any]:

@@ -11,14 +11,21 @@ from ...core.protocol.errors import Close
 from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
 from ...core.websocket.close_frames import close_payload, parse_close
 from ...core.websocket.frames import CLOSE, SKIM, FrameReader, encode_frame
-from ...core.websocket.handshake import BadRequest, error_response, parse_request
+from ...core.websocket.handshake import BadRequest, Request, error_response, parse_request
 from ...listen_address import Listener
+from ..plain_http.exchange import Exchange
 from ..runtime.connection_log import client_closed, request_refused
 from ..runtime.runtime import Runtime, now
-from .handshake import Handshake
+from .event_stream import EventStream
+from .handshake import MQTT_PATH, Handshake
+from .mqtt.stream import MqttStream
+from .posted_frames import PostedFrames
 
 GOODBYE_SECONDS = 5
 """How long a connection that was told goodbye may take to answer."""
+
+SOCKET_PATHS = ("/ws", "/echo", "/mqtt")
+"""What is asked for there is a WebSocket, and refused otherwise; all else is HTTP."""
 
 REFUSED_SECONDS = 2
 """How long a refused request's socket is kept, so that what is still on its way does not reset it before the client
@@ -28,8 +35,9 @@ has read why."""
 class ClientConnection(Handshake):
     """What the plain and the TLS connection have in common; implements core.delivery.link.Link.
 
-    States: a request head is read (``client`` is None), then commands, then ``closing``: what was said goodbye is
-    written out and whatever comes is discarded until the socket ends.
+    States: a request head is read (``client`` is None), then commands (of a WebSocket) or nothing (``stream`` is there:
+    it reads events), then ``closing``: what was said goodbye is written out and whatever comes is discarded until the
+    socket ends.
     """
 
     __slots__ = ()
@@ -41,6 +49,9 @@ class ClientConnection(Handshake):
         self.address = address
         self.client: Client | None = None
         self.reader: FrameReader | None = None
+        self.mqtt: MqttStream | None = None
+        self.session: PostedFrames | None = None
+        self.stream: EventStream | MqttStream | None = None
         self.closing = False
         self.ended = False
         self.fresh = True
@@ -49,6 +60,8 @@ class ClientConnection(Handshake):
         self.held = 0
         runtime.connection_opened()
         runtime.expect(self, runtime.settings.handshake_seconds)
+        if "mqtt" in listener.purposes:
+            self.speak_mqtt(framed=False)
 
     # What the subclass gives
 
@@ -76,19 +89,36 @@ class ClientConnection(Handshake):
 
     def peer_closed(self, payload: bytes) -> None:
         """The client closes, or answers our close (RFC 6455 5.5.1)."""
+        if self.mqtt is not None:
+            self.mqtt.ended()
+            self.runtime.loop.call_soon(self.lost)
+            return
         if not self.closing:
             code, reason = parse_close(payload)
-            if self.client is not None:
-                self.runtime.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
-            self.runtime.broker.counters.closed("by_client")
-            self._tell_end(BY_CLIENT)
-            self.closing = True
-            self.write_out(encode_frame(CLOSE, close_payload(code) if payload else b""))
-            if self.client is not None:
-                self.runtime.loop.call_soon(self.runtime.sessions.close, self.client)
-            self.runtime.expect(self, GOODBYE_SECONDS)
+            self._left(code, reason, encode_frame(CLOSE, close_payload(code) if payload else b""))
         if self.client is None or self.client.queue is None:
             self.lost()
+
+    def leave(self, code: int = Close.NORMAL, reason: str = "") -> None:
+        """The client says that it has gone: of a session over HTTP (edge/runtime/component.py, PostedTo), or of MQTT.
+        Nothing more is said to it."""
+        if not self.closing:
+            self._left(code, reason, b"")
+            if self.mqtt is not None:
+                self.mqtt.ended()
+            self.runtime.loop.call_soon(self.lost)
+
+    def _left(self, code: int, reason: str, answer: bytes) -> None:
+        if self.client is not None:
+            self.runtime.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
+        self.runtime.broker.counters.closed("by_client")
+        self._tell_end(BY_CLIENT)
+        self.closing = True
+        if answer:
+            self.write_out(answer)
+        if self.client is not None:
+            self.runtime.loop.call_soon(self.runtime.sessions.close, self.client)
+        self.runtime.expect(self, GOODBYE_SECONDS)
 
     def broken(self) -> None:
         """The client broke the framing: what is wrong is said, and nothing more is read."""
@@ -99,8 +129,13 @@ class ClientConnection(Handshake):
 
     def _sent_all(self) -> None:
         """End the connection, all being sent, if the peer's answer to the goodbye has come or would not be seen."""
-        assert self.reader is not None
-        if self.reader.error is not None:
+        if self.stream is not None:
+            if not self.stream.waits:
+                if self.mqtt is not None:
+                    self.mqtt.ended()
+                self.finish()
+            return
+        if self.reader is None or self.reader.error is not None:
             self.finish()  # no frame of this peer is read any more
         elif self.reader.over:
             self.lost()
@@ -108,32 +143,72 @@ class ClientConnection(Handshake):
     # The request
 
     def requested(self, data: bytes) -> None:
-        """Bytes of the request came."""
+        """Bytes of the request came, or of those that follow it over HTTP."""
+        if self in self.runtime.http.exchanges:
+            self.runtime.http.exchanges[self].received(data)
+            return
         self.head += data
         try:
             request = parse_request(self.head)
             if request is None:
                 return
-            self.upgrade(request)
+            if request.path == MQTT_PATH:
+                self.upgrade_mqtt(request)
+            elif request.path in SOCKET_PATHS or request.is_upgrade:
+                self.upgrade(request)
+            else:
+                self._speak_http()
         except BadRequest as error:
             for told in self.runtime.connection_listeners:
                 told.rejected(self.address, error.reason, status=error.status)
             self._refuse(error.response(), error.status, error.reason)
 
+    def _speak_http(self) -> None:
+        """The request asks for no WebSocket: it is read anew, as are those that follow it (edge/plain_http)."""
+        exchange = Exchange(self.runtime, self, self.address)
+        self.runtime.http.begin(self, exchange)
+        data, self.head = self.head, b""
+        exchange.received(data)
+
+    def still_answers(self) -> bool:
+        """The peer says nothing more; whether it is answered for a moment all the same."""
+        exchange = self.runtime.http.exchanges.get(self)
+        return exchange is not None and exchange.ended_by_peer()
+
+    def begin_socket(self, request: Request, data: bytes) -> None:
+        """The request on a kept connection asks for a WebSocket (edge/plain_http/exchange.py, Carrier)."""
+        self.head = data
+        try:
+            if request.path == MQTT_PATH:
+                self.upgrade_mqtt(request)
+            else:
+                self.upgrade(request)
+        finally:
+            self.head = b""
+
+    def part(self) -> None:
+        """Nothing more is said or heard; the socket is kept for a moment, so that what was said is read before."""
+        self.closing = True
+        self.runtime.connection_closed()  # those who only read their refusal take no place
+        if self.held:
+            self.hold(~0, False)
+        self.finish()
+        self.runtime.expect(self, REFUSED_SECONDS)
+
     def _refuse(self, response: bytes, status: int, reason: str) -> None:
         request_refused(self.address, status, reason)
         self.runtime.broker.counters.connections_refused += 1
-        self.closing = True
-        self.runtime.connection_closed()  # those who only read their refusal take no place
         self.send_now(response)
-        self.finish()
-        self.runtime.expect(self, REFUSED_SECONDS)
+        self.part()
 
     def over_limit(self) -> None:
         """The port is full: say so and let go."""
         self.runtime.broker.counters.limit("connections")
         for told in self.runtime.connection_listeners:
             told.rejected(self.address, "too many connections", status=503)
+        if self.mqtt is not None:
+            self._refuse(b"", 503, "too many connections")
+            return
         response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
         self._refuse(response, 503, "too many connections")
 
@@ -148,12 +223,26 @@ class ClientConnection(Handshake):
         """Write bytes, also while the connection ends: behind a queue if there is one; what is not taken begins one."""
         client = self.client
         if client is not None and (queue := client.queue) is not None:
+            if self.mqtt is not None:
+                self.mqtt.overtake(data)
             outboxes = self.runtime.sessions.outboxes
             self._perform(client, outboxes.offered(client, queue, data, bounded=not (self.closing or self.echoing)))
             return
-        count = self.send_now(data)
+        count = self._hand(data)
         if count != len(data):
+            if self.mqtt is not None and count >= 0:
+                self.mqtt.overtake(data[count:])
             self.lag(data, count)
+
+    def _hand(self, data: bytes | memoryview) -> int:
+        """Hand whole frames to the socket, or events to the stream before it; how many bytes were taken."""
+        stream = self.stream
+        if stream is None:
+            return self.send_now(data)
+        count = stream.send(self.send_now, data) if data else 0
+        if stream.waits:
+            self.await_writable(True)
+        return count
 
     def lag(self, data: bytes, sent: int) -> None:
         """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
@@ -178,7 +267,7 @@ class ClientConnection(Handshake):
                 self.hold(PauseReason.ECHOING, True)
         if effects & Effect.UNBLOCKED:
             runtime.blocked.pop(client, None)
-            self.await_writable(False)
+            self.await_writable(self.stream is not None and self.stream.waits)
             if self.echoing and not self.closing:
                 self.hold(PauseReason.ECHOING, False)
         if effects & Effect.TURN:
@@ -200,7 +289,9 @@ class ClientConnection(Handshake):
     def writable(self) -> None:
         """The socket takes bytes again."""
         client = self.client
-        if self.ended or client is None or client.queue is None:
+        if client is None and self in self.runtime.http.exchanges:
+            self.runtime.http.exchanges[self].writable()
+        if self.ended or client is None or not self._stream_flushed() or client.queue is None:
             return
         outboxes = self.runtime.sessions.outboxes
         if outboxes.torn(client):
@@ -208,14 +299,30 @@ class ClientConnection(Handshake):
         queue = client.queue
         while queue.chunks:
             data = queue.front()
-            count = self.send_now(data)
+            count = self._hand(data)
             if count < 0:
                 self.lost()
                 return
             queue.advance(count)
             if count < len(data):
+                if self.mqtt is not None:  # which may wait for acknowledgements, and not for the socket
+                    self.await_writable(self.mqtt.waits)
                 return
         self._perform(client, outboxes.drained(client, ending=self.closing))
+
+    def _stream_flushed(self) -> bool:
+        """Whether nothing of a piece of events is left that was begun; what waits behind it may follow."""
+        stream, client = self.stream, self.client
+        if stream is None or not stream.waits:
+            return True
+        count = stream.flush(self.send_now)
+        if count < 0:
+            self.lost()
+        elif count and client is not None and client.queue is None:
+            self.await_writable(False)
+            if self.closing:
+                self._sent_all()
+        return count > 0
 
     # Ends
 
@@ -225,18 +332,30 @@ class ClientConnection(Handshake):
             return
         client = self.client
         self.runtime.broker.counters.closed(reason.partition(":")[0])
-        if client is None or self.reader is None:
+        if self.mqtt is not None and not self.mqtt.talk.begun:
+            if client is not None and client.number:
+                self.runtime.loop.call_soon(self.runtime.sessions.close, client)
+            self.client = None
+            self._refuse(self.mqtt.farewell(code, reason), code, reason)
+            return
+        if client is None or (self.reader is None and self.stream is None and self.session is None):
             self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
             return
+        if self.mqtt is not None and client.queue is not None:
+            client.queue.keep_begun(client.wire.encoding)  # it may wait for acknowledgements that do not come
         last = self.runtime.sessions.outboxes.end(client, code, reason)
         self._tell_end(LABELS.get(code, OTHER))
         self.closing = True
-        if self.reader.deflate:
+        if self.reader is not None and self.reader.deflate:
             self.reader.deflate = SKIM
         if self.held:
             self.runtime.paused.pop(self, None)
             self.hold(~PauseReason.TURN, False)  # for its answer to the close
         self.write_out(last)
+        if self.mqtt is not None and client.queue is not None:
+            self.writable()
+        elif client.queue is None and (self.reader is None or self.stream is not None):
+            self._sent_all()
         self.runtime.loop.call_soon(self.runtime.sessions.close, client)
         self.runtime.expect(self, seconds)
 
@@ -250,13 +369,20 @@ class ClientConnection(Handshake):
         elif not self.echoing:
             counters.connections_refused += 1  # its WebSocket was opened only to tell it why not
         client_closed(self.runtime, client, name, now())
+        if self.session is not None:
+            self.session.end()
 
     def expire(self) -> None:
         """A deadline passed: no command in time, or no answer to our close."""
         if self.closing:
             self.lost()
+        elif self in self.runtime.http.exchanges:
+            self.runtime.http.exchanges[self].expire()
         elif self.client is None:
             self.runtime.broker.counters.limit("handshake")
+            if self.mqtt is not None:
+                self._refuse(b"", 408, "no CONNECT in time")
+                return
             self._refuse(error_response(408, "No request in time."), 408, "no request in time")
         else:
             self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
@@ -271,12 +397,18 @@ class ClientConnection(Handshake):
         self.ended = self.closing = True
         self.runtime.spare(self)
         self.runtime.paused.pop(self, None)
+        if self.session is not None:
+            self.runtime.http.sessions.pop(self.session.id, None)
         if not refused:
             self.runtime.connection_closed()
+        if self.mqtt is not None and self.runtime.mqtt is not None:
+            self.runtime.mqtt.gone(self.mqtt, self.client)
         if self.client is not None:
             self.runtime.sessions.outboxes.drop(self.client)
             self.runtime.blocked.pop(self.client, None)
             self.runtime.sessions.close(self.client)
             # The two hold each other: without this only the collector would free them.
             self.client = None
+        else:
+            self.runtime.http.end(self)
         self.shut()

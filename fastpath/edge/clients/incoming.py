@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
+from ...core.delivery.wire_encoding import encoding
+from ...core.protocol.codec import JSON, MSGPACK
 from ...core.protocol.errors import Close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
 from ..runtime.scheduler import PIECE_BYTES, TURN_SECONDS
+from .event_stream import EventStream
+from .mqtt.stream import MqttStream
+from .posted_frames import ENDED, Done, PostedFrames
 
 if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
@@ -26,7 +31,21 @@ class Incoming(ABC):
     looked at yet, or the start of the request.
     """
 
-    __slots__ = ("address", "client", "closing", "echoing", "ended", "fresh", "head", "held", "runtime", "reader")
+    __slots__ = (
+        "address",
+        "client",
+        "closing",
+        "echoing",
+        "ended",
+        "fresh",
+        "head",
+        "held",
+        "mqtt",
+        "runtime",
+        "reader",
+        "session",
+        "stream",
+    )
 
     address: str
     client: Client | None
@@ -38,6 +57,9 @@ class Incoming(ABC):
     held: int
     runtime: Runtime
     reader: FrameReader | None
+    mqtt: MqttStream | None
+    session: PostedFrames | None
+    stream: EventStream | MqttStream | None
 
     @abstractmethod
     def await_readable(self, wanted: bool) -> None:
@@ -60,6 +82,10 @@ class Incoming(ABC):
         """The client closes, or answers our close."""
 
     @abstractmethod
+    def leave(self, code: int = Close.NORMAL, reason: str = "") -> None:
+        """The client of a session over HTTP, or of MQTT, says that it has gone."""
+
+    @abstractmethod
     def broken(self) -> None:
         """The client broke the framing."""
 
@@ -76,16 +102,41 @@ class Incoming(ABC):
         turn (Runtime.end)."""
         self.runtime.broker.counters.bytes_in += len(data)
         try:
-            if self.reader is not None:
+            if self.mqtt is not None:
+                self._mqtt_received(self.mqtt, data)
+            elif self.reader is not None:
                 self.frames(data)
-            elif not self.closing:
+            elif self.client is None and not self.closing:  # who reads a stream has said all
                 self.requested(data)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
 
-    def _failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
+        """A fault of ours: the client comes back."""
         log.error("fault while handling %s", self.address, exc_info=error)
         self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
+
+    def _mqtt_received(self, mqtt: MqttStream, data: bytes) -> None:
+        """Bytes of MQTT came, or frames that have them in them (5: 6)."""
+        reader = self.reader
+        if reader is None:
+            if not self.closing:
+                mqtt.received(data)
+            return
+        for opcode, payload in reader.feed(data):
+            if opcode == CLOSE:
+                self.peer_closed(payload)
+                return
+            if self.closing or opcode == PONG:
+                continue
+            if opcode == PING:
+                mqtt.pong(payload)
+            elif opcode == BINARY:
+                mqtt.received(payload)
+            else:
+                self.close(Close.BAD_MESSAGE, "bad_message: MQTT is made of binary frames")
+        if reader.error is not None and not self.closing:
+            self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
 
     def frames(self, data: bytes) -> None:
         """Frames came, after the request."""
@@ -95,7 +146,14 @@ class Incoming(ABC):
         if self.held or (paused and self in paused):
             self.head += data  # it was on its way when reading stopped
         elif self.head or len(data) > PIECE_BYTES:
+            scheduler = self.runtime.scheduler
+            if scheduler.spent:  # so many filled their sockets that their turns, one after another, would be long
+                self.head += data
+                self._wait_for_turn()
+                return
+            began = perf_counter()
             self._pieces(reader, self.head + data)
+            scheduler.spend(perf_counter() - began)
         else:
             self._handle(reader.feed(data))
 
@@ -113,6 +171,10 @@ class Incoming(ABC):
                     self._wait_for_turn()
                 return
 
+    def wait_for_turn(self) -> None:
+        """Read and handle nothing more in this turn."""
+        self._wait_for_turn()
+
     def _wait_for_turn(self) -> None:
         self.hold(PauseReason.TURN, True)
         self.runtime.scheduler.later(self._take_turn)
@@ -123,7 +185,7 @@ class Incoming(ABC):
 
     def _handle(self, events: list[Event]) -> None:
         reader, client, runtime = self.reader, self.client, self.runtime
-        assert reader is not None and client is not None
+        assert client is not None
         moment = self.now()
         due = perf_counter() + TURN_SECONDS if len(events) > 1 else 0.0
         rest = iter(events)
@@ -139,8 +201,8 @@ class Incoming(ABC):
                 self.write(encode_frame(PONG, payload))
             elif self.echoing:
                 if opcode != PONG:
-                    self.write(client.wire.encoding.frame(payload, opcode))
-            elif opcode == (TEXT if client.form == "json" else BINARY):
+                    self.write(_echo(client, opcode, payload))
+            elif opcode == (BINARY if client.form == MSGPACK else TEXT):
                 runtime.sessions.receive(client, payload, moment)
                 if self.fresh and (client.greeted or self.held) and not self.closing:
                     self.fresh = False
@@ -154,10 +216,36 @@ class Incoming(ABC):
                 for told in runtime.ponged if payload else ():  # not to the server's own pings, which are empty
                     told(client, payload)
             else:
-                wanted = "text" if client.form == "json" else "binary"
+                wanted = "binary" if client.form == MSGPACK else "text"
                 self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
-        if reader.error is not None and not self.closing:
+        if self.session is not None:
+            self.session.handled(0)
+        elif reader is not None and reader.error is not None and not self.closing:
             self.broken()
+
+    # What is posted to a session over HTTP
+
+    def heard(self) -> None:
+        """The client has shown that it lives."""
+        if self.client is not None:
+            self.client.alive = True
+
+    def posted(self, first: int, frames: list[bytes], done: Done) -> None:
+        """The client says these frames over HTTP (edge/runtime/component.py, PostedTo)."""
+        session, client, paused = self.session, self.client, self.runtime.paused
+        if session is None or client is None or self.closing:
+            done(ENDED)
+            return
+        self.heard()
+        waits = self.held or self in paused
+        new: list[Event] = [(TEXT, frame) for frame in session.accept(first, frames, bool(waits), done)]
+        try:
+            if waits:
+                session.handled(len(paused.get(self, ())))  # a repetition of what is handled, or waits
+            else:
+                self._handle(new)
+        except Exception as error:
+            self.failed(error)
 
     def hold(self, why: int, held: bool) -> None:
         """Neither read nor handle what was read while there is a reason (core.delivery.client.PauseReason)."""
@@ -168,7 +256,7 @@ class Incoming(ABC):
             self.await_readable(False)
         elif before and not self.held:
             self.await_readable(True)
-            if self.head or self in self.runtime.paused:
+            if self.head or self in self.runtime.paused or (self.mqtt is not None and self.mqtt.held_back):
                 self.runtime.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -176,11 +264,19 @@ class Incoming(ABC):
         if self.ended or self.held:
             return
         try:
+            if self.mqtt is not None:
+                self.mqtt.go_on()
             events = self.runtime.paused.pop(self, None)
             if events is not None:
                 self._handle(events)
             if self.head and not self.held and not self.ended and self.reader is not None:
                 self._pieces(self.reader, self.head)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
         self.runtime.end()
+
+
+def _echo(client: Client, opcode: int, payload: bytes) -> bytes:
+    """The payload as it came, compressed as the client wants it."""
+    own = client.wire.encoding
+    return encoding(JSON if opcode == TEXT else MSGPACK, own.window_bits, own.deflate_bytes).frame(payload)

@@ -33,10 +33,11 @@ class RawConnection(ClientConnection):
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""
+            self.lost()
+            return
         if data:
             self.received(data)
-        else:
+        elif not self.still_answers():
             self.lost()
 
     def send_now(self, data: bytes | memoryview) -> int:

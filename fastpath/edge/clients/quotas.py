@@ -75,14 +75,12 @@ class Quotas(ConnectionListener):
     def __init__(self, runtime: Runtime) -> None:
         settings = runtime.settings
         self._runtime = runtime
-        guard = runtime.sessions.guard
-        self._rates: RateLimits[object] = guard.rates if guard is not None else RateLimits(0, 0)
+        self._rates = runtime.sessions.publish_rates.rates
         self._memory_bytes_max = settings.memory_bytes_max
         self._trim_next = 0.0
         self._seats = ConnectionQuotas(settings.connections_per_user_max, settings.connections_per_address_max)
         self._seated: dict[int, Client] = {}
-        if settings.connections_per_user_max or settings.connections_per_address_max:
-            runtime.broker.observers.append(self)
+        seated = settings.connections_per_user_max or settings.connections_per_address_max
         self.offers = Offers(
             messages={
                 messages.Memory: lambda worker, told: self._set_full(told.full),
@@ -90,6 +88,7 @@ class Quotas(ConnectionListener):
                 messages.Unseat: lambda worker, told: self._seats.leave((worker, told.number)),
                 messages.Unseated: lambda worker, told: self._unseat(told.number, told.limit),
             },
+            observes=self if seated else None,
             linked=self._linked,
             parted=self._seats.forget,
             on_grid=self.on_grid,
@@ -109,7 +108,7 @@ class Quotas(ConnectionListener):
 
     def on_second(self, moment: int) -> None:
         """Once a second: what the process uses, and what need not be remembered."""
-        self._rates.sweep(moment)
+        self._runtime.sessions.publish_rates.sweep(moment)
         if self._memory_bytes_max and not self._runtime.workers.follows:
             used = resident_bytes() + sum(
                 int(other.get("memory_bytes", 0)) for other in self._runtime.workers.figures()

@@ -1,22 +1,28 @@
-"""The control verbs ``ping`` and ``disconnect``: what an operator does to a connection (protocol.md 8.9)."""
+"""The control verbs ``ping``, ``disconnect``, ``unsubscribe``: what operators do to connections (protocol.md 8.9)."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from itertools import count
 from time import perf_counter
 from typing import Any
 
-from ...core.delivery.audience import Client
+from ...core.delivery.audience import Client, pattern_of
+from ...core.matching.subscribed_patterns import covers_segments
+from ...core.protocol.codec import FORMS
 from ...core.protocol.errors import Close, InvalidMessage
+from ...core.protocol.limits import SUBJECTS_PER_COMMAND_MAX
+from ...core.protocol.rest import REASON_CHARS_MAX
+from ...core.protocol.subject import check_wanted, is_wildcard
 from ...core.websocket.frames import PING, encode_frame
 from ..clients.connection import ClientConnection
 from ..publishers.connection import PublisherConnection
 from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name
-from ..runtime.runtime import Runtime
+from ..runtime.runtime import Runtime, now
 from ..runtime.scatter import Work, away_of, text
 from .client_detail import GONE, find, one_answer
-from .find_clients import pieces
+from .find_clients import SLICE_SUBSCRIPTIONS, pieces
 
 PING_SECONDS = 4.0
 """How long a client has to answer: less than who asks waits by default (fastpath/client/control/client.py)."""
@@ -24,20 +30,19 @@ PING_SECONDS = 4.0
 PINGS_MAX = 100
 """Pings of operators under way in one process."""
 
-REASON_CHARS_MAX = 100
-"""Of what the client is told: a close frame has room for little more."""
 
-
-class Operating:
+class ClientActions:
     """Does it on the worker that has the connection."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._numbers = count(1)
         self._pings: dict[bytes, _Ping] = {}
+        self.operations = {"disconnect": self._ask_disconnect, "unsubscribe": self._ask_unsubscribe}
+        """The verbs that are asked over HTTP as well (edge/control/operating.py)."""
         self.offers = Offers(
-            verbs={"ping": self._ask_ping, "disconnect": self._ask_disconnect},
-            questions={"ping": self._ping, "disconnect": self._disconnect},
+            verbs={"ping": self._ask_ping, **self.operations},
+            questions={"ping": self._ping, "disconnect": self._disconnect, "unsubscribe": self._unsubscribe},
             ponged=self._ponged,
         )
 
@@ -47,17 +52,19 @@ class Operating:
         """``connection``; answers later."""
         name = Name.parse(arguments["connection"])
         answered = one_answer(peer, name)
-        self._runtime.gathering.ask("ping", {"name": name}, answered, worker=name.worker, seconds=PING_SECONDS + 0.5)
+        self._runtime.scatter.ask("ping", {"name": name}, answered, worker=name.worker, seconds=PING_SECONDS + 0.5)
 
     def _ping(self, query: Answer, done: Done) -> None:
         def found(answer: Answer) -> None:
             client = answer.get("client")
             if client is None:
                 done(answer)
+            elif client.form not in FORMS:
+                done({"failed": ["invalid", "only a WebSocket answers pings; see its network"]})
             else:
                 self._send(client, done)
 
-        self._runtime.gathering.run(self._find(Name(*query["name"])), found)
+        self._runtime.scatter.run(self._find(Name(*query["name"])), found)
 
     def _find(self, name: Name) -> Work:
         client = yield from find(self._runtime, name)
@@ -93,30 +100,34 @@ class Operating:
 
     def _ask_disconnect(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``connection`` or ``user``, and ``reason``; answers later."""
+        self._ask_whom("disconnect", peer, arguments, {}, ("clients", "publishers"))
+
+    def _ask_whom(
+        self, verb: str, peer: ControlPeer, arguments: dict[str, Any], more: Answer, kinds: tuple[str, ...]
+    ) -> None:
+        """Have the worker of ``connection``, or for ``user`` each, do it: the sums of the answers' ``kinds``."""
         reason, user = text(arguments, "reason", REASON_CHARS_MAX), text(arguments, "user")
         if bool(arguments.get("connection")) == bool(user):
-            raise InvalidMessage("invalid", "disconnect names a connection or a user")
-        query: Answer = {"user": user, "reason": reason}
+            raise InvalidMessage("invalid", f"{verb} names a connection or a user")
+        query: Answer = {"user": user, "reason": reason, **more}
         if not user:
             name = Name.parse(arguments["connection"])
-            self._runtime.gathering.ask(
-                "disconnect", query | {"name": name}, one_answer(peer, name), worker=name.worker
-            )
+            self._runtime.scatter.ask(verb, query | {"name": name}, one_answer(peer, name), worker=name.worker)
             return
         number = peer.request
 
         def gathered(answers: dict[int, Answer], away: list[int]) -> None:
             done = {worker: answer for worker, answer in answers.items() if "failed" not in answer}
-            sums = {kind: sum(answer[kind] for answer in done.values()) for kind in ("clients", "publishers")}
+            sums = {kind: sum(answer[kind] for answer in done.values()) for kind in kinds}
             peer.reply(number, sums | {"away": away_of(answers, away)})
 
-        self._runtime.gathering.ask("disconnect", query, gathered)
+        self._runtime.scatter.ask(verb, query, gathered)
 
     def _disconnect(self, query: Answer, done: Done) -> None:
         if query["user"]:
-            self._runtime.gathering.run(self._end_user(query["user"], query["reason"]), done)
+            self._runtime.scatter.run(self._end_user(query["user"], query["reason"]), done)
         else:
-            self._runtime.gathering.run(self._end_one(Name(*query["name"]), query["reason"]), done)
+            self._runtime.scatter.run(self._end_one(Name(*query["name"]), query["reason"]), done)
 
     def _end_one(self, name: Name, reason: str) -> Work:
         if name.publisher and name.here:
@@ -132,14 +143,65 @@ class Operating:
             if publisher.principal is not None and publisher.principal.user == user:
                 ended += _end_publisher(publisher, reason)
                 yield
+        for client in self._of_user(user):
+            if client is not None:
+                clients += _end_client(client, reason)
+            yield
+        return {"clients": clients, "publishers": ended}
+
+    def _of_user(self, user: str) -> Iterator[Client | None]:
+        """The clients of the user, and None at times, when others may have a turn."""
         for some in self._runtime.sessions.batches():
             for piece in pieces(some):
                 for client in piece:
                     if client.principal.user == user and not client.closed:
-                        clients += _end_client(client, reason)
-                        yield
+                        yield client
+                yield None
+
+    # The end of subscriptions
+
+    def _ask_unsubscribe(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
+        """``subject``, one or a pattern; ``connection`` or ``user``, and ``reason``; answers later."""
+        subject = text(arguments, "subject")
+        check_wanted(subject)
+        self._ask_whom("unsubscribe", peer, arguments, {"subject": subject}, ("clients", "subscriptions"))
+
+    def _unsubscribe(self, query: Answer, done: Done) -> None:
+        self._runtime.scatter.run(self._end_subscriptions(query), done)
+
+    def _end_subscriptions(self, query: Answer) -> Work:
+        subject, reason = query["subject"], query["reason"]
+        clients = ended = 0
+        if query["user"]:
+            chosen: Iterator[Client | None] = self._of_user(query["user"])
+        else:
+            chosen = iter([(yield from find(self._runtime, Name(*query["name"])))])
+        for client in chosen:
+            if client is not None:
+                count = yield from self._end_of(client, subject, reason)
+                ended += count
+                clients += bool(count)
+            yield
+        return {"clients": clients, "subscriptions": ended}
+
+    def _end_of(self, client: Client, subject: str, reason: str) -> Generator[None, None, int]:
+        """End the client's subscription to the subject or pattern, and those by name to what the pattern covers."""
+        wanted = [subject]
+        if is_wildcard(subject):
+            segments = subject[1:].split("/")
+            named = [topic.subject for topic in client.subscriptions if not pattern_of(client, topic)]
+            named += [text for text, waiting in (client.waiting or {}).items() if not waiting.pattern]
+            for at in range(0, len(named), SLICE_SUBSCRIPTIONS):
+                some = named[at : at + SLICE_SUBSCRIPTIONS]
+                wanted += [text for text in some if covers_segments(segments, text[1:].split("/"))]
                 yield
-        return {"clients": clients, "publishers": ended}
+        ended = 0
+        for at in range(0, len(wanted), SUBJECTS_PER_COMMAND_MAX):
+            some = wanted[at : at + SUBJECTS_PER_COMMAND_MAX]
+            ended += self._runtime.sessions.end_subscriptions(client, some, reason, now())
+            self._runtime.end()
+            yield
+        return ended
 
 
 class _Ping:

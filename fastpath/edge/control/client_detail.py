@@ -11,10 +11,8 @@ from typing import Any
 from ...core.delivery import slow_consumers
 from ...core.delivery.audience import BEHIND, NO_ROOM, Client, SubjectFeed, Topic, pattern_of
 from ...core.delivery.link import PauseReason
-from ...core.delivery.wire_encoding import sid_of
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
-from ...core.websocket.frames import each_frame
 from ..clients.connection import ClientConnection
 from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name
@@ -48,13 +46,15 @@ HOLDS = {
     PauseReason.DRAINING: "it has been told to go elsewhere",
     PauseReason.ASKED: "the hook is asked about what it said last",
     PauseReason.RATE: "it has said more than it may at a time",
+    PauseReason.SEARCHING: "what it has subscribed to is looked for among all that it has already",
+    PauseReason.WORKING: "it has subscribed to more, or unsubscribed from it, than one turn may handle",
 }
 """Why nothing is read from it, in words."""
 
 GONE = "there is no such connection: it has ended"
 
 
-class Inspecting:
+class ClientDetail:
     """Answers the verb on the worker that has the client."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -66,10 +66,10 @@ class Inspecting:
         name = Name.parse(arguments["connection"])
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_MAX)
         query = {"name": name, "after": text(arguments, "after"), "limit": limit}
-        self._runtime.gathering.ask("client", query, one_answer(peer, name), worker=name.worker)
+        self._runtime.scatter.ask("client", query, one_answer(peer, name), worker=name.worker)
 
     def _answer(self, query: Answer, done: Done) -> None:
-        self._runtime.gathering.run(self._look(query), done)
+        self._runtime.scatter.run(self._look(query), done)
 
     def _look(self, query: Answer) -> Work:
         client = yield from find(self._runtime, Name(*query["name"]))
@@ -127,11 +127,11 @@ class Inspecting:
 
     def _state(self, client: Client) -> Answer:
         """What stands in its way."""
-        connection, guard = client.link, self._runtime.sessions.guard
+        connection, rates = client.link, self._runtime.sessions.publish_rates.rates
         held = connection.held if isinstance(connection, ClientConnection) else 0
         return {
             "held": [words for bit, words in HOLDS.items() if held & bit],
-            "held_until": guard.rates.pausing.get(client) if guard is not None else None,
+            "held_until": rates.pausing.get(client),
             "errors": client.errors,
             "publisher": client.publisher,
             "network": network(client.fd) if not client.closed else None,
@@ -210,11 +210,12 @@ def _page(client: Client, after: str, limit: int) -> Generator[None, None, tuple
 def _queued(client: Client) -> Generator[None, None, Counter[int]]:
     """How many messages wait in the client's queue, by their subjects' ids; -1 for all that are none."""
     counts: Counter[int] = Counter()
+    encoding = client.wire.encoding
     chunks, sent = (list(client.queue.chunks), client.queue.sent) if client.queue is not None else ([], 0)
     for chunk in chunks:
-        for at, frame in enumerate(each_frame(chunk)):
+        for at, frame in enumerate(encoding.split(chunk)):
             if sent < len(frame):
-                counts[sid_of(frame, client.form)] += 1
+                counts[encoding.sid_of(frame)] += 1
             sent = max(sent - len(frame), 0)
             if at % SLICE_FRAMES == 0:
                 yield

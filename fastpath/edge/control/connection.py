@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from ...core.auth.hook_questions import LATE
 from ...core.auth.reasons import PENDING
+from ...core.auth.rule_grants import RuleGrants
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.admission import Outcome
 from ...core.protocol.errors import InvalidMessage, InvalidSubject, Refused
@@ -25,7 +26,7 @@ PACKET_BYTES_MAX = 16 << 20
 """A control frame (protocol.md 8.1)."""
 
 CHUNK_MAX = 1000
-"""Rules, users and sessions in one rules_chunk: bounds the work of one tick."""
+"""Rules, users, sessions and rows of options in one rules_chunk: bounds the work of one tick."""
 
 UNSENT_BYTES_MAX = 16 << 20
 """While more waits unsent for a peer nothing is read from it, and what was read is not handled."""
@@ -198,8 +199,11 @@ class ControlConnection(asyncio.Protocol):
             "pid": os.getpid(),
             "mode": broker.grants.mode,
             "epoch": broker.engine.epoch,
-            "generation": broker.grants.generation,
-            "engine": self._runtime.broker.engine.name,
+            "generation": self._runtime.sessions.rights.generation,
+            "accepts": "rights" if isinstance(broker.grants, RuleGrants) else "options",
+            "options": self._runtime.sessions.rights.options_told,
+            "engine": broker.engine.name,
+            "shared": broker.engine.shared,
             "draining": self._drain is not None and self._drain.active,
             "message_bytes_max": self._runtime.settings.message_bytes_max,
         }
@@ -239,7 +243,7 @@ class ControlConnection(asyncio.Protocol):
         topic = self._runtime.broker.interest.topics.get(subject)
         snapshot = None if topic is None else self._runtime.broker.snapshot(topic)
         if topic is None or snapshot is None:
-            return {"status": "none", "reason": "no message has been published yet", "message": None}
+            return {"status": "none", "reason": self._runtime.broker.nothing_of(topic), "message": None}
         return {
             "status": "found",
             "reason": "",
@@ -250,6 +254,7 @@ class ControlConnection(asyncio.Protocol):
                 "epoch": topic.epoch,
                 "seq": topic.seq,
                 "time": snapshot.newest.time,
+                "as_of": snapshot.newest.as_of,
             },
         }
 
@@ -310,10 +315,11 @@ class ControlConnection(asyncio.Protocol):
         return {}
 
     def _rules_chunk(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        parts = [arguments.get(name) or [] for name in ("rules", "users", "sessions")]
-        if any(len(part) > CHUNK_MAX for part in parts):
+        rules, users, sessions = (arguments.get(name) or [] for name in ("rules", "users", "sessions"))
+        options = arguments.get("options")
+        if any(len(part) > CHUNK_MAX for part in (rules, users, sessions, options or [])):
             raise InvalidMessage("limit", f"at most {CHUNK_MAX} of each in a chunk")
-        self._runtime.sessions.rights.add(*parts)
+        self._runtime.sessions.rights.add(rules, users, sessions, options)
         return {}
 
     def _rules_commit(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -322,7 +328,8 @@ class ControlConnection(asyncio.Protocol):
         if self._links is not None:
             self._links.rights_replaced()
         self._runtime.follow_publishers()
-        log.info("rights of generation %d are in force", generation)
+        what = "rights" if isinstance(self._runtime.broker.grants, RuleGrants) else "options"
+        log.info("%s of generation %d are in force", what, generation)
         return {}
 
     def _rules_diff(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -330,8 +337,11 @@ class ControlConnection(asyncio.Protocol):
         rules, removed, users, sessions = (
             arguments.get(name) or [] for name in ("rules", "removed", "users", "sessions")
         )
-        self._runtime.sessions.rights.change(after, generation, rules, removed, users, sessions, now())
+        options = arguments.get("options")
+        self._runtime.sessions.rights.change(
+            after, generation, rules, removed, users, sessions, now(), options, options_told="options" in arguments
+        )
         if self._links is not None:
-            self._links.rights_changed((after, generation, rules, removed, users, sessions))
+            self._links.rights_changed((after, generation, rules, removed, users, sessions, options))
         self._runtime.follow_publishers()
         return {}

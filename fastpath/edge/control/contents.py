@@ -31,7 +31,7 @@ class Room:
 def shown(message: Message, fields: Fields | None = None, most: int = SHOWN_BYTES_MAX) -> dict[str, Any]:
     """Return the message's place, time, content and ``fields`` (its own, or a snapshot's), so many bytes of both.
 
-    ``cut``: its bytes, when not all of them are shown.
+    ``cut``: its bytes, when not all of them are shown; ``removed``: True where it is a removal.
     """
     given: Fields = (message.fields if fields is None else fields) or {}
     room = most
@@ -55,6 +55,8 @@ def shown(message: Message, fields: Fields | None = None, most: int = SHOWN_BYTE
     }
     if cut or not whole:
         answer["cut"] = message.size
+    if message.removed:
+        answer["removed"] = True
     return answer
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.delivery.audience import Client, Group, SubjectFeed, Topic
 from ...core.matching.subscribed_patterns import covers
+from ...core.protocol.codec import JSON, JSON_FORMS
 from ...core.protocol.subject import check_pattern, is_wildcard
 from ..clients.connection import ClientConnection
 from ..runtime.component import Answer, ControlPeer, Done, Offers
@@ -40,7 +41,7 @@ SEARCHES_MAX = 4
 """Searches at the same time: each takes half of the time that the loop has."""
 
 
-class Finding:
+class ClientSearch:
     """Answers the verb, and looks at the clients of this process."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -66,13 +67,13 @@ class Finding:
 
         self._running += 1
         try:
-            self._runtime.gathering.ask("clients", query, gathered)
+            self._runtime.scatter.ask("clients", query, gathered)
         except BaseException:  # nobody will call ``gathered``
             self._running -= 1
             raise
 
     def _answer(self, query: Answer, done: Done) -> None:
-        self._runtime.gathering.run(self._search(query), done)
+        self._runtime.scatter.run(self._search(query), done)
 
     def _search(self, query: Answer) -> Work:
         """The first clients of this process behind ``after``, and how many match in all."""
@@ -166,8 +167,10 @@ def row(runtime: Runtime, client: Client) -> Answer:
         "worker": runtime.workers.number,
         "user": client.principal.user,
         "address": client.address,
-        "transport": "ws" if listener is None else "wss" if listener.tls else "unix" if listener.path else "ws",
-        "encoding": encoding.form + ("+deflate" if encoding.window_bits else ""),
+        "transport": client.transport,
+        "over": "tcp" if listener is None else "tls" if listener.tls else "unix" if listener.path else "tcp",
+        "encoding": (JSON if encoding.form in JSON_FORMS else encoding.form)
+        + ("+deflate" if encoding.window_bits else ""),
         "program": client.program,
         "since": client.since,
         "subscriptions": len(client.subscriptions),

@@ -35,7 +35,7 @@ class Supplier(Protocol):
         """Who publishes; None before its hello."""
 
 
-class Suppliers:
+class PublisherRankings:
     """Tells of the publishers of all workers, those that wait longest for an answer first, then the busiest."""
 
     def __init__(self, runtime: Runtime, statistics: Statistics) -> None:
@@ -64,10 +64,10 @@ class Suppliers:
             found = {"publishers": nlargest(limit, rows, key=_weight), "total": total, "away": missed}
             peer.reply(number, found | {"senders": nlargest(limit, senders, key=publisher_accounts.weight)})
 
-        self._runtime.gathering.ask("suppliers", {"limit": limit}, told)
+        self._runtime.scatter.ask("suppliers", {"limit": limit}, told)
 
     def _tell(self, arguments: Answer, done: Done) -> None:
-        self._runtime.gathering.run(self._look(int(arguments["limit"])), done)
+        self._runtime.scatter.run(self._look(int(arguments["limit"])), done)
 
     def _look(self, limit: int) -> Work:
         moment = now()

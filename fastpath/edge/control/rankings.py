@@ -33,7 +33,7 @@ _ORDERS = {
 }
 
 
-class Top:
+class Rankings:
     """Samples what is published on the first worker, where every message comes by; subscribers are counted by every
     worker when somebody asks."""
 
@@ -68,7 +68,7 @@ class Top:
         if order is None:
             raise InvalidMessage("invalid", f"by is one of {', '.join(_ORDERS)}")
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
-        number, gathering = peer.request, self._runtime.gathering
+        number, scatter = peer.request, self._runtime.scatter
         until = self._runtime.loop.time() + ANSWER_SECONDS  # of all questions together
         rates: dict[str, tuple[float, float]] = {}
         missed: set[int] = set()
@@ -98,7 +98,7 @@ class Top:
 
         def ask(kind: str, question: Answer, gathered: Gathered, seconds: float) -> None:
             try:
-                gathering.ask(kind, question, gathered, seconds=seconds)
+                scatter.ask(kind, question, gathered, seconds=seconds)
             except InvalidMessage as error:
                 peer.refuse(number, error.code, error.reason)
 
@@ -113,7 +113,7 @@ class Top:
             peer.reply(number, {"subjects": _rows(rows, rates, order, limit), "away": sorted(missed)})
 
         count = CANDIDATES_MAX if order == "deliveries_per_s" else limit
-        gathering.run(self._rates(count, 1 if order == "bytes_per_s" else 0), sampled)
+        scatter.run(self._rates(count, 1 if order == "bytes_per_s" else 0), sampled)
 
     def _rates(self, count: int, column: int) -> Work:
         """Messages and bytes per second by subject, and the first subjects by one of the two."""
@@ -135,10 +135,10 @@ class Top:
     # What every worker answers
 
     def _crowds(self, arguments: Answer, done: Done) -> None:
-        self._runtime.gathering.run(self._count(arguments["subjects"]), done)
+        self._runtime.scatter.run(self._count(arguments["subjects"]), done)
 
     def _crowded(self, arguments: Answer, done: Done) -> None:
-        self._runtime.gathering.run(self._scan(int(arguments["limit"])), done)
+        self._runtime.scatter.run(self._scan(int(arguments["limit"])), done)
 
     def _count(self, subjects: list[list[Any]]) -> Work:
         """Subscribers and deliveries per second of each subject, whose messages per second are given."""

@@ -22,7 +22,7 @@ LISTINGS_MAX = 4
 """Listings at the same time: each holds a list of all segments of a place while it runs."""
 
 
-class Branches:
+class SubjectBranches:
     """Answers the verb; a place with many segments is looked at in slices."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -42,7 +42,7 @@ class Branches:
             self._running -= 1
             answer_to(peer, number, answer)
 
-        self._runtime.gathering.run(self._look(listing), done)
+        self._runtime.scatter.run(self._look(listing), done)
 
     def _look(self, listing: _Listing) -> Work:
         segments = list(self._runtime.broker.interest.tree.below(listing.prefix))

@@ -7,8 +7,10 @@ from typing import Any
 
 from ...core.cache.history import MESSAGE_OVERHEAD_BYTES
 from ...core.delivery.audience import Group, SubjectFeed, Topic
+from ...core.matching.subject_options import SubjectOptions
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
+from ...core.protocol.options import OPTIONS
 from ...core.protocol.subject import check_subject
 from ..runtime.component import Answer, ControlPeer, Offers
 from ..runtime.runtime import Runtime, now
@@ -40,14 +42,14 @@ BUSY = "the first worker has too much to do"
 _COUNTS = ("subscribers", "patterns", "conflated", "behind")
 
 
-class Exploring:
+class SubjectDetail:
     """Answers the verbs: what is kept is the first worker's to tell, who subscribes is every worker's."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.offers = Offers(
             verbs={"subject": self._ask, "history": self._history},
-            questions={"subject": lambda query, done: runtime.gathering.run(self._count(query["subject"]), done)},
+            questions={"subject": lambda query, done: runtime.scatter.run(self._count(query["subject"]), done)},
         )
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
@@ -66,9 +68,9 @@ class Exploring:
                     number, {"subject": subject} | answers[0]["stands"] | counts | {"away": away_of(answers, away)}
                 )
 
-        self._runtime.gathering.ask("subject", {"subject": subject}, gathered)
+        self._runtime.scatter.ask("subject", {"subject": subject}, gathered)
 
-    def _stand(self, topic: Topic | None) -> Work:
+    def _stand(self, subject: str, topic: Topic | None) -> Work:
         """Where it stands, what is cached of it and how much comes."""
         snapshot = self._runtime.broker.snapshot(topic) if topic is not None else None
         ring = (topic.ring if topic is not None else None) or ()
@@ -78,7 +80,9 @@ class Exploring:
             cached_bytes += message.size
             if at % SLICE_MESSAGES == 0:
                 yield
-        per_second, bytes_per_second = _rate(ring, self._runtime.broker.limits.cache_messages, now())
+        options = self._runtime.broker.interest.options
+        in_force = (topic.options if topic is not None else options.find(subject)) or options.defaults
+        per_second, bytes_per_second = _rate(ring, in_force.cache_messages, now())
         answer: Answer = {
             "epoch": topic.epoch if topic is not None else 0,
             "seq": topic.seq if topic is not None else 0,
@@ -89,6 +93,7 @@ class Exploring:
             "newest_time": newest.time if newest is not None else None,
             "messages_per_s": per_second,
             "bytes_per_s": bytes_per_second,
+            "options": {name: getattr(in_force, name) for name in OPTIONS} | {"patterns": _patterns(options, subject)},
             "stale": self._runtime.stale,
         }
         if topic is not None and snapshot is not None:
@@ -116,7 +121,7 @@ class Exploring:
                 if at % SLICE_GROUPS == 0:
                     yield
         answer = counts | {"known": topic is not None}
-        return answer if self._runtime.workers.number else answer | {"stands": (yield from self._stand(topic))}
+        return answer if self._runtime.workers.number else answer | {"stands": (yield from self._stand(subject, topic))}
 
     def _history(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
         """``subject``; the messages numbered below ``before``, the newest first, at most ``limit``."""
@@ -149,6 +154,11 @@ def _whole(message: Message) -> Answer:
     more = {"retained": message.retained, "qos": message.qos, "bytes": message.size}
     whose = {"reply_to": message.reply_to or "", "closure": message.closure or "", "as_of": message.as_of}
     return shown(message) | more | whose
+
+
+def _patterns(options: SubjectOptions, subject: str) -> dict[str, str]:
+    """The pattern that says it, by the name of each option that one does."""
+    return {name: row.pattern for name, row in options.winners(subject).items()}
 
 
 def _by_pattern(group: Group, topic: Topic) -> int:

@@ -44,7 +44,7 @@ class Subjects:
             self._running -= 1
             answer_to(peer, number, answer)
 
-        self._runtime.gathering.run(self._look(search), done)
+        self._runtime.scatter.run(self._look(search), done)
 
     def _look(self, search: _Search) -> Work:
         topics = self._runtime.broker.interest.topics
@@ -60,7 +60,7 @@ class Subjects:
         rows = []
         for subject in search.page():
             topic = topics.get(subject)
-            snapshot = topic is not None and topic.snapshot is not None
+            snapshot = _has_snapshot(topic)
             subscribed = topic is not None and bool(topic.feed is not None or topic.conflated)
             rows.append([subject, topic.seq if topic else 0, snapshot, subscribed])
         return {"subjects": rows, "total": search.total, "snapshots": search.snapshots, "more": search.more}
@@ -90,7 +90,7 @@ class _Search:
         if pattern:
             some = [name for name in some if covers(pattern, name)]
         self.total += len(some)
-        self.snapshots += sum(name in topics and topics[name].snapshot is not None for name in some)
+        self.snapshots += sum(_has_snapshot(topics.get(name)) for name in some)
         if after:
             some = [name for name in some if name > after]
         self._behind += len(some)
@@ -104,6 +104,10 @@ class _Search:
     def more(self) -> bool:
         """Whether there are others behind the page."""
         return self._behind > len(self._found)
+
+
+def _has_snapshot(topic: Topic | None) -> bool:
+    return topic is not None and topic.snapshot is not None and not topic.snapshot.removed
 
 
 def _text(arguments: dict[str, Any], name: str) -> str:

@@ -54,7 +54,7 @@ UNREAD = "nobody reads it"
 STOPPED = "it was ended"
 
 
-class Tracing(CommandListener):
+class Traces(CommandListener):
     """The traces of a node on its first worker; on each, what takes part in them."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -112,7 +112,7 @@ class Tracing(CommandListener):
                 peer.reply(number, {"trace": trace.number, "seconds": seconds, "away": away})
 
         worker = name.worker if name is not None else None
-        self._runtime.gathering.ask("trace", trace.question(self._runtime.loop.time()), gathered, worker=worker)
+        self._runtime.scatter.ask("trace", trace.question(self._runtime.loop.time()), gathered, worker=worker)
         self._keep(trace)
 
     def _keep(self, trace: _Trace) -> None:
@@ -179,7 +179,7 @@ class Tracing(CommandListener):
                 if trace.kind != CONNECTION:
                     question = trace.question(self._runtime.loop.time())
                     with suppress(InvalidMessage):  # too much is being asked: it is traced without that worker
-                        self._runtime.gathering.ask("trace", question, lambda answers, away: None, worker=worker)
+                        self._runtime.scatter.ask("trace", question, lambda answers, away: None, worker=worker)
         else:
             for number in list(self._tracers):
                 self._stop(number)
@@ -193,7 +193,7 @@ class Tracing(CommandListener):
     # Every worker
 
     def _begin(self, query: Answer, done: Done) -> None:
-        self._runtime.gathering.run(self._follow(query["trace"], query["kind"], query["value"], query["seconds"]), done)
+        self._runtime.scatter.run(self._follow(query["trace"], query["kind"], query["value"], query["seconds"]), done)
 
     def _follow(self, number: str, kind: str, value: str, seconds: float) -> Work:
         """Follow from now on, and whoever is there already."""

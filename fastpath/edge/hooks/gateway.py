@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from ...core.protocol.errors import InvalidMessage
 from ...core.sessions.deferred_commands import DeferredCommands, Facts, facts_of, refused_by
 from ...core.websocket.handshake import Request
 from ..node import messages
-from ..runtime.component import ControlPeer, GatedPublisher, Offers
+from ..runtime.component import NO_HEADERS, ControlPeer, GatedPublisher, Offers
 from ..runtime.connection_names import source_id
 from ..runtime.runtime import Runtime, now
 from .publisher_gate import PublisherGate
@@ -49,7 +49,6 @@ class Asks(ConnectionListener):
         self._publishers: set[PublisherGate] = set()
         self.runners = Runners(runtime.settings.hook_seconds, self._answered)
         asking.run_by(self._wake, self._fault)
-        runtime.broker.observers.append(self)
         self.offers = Offers(
             verbs={"hooks": self._run_hooks, "answer": self._take_answer, "recheck": self._recheck_all},
             messages={
@@ -60,6 +59,7 @@ class Asks(ConnectionListener):
             },
             figures=self.figures,
             gate=self,
+            observes=self,
         )
         runtime.loop.call_later(TICK_SECONDS, self._tick)
 
@@ -110,10 +110,23 @@ class Asks(ConnectionListener):
                 self.runners.tell(about)
         party.asked.close()
 
-    def request(self, token: str, action: str, subject: str, done: Callable[[str], None]) -> None:
+    def request(
+        self,
+        token: str,
+        action: str,
+        subject: str,
+        done: Callable[[str], None],
+        address: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
         """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
         self._requests += 1
-        facts = {"kind": "request", "connection": f"{self._prefix}-r{self._requests}", "address": "", "headers": {}}
+        facts = {
+            "kind": "request",
+            "connection": f"{self._prefix}-r{self._requests}",
+            "address": address,
+            "headers": bounded(headers),
+        }
         _Request(self._runtime, self._asking, token, (action, subject), facts, done).begin()
 
     def figures(self) -> dict[str, float]:
@@ -292,7 +305,7 @@ class _Request:
         self.asked.close()
 
 
-def bounded(headers: dict[str, str]) -> dict[str, str]:
+def bounded(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers that a hook may want to see, as many as there is room for."""
     kept: dict[str, str] = {}
     room = HEADERS_BYTES_MAX

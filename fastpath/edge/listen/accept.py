@@ -10,7 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, cast
 
-from ...core.websocket.proxy_protocol import START_BYTES, BadProxy, parse_proxy, parse_start
+from ...core.websocket.proxy_protocol import (
+    LINE_BYTES_MAX,
+    START_BYTES,
+    BadProxy,
+    Proxied,
+    parse_line,
+    parse_proxy,
+    parse_start,
+)
 from ...listen_address import Listener, SettingsError
 from ..clients.plain_transport import RawConnection
 from ..clients.tls_transport import TlsConnection
@@ -67,7 +75,7 @@ class Arrivals:
         elif not listener.proxy:
             self.enter(sock, address, listener)
         elif address in self.runtime.access.trusted:
-            _ProxyStage(self, sock, address, listener).begin()
+            _PROXY_STAGES[listener.proxy](self, sock, address, listener).begin()
         else:
             connection_refused(address, f"not one of FASTPATH_TRUSTED_PROXIES, on {listener.where}")
             sock.close()
@@ -76,7 +84,7 @@ class Arrivals:
         """Let in a socket of which it is known where it comes from."""
         if listener.tls:
             self._spawn(self._secure(sock, address, listener))
-        elif listener.purposes == {"clients"}:
+        elif listener.purposes <= {"clients", "mqtt"}:
             self.to_client(sock, address, listener)
         elif "clients" in listener.purposes:
             _Sniffer(self, sock, address, listener).begin()
@@ -118,7 +126,7 @@ class Arrivals:
         for purpose, maker in self._makers.items():
             if purpose in listener.purposes:
                 return maker
-        if listener.tls and "clients" in listener.purposes:
+        if listener.tls and not listener.purposes.isdisjoint(("clients", "mqtt")):
             return lambda: _Gate(self, address, listener)
         return lambda: PublisherConnection(self.runtime, address)
 
@@ -168,14 +176,21 @@ class _ProxyStage(_Stage):
 
     _buffer = b""
 
+    @abstractmethod
+    def _wanted(self) -> int:
+        """How many bytes to read that are surely the header's."""
+
+    @abstractmethod
+    def _parse(self) -> Proxied | None:
+        """The header, if it is whole; raises BadProxy."""
+
     def _readable(self) -> None:
-        wanted = START_BYTES if len(self._buffer) < START_BYTES else START_BYTES + parse_start(self._buffer)
         try:
-            data = self._sock.recv(wanted - len(self._buffer))
+            data = self._sock.recv(self._wanted())
             if not data:
                 raise BadProxy("it ended within the header")
             self._buffer += data
-            found = parse_proxy(self._buffer)
+            found = self._parse()
         except BlockingIOError:
             return
         except (OSError, BadProxy) as error:
@@ -185,6 +200,31 @@ class _ProxyStage(_Stage):
         if found is not None:
             self._over()
             self._arrivals.enter(self._sock, found.address or self._address, self._listener)
+
+
+class _BinaryProxyStage(_ProxyStage):
+    """Version 2, which says how long it is."""
+
+    def _wanted(self) -> int:
+        whole = START_BYTES if len(self._buffer) < START_BYTES else START_BYTES + parse_start(self._buffer)
+        return whole - len(self._buffer)
+
+    def _parse(self) -> Proxied | None:
+        return parse_proxy(self._buffer)
+
+
+class _LineProxyStage(_ProxyStage):
+    """Version 1, a line: its end is looked for before anything is taken."""
+
+    def _wanted(self) -> int:
+        ahead = self._sock.recv(LINE_BYTES_MAX - len(self._buffer), socket.MSG_PEEK)
+        return ahead.find(b"\n") + 1 or len(ahead) or 1
+
+    def _parse(self) -> Proxied | None:
+        return parse_line(self._buffer)
+
+
+_PROXY_STAGES = {"v1": _LineProxyStage, "v2": _BinaryProxyStage}
 
 
 class _Sniffer(_Stage):
@@ -220,7 +260,7 @@ class _Gate(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected, and the TLS handshake done: a port with one purpose hands over at once."""
         self._transport = cast(asyncio.Transport, transport)
-        if self._listener.purposes == {"clients"}:
+        if self._listener.purposes <= {"clients", "mqtt"}:
             self._to_client()
         else:
             self._waits = True

@@ -29,6 +29,17 @@ def read_key_file(path: str) -> list[Key]:
     return found
 
 
+def take_keys(runtime: Runtime, source: str, found: list[Key]) -> None:
+    """Let these keys count from now on, and end what keys have signed that do not count any more."""
+    rights, keys = runtime.sessions.rights, runtime.broker.grants.keys
+    assert keys is not None
+    log.info("%s: keys %s", source, ", ".join(f"{key.kid or 'without kid'} ({key.algorithm})" for key in found))
+    if keys.replace(found):
+        rights.keys_changed()
+        runtime.follow_rights()
+        runtime.follow_publishers()
+
+
 class KeyFile:
     """Follows the file for one process; a broken one leaves the keys as they are, and is logged once."""
 
@@ -52,14 +63,7 @@ class KeyFile:
     def reload(self) -> None:
         """Take the file's keys now; raises InvalidKeys or OSError, and leaves them as they are."""
         self._seen = self._stamp()
-        found = read_key_file(self._path)
-        rights, keys = self._runtime.sessions.rights, self._runtime.broker.grants.keys
-        assert keys is not None
-        log.info("%s: keys %s", self._path, ", ".join(f"{key.kid or 'without kid'} ({key.algorithm})" for key in found))
-        if keys.replace(found):
-            rights.keys_changed()
-            self._runtime.follow_rights()
-            self._runtime.follow_publishers()
+        take_keys(self._runtime, self._path, read_key_file(self._path))
 
     def _stamp(self) -> _Stamp:
         """What tells one state of the file from another; None: it is not there."""

@@ -68,7 +68,7 @@ class Ports:
         self._shut = False
         self._paused = False
         self._closed = False
-        self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": [], "metrics": []}
+        self.opened: dict[str, list[str]] = {"clients": [], "publishers": [], "control": [], "metrics": [], "mqtt": []}
         files_max = _files_max()
         self.connections_max = runtime.settings.connections_max or max(files_max - FILES_RESERVED, files_max // 2)
         self._arrivals.connections_max = self.connections_max
@@ -96,7 +96,7 @@ class Ports:
         """Accept no clients and publishers until ``resume``; control and metrics go on."""
         if self._paused or self._closed:
             return
-        self._leave({"clients", "publishers"})
+        self._leave({"clients", "publishers", "mqtt"})
         self._paused = True
 
     def resume(self) -> None:
@@ -240,7 +240,7 @@ def _shown(sock: socket.socket) -> str:
 
 def _for_data(listener: Listener) -> bool:
     """Whether it is for clients or publishers."""
-    return not listener.purposes.isdisjoint(("clients", "publishers"))
+    return not listener.purposes.isdisjoint(("clients", "publishers", "mqtt"))
 
 
 def _files_max() -> int:

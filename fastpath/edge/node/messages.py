@@ -1,6 +1,7 @@
 """Every message that the workers of a node send each other over their links, and how it is encoded and decoded.
 
-A link joins the first worker to one of the others. Each message is one MessagePack array with its name in front.
+A link joins the first worker to one of the others. Each message is one MessagePack array with its name in front. The
+first workers of different nodes send each other some of them, and two of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ...core.protocol.messages import Message
+from ...core.protocol.options import OptionRow
 from ...core.protocol.packets import Log, pack
 
 
@@ -110,6 +112,46 @@ class Unseat(Packet, tag="unseat"):
     number: int
 
 
+class AskSession(Packet, tag="session_ask"):
+    """A client of MQTT has come to that worker, which asks for its session by this number of its own; ``will`` is
+    empty without one."""
+
+    worker: int
+    number: int
+    owner: str
+    client_id: str
+    level: int
+    clean: bool
+    expiry_seconds: int
+    will: bytes
+
+
+class HoldSession(Packet, tag="session_held"):
+    """That worker has the session of a client that is connected there, and tells a new first worker so."""
+
+    worker: int
+    number: int
+    owner: str
+    client_id: str
+    state: bytes
+    will: bytes
+
+
+class ChangeSessions(Packet, tag="session_changes"):
+    """What has changed in sessions that the worker has, by their numbers."""
+
+    changes: list[tuple[int, bytes]]
+
+
+class ReturnSession(Packet, tag="session_back"):
+    """The client of the session of that number is gone from the worker: what has changed since, and the will that
+    waits, empty without one."""
+
+    number: int
+    state: bytes
+    will: bytes
+
+
 class Ask(Packet, tag="ask"):
     """Questions to Django's hook: number, turn and what each is about."""
 
@@ -120,6 +162,19 @@ class Tell(Packet, tag="told"):
     """Something that the hook is told and does not answer."""
 
     about: dict[str, Any]
+
+
+class CheckPassword(Packet, tag="password"):
+    """Is that the password of that user, who comes from this address?"""
+
+    number: int
+    user: str
+    password: str
+    address: str
+
+
+class KeysWanted(Packet, tag="keys?"):
+    """A token names a key that is not there: have the keys fetched."""
 
 
 class Attendance(Packet, tag="said"):
@@ -136,14 +191,32 @@ class Who(Packet, tag="who"):
     subject: str
 
 
+class Responds(Packet, tag="responds"):
+    """The patterns that a responder of the worker answers from now on, none at its end; ``at`` comes back."""
+
+    number: int
+    patterns: list[str]
+    at: int
+
+
+class Operate(Packet, tag="operate"):
+    """An operator asks the worker over HTTP to do something to clients: the control verb and its arguments."""
+
+    number: int
+    verb: str
+    arguments: dict[str, Any]
+
+
 # To the other workers, all of them or one
 
 
 class Welcome(Packet, tag="welcome"):
-    """The link is open: the name of the first worker's server, and its epoch."""
+    """The link is open: the name of the first worker's server, its epoch, and the options of subjects that count there
+    while it has no rights yet: they come before the copy of what is cached by them."""
 
     server: str
     epoch: int
+    options: list[OptionRow] = []
 
 
 class Give(Packet, tag="give"):
@@ -181,6 +254,8 @@ class RightsDiff(Packet, tag="rules_diff"):
     removed: Any
     users: Any
     sessions: Any
+    options: Any
+    """All that there are from now on; None: they stay as they are."""
 
 
 class Drain(Packet, tag="drain"):
@@ -233,11 +308,41 @@ class Unseated(Packet, tag="unseated"):
     limit: str
 
 
+class GiveSession(Packet, tag="session_given"):
+    """The session that the worker asked for by that number, and whether it was there before."""
+
+    number: int
+    present: bool
+    state: bytes
+
+
+class TakeSession(Packet, tag="session_taken"):
+    """The client of the session of that number has another connection now: the worker cuts off its own, and gives the
+    session back."""
+
+    number: int
+
+
 class Asked(Packet, tag="asked"):
     """The hook's answer to a question of the worker."""
 
     number: int
     reply: dict[str, Any]
+
+
+class PasswordChecked(Packet, tag="checked"):
+    """The answer to ``CheckPassword``: the user's token, or a close code and the reason."""
+
+    number: int
+    token: str
+    code: int
+    reason: str
+
+
+class TokenKeys(Packet, tag="keys"):
+    """The JWK set that tokens are checked by, as it came."""
+
+    data: bytes
 
 
 class Recheck(Packet, tag="recheck"):
@@ -285,6 +390,111 @@ class Present(Packet, tag="present"):
     stale: bool
 
 
+class ResponderNoted(Packet, tag="responder_noted"):
+    """What the worker has said of its responders up to that number is in force."""
+
+    at: int
+
+
+class Operated(Packet, tag="operated"):
+    """What became of ``Operate``: the answer of the control verb, or the code and reason of a refusal."""
+
+    number: int
+    answer: dict[str, Any]
+    refusal: tuple[str, str] | None
+
+
+# Both ways: requests and their replies (edge/requests)
+
+
+class Requested(Packet, tag="requested"):
+    """A request on its way to a responder: ``responder`` is that one's number in its worker.
+
+    ``name`` is where its replies go, ``node`` and ``worker`` where from it comes; ``timeout`` is in ms. ``passed`` are
+    the responders, as worker and number, that have not taken it, and ``why`` the error that the last one had for it.
+    """
+
+    name: str
+    node: str
+    worker: int
+    subject: str
+    content: Any
+    fields: dict[str, Any]
+    timeout: int
+    replies: int
+    user: str
+    responder: int = 0
+    passed: list[tuple[int, int]] = []
+    why: str = ""
+
+
+class Responded(Packet, tag="responded"):
+    """A reply on its way to the requester, at that node and worker."""
+
+    name: str
+    node: str
+    worker: int
+    content: Any
+    fields: dict[str, Any]
+    more: bool
+    error: str
+    reason: str
+    own: bool
+
+
+class Abandoned(Packet, tag="abandoned"):
+    """Nobody waits any more for replies to the requests of these names."""
+
+    names: list[str]
+
+
+# Between the first workers of different nodes, beside those of requests
+
+
+class NodeResponds(Packet, tag="node_responds"):
+    """The patterns that the responders of a node answer, as a packet of their replication."""
+
+    packet: list[Any]
+
+
+class NotTaken(Packet, tag="not_taken"):
+    """No responder of the node has taken the request of that name; ``why`` is the error that the last one had."""
+
+    name: str
+    why: str
+
+
+# Both ways: requests for sessions over HTTP, and their answers, between any two workers; the first one hands them on
+
+
+class Relay(Packet, tag="relay"):
+    """A request for a session of worker ``to``: what is wanted, and the place in the session; ``origin`` knows it by
+    ``number``."""
+
+    to: int
+    origin: int
+    number: int
+    kind: str
+    session: str
+    place: int
+    body: bytes
+
+
+class Relayed(Packet, tag="relayed"):
+    """The answer to the ``Relay`` of that number of worker ``to``: a status of HTTP, and lines."""
+
+    to: int
+    number: int
+    status: int
+    body: bytes
+
+
+class RelayOver(Packet, tag="relay_over"):
+    """That worker is gone: it answers nothing that was handed on to it."""
+
+    worker: int
+
+
 # Both ways: a copy of the state goes to a new worker, or comes from one that outlived the first worker
 
 
@@ -304,6 +514,7 @@ class RightsChunk(Packet, tag="rules"):
     rules: Any
     users: Any
     sessions: Any
+    options: Any
 
 
 class RightsCommit(Packet, tag="rules_commit"):
@@ -332,10 +543,18 @@ ToFirst = (
     | TraceOver
     | Seats
     | Unseat
+    | AskSession
+    | HoldSession
+    | ChangeSessions
+    | ReturnSession
     | Ask
     | Tell
+    | CheckPassword
+    | KeysWanted
     | Attendance
     | Who
+    | Responds
+    | Operate
 )
 ToOthers = (
     Log
@@ -353,7 +572,11 @@ ToOthers = (
     | EventsTaken
     | Memory
     | Unseated
+    | GiveSession
+    | TakeSession
     | Asked
+    | PasswordChecked
+    | TokenKeys
     | Recheck
     | Attend
     | Patterns
@@ -361,10 +584,16 @@ ToOthers = (
     | Wanted
     | AllWanted
     | Present
+    | ResponderNoted
+    | Operated
 )
+Requesting = Requested | Responded | Abandoned
+BetweenNodes = Requesting | NodeResponds | NotTaken
+Relaying = Relay | Relayed | RelayOver
 Copying = Parts | RightsBegin | RightsChunk | RightsCommit | Copied
 
-_decode = msgspec.msgpack.Decoder(ToFirst | ToOthers | Copying).decode
+_decode = msgspec.msgpack.Decoder(ToFirst | ToOthers | BetweenNodes | Relaying | Copying).decode
+_decode_from_node = msgspec.msgpack.Decoder(BetweenNodes).decode
 
 
 def encode(packet: Packet) -> bytes:
@@ -375,6 +604,17 @@ def encode(packet: Packet) -> bytes:
 def encode_log(position: int, messages: Sequence[Message], since: int, own: int) -> bytes:
     """The log up to that position, for each worker that follows it (``Log``)."""
     return pack(["log", position, messages, since, own])
+
+
+def encode_for_node(packet: Packet) -> bytes:
+    """The message as it goes to another node."""
+    return msgspec.msgpack.encode(packet)
+
+
+def decode_from_node(data: bytes) -> BetweenNodes:
+    """What another node has sent; raises msgspec.DecodeError."""
+    packet: BetweenNodes = _decode_from_node(data)
+    return packet
 
 
 def decode(data: memoryview) -> Packet | Log:

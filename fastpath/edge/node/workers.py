@@ -17,6 +17,9 @@ class Leader(Protocol):
     def send(self, packet: Packet, worker: int | None) -> None:
         """Send to all that follow, or to one of them."""
 
+    def unsent_to(self, worker: int) -> int:
+        """Return the number of bytes that wait for that worker."""
+
     def figures(self) -> list[dict[str, float]]:
         """The figures that each of the others told last."""
 
@@ -85,6 +88,10 @@ class Workers:
         """On the first worker: send to all others, or to one of them; on another one there are none."""
         if self._leader is not None:
             self._leader.send(message, worker)
+
+    def unsent_to(self, worker: int) -> int:
+        """On the first worker: return the number of bytes that wait for that one."""
+        return self._leader.unsent_to(worker) if self._leader is not None else 0
 
     def unsent(self) -> int:
         """Return the number of bytes that wait for the first worker."""

@@ -178,6 +178,7 @@ class PublisherConnection(asyncio.Protocol):
         self._closing = True
         if self._runtime.sessions.guard is not None:
             self._runtime.sessions.guard.forget(self)
+        self._runtime.sessions.publish_rates.forget(self)
         self._runtime.publisher_connections.discard(self)
         if self._is_full is not None:
             self._runtime.connection_closed()
@@ -290,7 +291,11 @@ class PublisherConnection(asyncio.Protocol):
         guard = self._runtime.sessions.guard
         if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, PauseReason.RATE)
-        self._runtime.publish_rows(principal, rows, partial(self._acknowledge, number), self._publisher, first, self)
+        done = partial(self._acknowledge, number)
+        self._runtime.publish_rows(principal, rows, done, self._publisher, first, self, self._hold_rate)
+
+    def _hold_rate(self) -> None:
+        self.hold(True, PauseReason.RATE)
 
     def _advertise(self, number: int, patterns: list[Any]) -> None:
         self._check_address()

@@ -48,7 +48,7 @@ class Job(Struct):
     restarts: int = 0
 
 
-class Reporting:
+class JobReports:
     """In the process that publishers connect to: takes reports, and answers ``jobs`` on the control socket."""
 
     def __init__(self, runtime: Runtime) -> None:

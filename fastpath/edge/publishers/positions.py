@@ -114,8 +114,7 @@ class Positions:
         self._new_before = 0  # how many came before these
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
-        self.offers = Offers(frames={"positions": self._ask})
-        runtime.broker.appeared.append(self._appeared)
+        self.offers = Offers(frames={"positions": self._ask}, appeared=self._appeared)
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
         """``["positions", n, patterns, options]``; a frame of another shape ends the connection: raises Refused."""

@@ -62,14 +62,15 @@ class Failed(Exception):
     """The question has no answer: a code and why."""
 
 
-class Reading:
+class Ranges:
     """Answers the frames `positions` and `read` in the process that publishers connect to."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._slicing = Slicing(runtime)
         self.positions = Positions(runtime, self._slicing)
-        self.offers = Offers(frames={"read": self._ask, **self.positions.offers.frames})
+        positions = self.positions.offers
+        self.offers = Offers(frames={"read": self._ask, **positions.frames}, appeared=positions.appeared)
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
         """``["read", n, ranges]``; a frame of another shape ends the connection: raises Refused."""
@@ -255,6 +256,8 @@ def _metas(messages: Sequence[Message]) -> dict[int, dict[str, Any]]:
             ):  # fmt: skip
                 if value is not None:
                     meta[name] = value
+            if message.removed:
+                meta["removed"] = True
             if meta:
                 metas[at] = meta
     return metas

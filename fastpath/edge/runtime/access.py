@@ -35,6 +35,10 @@ class Access:
         """Return whether somebody at this address may publish."""
         return self.publish_from is None or address in self.publish_from
 
+    def welcomes(self, origin: str) -> bool:
+        """Return whether pages of this origin may connect."""
+        return self.origins is None or origin in self.origins
+
     def check(self, request: Request, peer: str) -> str:
         """The address of whom the request comes from, through its proxies; raises BadRequest for a strange page.
 
@@ -42,7 +46,7 @@ class Access:
         """
         headers = request.headers
         origin = headers.get("origin")
-        if self.origins is not None and origin is not None and origin not in self.origins:
+        if origin is not None and not self.welcomes(origin):
             raise BadRequest(403, "Pages of this origin may not connect here (FASTPATH_ORIGINS).")
         forwarded = headers.get("x-forwarded-for")
         return peer if forwarded is None else client_of(forwarded, peer, self.trusted)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...core.auth.grants import Principal
+from ...core.broker import observers
 from ...core.broker.observers import Source
-from ...core.delivery.audience import Client
-from ...core.protocol.errors import Close
+from ...core.delivery.audience import Client, Topic
+from ...core.protocol.errors import Close, Refused
 from ...core.protocol.messages import Notice
 from ...core.protocol.packets import Batch
 from ...core.sessions.sessions import Handler as CommandHandler
 from ...core.websocket.handshake import Request
+from ...engine.base import Messenger, NodeListener, SessionStore
 from ..node.workers import Handler as MessageHandler
+
+SESSION_ID_BYTES = 18
+"""Of chance in the id of a session over HTTP: whoever has it may speak for its client."""
+
+NO_HEADERS: Mapping[str, str] = {}
+"""Of a request that did not come over HTTP."""
 
 Answer = dict[str, Any]
 Done = Callable[[Answer], None]
@@ -97,8 +106,61 @@ class HookGateway(Protocol):
     ) -> PublisherDeferral:
         """A publisher has come; ``welcome`` is called when it is let in."""
 
-    def request(self, token: str, action: str, subject: str, done: Callable[[str], None]) -> None:
+    def request(
+        self,
+        token: str,
+        action: str,
+        subject: str,
+        done: Callable[[str], None],
+        address: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
         """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
+
+
+class PasswordGateway(Protocol):
+    """Has Django check the passwords of its users (edge/hooks/passwords.py)."""
+
+    def check(self, user: str, password: str, address: str, done: Callable[[str, Refused | None], None]) -> None:
+        """Is that the user's password: ``done`` gets a token of the user, or why there is none; at once or later."""
+
+
+class MqttTable(Protocol):
+    """The sessions of clients of MQTT (edge/clients/mqtt/sessions.py)."""
+
+    @property
+    def shares(self) -> Any:
+        """Return the groups that share subscriptions (core/mqtt/shares.py); None where there are none."""
+
+    def came(self, stream: Any) -> None:
+        """A connection speaks MQTT."""
+
+    def take(self, stream: Any, owner: str, given: Callable[[Any, bool, str], None]) -> None:
+        """Find the session of a client that is let in: ``given`` gets it, whether it was there, and a subject of which
+        it has missed too much to go on; at once or later, or never if the connection ends before."""
+
+    def discarded(self, stream: Any, subject: str) -> None:
+        """The session of the connection ends, as messages of the subject were missed."""
+
+    def keep(self, store: SessionStore) -> None:
+        """Go on with the sessions that are in the store, and keep them there from now on."""
+
+    def subscribed(self, stream: Any) -> None:
+        """What its client has subscribed to has changed."""
+
+    def gone(self, stream: Any, client: Client | None) -> None:
+        """The connection is over."""
+
+
+class NodesListener(NodeListener, Protocol):
+    """Hears other nodes, once there is a way to them."""
+
+    def join(self, node: str, messenger: Messenger, learns: bool) -> None:
+        """Be the node of that name from now on, and send by that messenger; ``learns``: this process takes the place of
+        another one, and its node's other workers have to tell it what they told that one."""
+
+    async def leave(self) -> None:
+        """Say that this node ends."""
 
 
 Verb = Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]
@@ -110,6 +172,43 @@ Frame = Callable[[Any, int, list[Any]], None]
 
 Answering = Callable[[Answer, Done], None]
 """Answers, now or later, a question that all workers are asked; InvalidMessage that is raised is the answer, too."""
+
+
+Endpoint = Callable[[Any], None]
+"""Takes a call (edge/plain_http/call.py) and answers it, now or later; raises InvalidMessage, Refused or BadRequest."""
+
+Methods = Mapping[str, Endpoint]
+"""The endpoints of a path, by method; GET answers HEAD as well."""
+
+
+class Exchanging(Protocol):
+    """A connection of a client port that speaks HTTP, behind the object that has its socket."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came."""
+
+    def writable(self) -> None:
+        """The socket takes bytes again."""
+
+    def ended_by_peer(self) -> bool:
+        """The peer says nothing more; whether it is answered for a moment all the same."""
+
+    def expire(self) -> None:
+        """What was to happen in time has not."""
+
+    def gone(self) -> None:
+        """The socket is closed."""
+
+
+class PostedTo(Protocol):
+    """A session over HTTP, as who posts to it sees it (edge/clients/connection.py)."""
+
+    def posted(self, first: int, frames: list[bytes], done: Callable[[int], None]) -> None:
+        """The client says these frames, of which the first has this number in the session; those that were said before
+        are left out. ``done`` gets a status of HTTP: 204 when all are handled, 404 when the session ends before."""
+
+    def leave(self) -> None:
+        """The client says that it has gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +233,22 @@ class Offers:
     figures: Callable[[], dict[str, float]] | None = None
     """More figures of this process."""
     connections: ConnectionListener | None = None
+    observes: observers.ConnectionListener | None = None
+    """Told by the core what this process' clients do."""
+    appeared: Callable[[Topic], None] | None = None
+    """Told of a subject that is published to for the first time, before anything of it is delivered."""
+    endpoints: Mapping[str, Methods] = field(default_factory=dict)
+    """Of client ports over HTTP, by path."""
+    lines: Mapping[str, Methods] = field(default_factory=dict)
+    """The same, of all paths that begin so (``/session/``), and whose bodies are lines of text."""
+    mqtt: MqttTable | None = None
+    """Knows the sessions of clients of MQTT."""
     gate: HookGateway | None = None
     """Asks a hook in Django who may come and what each may do."""
+    passwords: PasswordGateway | None = None
+    """Has the passwords of Django's users checked."""
+    nodes: NodesListener | None = None
+    """Sends to other nodes and hears them, on the first worker."""
     linked: Callable[[int], None] | None = None
     """Told that messages can be sent to that worker."""
     parted: Callable[[int], None] | None = None
@@ -169,3 +282,54 @@ class Plain:
     """A component that is nothing but what it offers."""
 
     offers: Offers
+
+
+class HttpEndpoints:
+    """All endpoints of a process, the connections that call them, and the sessions that they are a part of."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, Methods] = {}
+        self.lines: dict[str, Methods] = {}
+        """By the first part of the path."""
+        self.sessions: dict[str, PostedTo] = {}
+        """The sessions of clients that speak over HTTP, by their ids."""
+        self.exchanges: dict[object, Exchanging] = {}
+        """By the object that has the socket."""
+        self.opened = 0
+        self.requests = 0
+
+    def serve(self, endpoints: Mapping[str, Methods], lines: Mapping[str, Methods]) -> None:
+        """Answer these paths from now on."""
+        self.by_path.update(endpoints)
+        self.lines.update(lines)
+
+    def find(self, path: str) -> tuple[Methods | None, bool]:
+        """The endpoints of a path, None where there are none; and whether their bodies are lines."""
+        if path in self.by_path:
+            return self.by_path[path], False
+        return self.lines.get(path[: path.find("/", 1) + 1]), True
+
+    def begin_session(self, worker: int, session: PostedTo) -> str:
+        """The id of one more session: it names its worker, and nobody can guess it."""
+        number = f"{worker}-{secrets.token_urlsafe(SESSION_ID_BYTES)}"
+        self.sessions[number] = session
+        return number
+
+    def number(self) -> int:
+        """The number of one more connection."""
+        self.opened += 1
+        return self.opened
+
+    def begin(self, connection: object, exchange: Exchanging) -> None:
+        """From now on the connection speaks HTTP."""
+        self.exchanges[connection] = exchange
+
+    def end(self, connection: object) -> None:
+        """The connection is over."""
+        exchange = self.exchanges.pop(connection, None)
+        if exchange is not None:
+            exchange.gone()
+
+    def count(self) -> None:
+        """One more request has come."""
+        self.requests += 1

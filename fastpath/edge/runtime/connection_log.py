@@ -9,7 +9,7 @@ from ...core.broker.observers import Source
 from ...core.delivery.audience import Client
 from ...core.telemetry.counters import BY_CLIENT
 from ...logs.formats import event
-from .connection_names import PUBLISHER, connection_id
+from .connection_names import CALLER, PUBLISHER, connection_id
 from .publisher_progress import Progress
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def client_closed(runtime: Runtime, client: Client, name: str, moment: int) -> N
         connection=connection_id(runtime, client.number),
         address=client.address,
         user=client.principal.user,
+        transport=client.transport,
         code=int(code),
         name=name,
         reason=reason.removeprefix(f"{name}: "),
@@ -54,6 +55,20 @@ def client_closed(runtime: Runtime, client: Client, name: str, moment: int) -> N
 def request_refused(address: str, status: int, reason: str) -> None:
     """A request was answered with a status of HTTP: no WebSocket came about."""
     event(_clients, "request refused", address=address, status=status, reason=reason)
+
+
+def http_closed(runtime: Runtime, number: int, address: str, requests: int, since: int, moment: int) -> None:
+    """A connection that spoke HTTP ends; there may be many of these each second, so it is told at the level
+    ``debug``."""
+    event(
+        _clients,
+        "http closed",
+        logging.DEBUG,
+        connection=connection_id(runtime, number, CALLER),
+        address=address,
+        requests=requests,
+        seconds=_seconds(since, moment),
+    )
 
 
 def connection_refused(address: str, reason: str) -> None:

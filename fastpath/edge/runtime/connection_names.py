@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from ...core.auth.grants import Principal
 from ...core.broker.observers import Source
 from ...core.delivery.audience import Client
 from ...core.protocol.errors import InvalidMessage
@@ -16,6 +17,9 @@ NUMBER_MAX = 1 << 53
 
 PUBLISHER = "p"
 """Stands before the number of a publisher's connection."""
+
+CALLER = "h"
+"""Stands before the number of a connection that speaks HTTP."""
 
 
 class Name(NamedTuple):
@@ -45,8 +49,20 @@ class Name(NamedTuple):
         return self.pid == os.getpid()
 
 
+class Caller:
+    """Who calls over HTTP, as the source of what is published (core/broker/observers.py)."""
+
+    __slots__ = ("address", "number", "principal")
+
+    def __init__(self, number: int, address: str, principal: Principal | None) -> None:
+        self.number = number
+        self.address = address
+        self.principal = principal
+
+
 def connection_id(runtime: Runtime, number: int, kind: str = "") -> str:
-    """The name of a client of this process, or with the kind ``p`` of a publisher; empty for who was never let in."""
+    """The name of a client of this process, or with the kind ``p`` of a publisher, ``h`` of a caller; empty for who was
+    never let in."""
     if not number:
         return ""
     return f"{runtime.workers.number}.{os.getpid()}.{kind}{number}"
@@ -56,4 +72,6 @@ def source_id(runtime: Runtime, source: Source | None) -> str:
     """The name of who publishes; empty for Django."""
     if source is None:
         return ""
-    return connection_id(runtime, source.number, "" if isinstance(source, Client) else PUBLISHER)
+    if isinstance(source, Client):
+        return connection_id(runtime, source.number)
+    return connection_id(runtime, source.number, CALLER if isinstance(source, Caller) else PUBLISHER)

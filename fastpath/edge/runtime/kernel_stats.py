@@ -25,12 +25,12 @@ def unread(fd: int) -> bool:
 
 
 def network(fd: int) -> Network | None:
-    """Times in ms, sizes in bytes; None for a unix socket, and where the system does not tell.
+    """Times in ms, sizes in bytes; None for a unix socket, for who has none, and where the system does not tell.
 
     ``reader_limited_ms`` of ``busy_ms`` it was the peer that took nothing, for its own buffer was full; the rest is the
     line's.
     """
-    if not hasattr(socket, "TCP_INFO"):
+    if fd < 0 or not hasattr(socket, "TCP_INFO"):
         return None
     with suppress(OSError), socket.socket(fileno=fd) as sock:
         try:

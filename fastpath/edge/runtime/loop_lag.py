@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 
-class Lateness:
+class LoopLag:
     """Watches a timer that comes again and again; the longest delay of the last whole second is kept."""
 
     __slots__ = ("_began", "_due", "_last", "_longest")

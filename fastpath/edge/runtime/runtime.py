@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 from typing import Any, Protocol, TypeVar
 
@@ -17,18 +17,28 @@ from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
 from ...core.presence.advertisements import Advertisers
 from ...core.protocol.messages import Notice
-from ...core.protocol.packets import read_publications
+from ...core.protocol.packets import Refusal, read_publications
 from ...core.sessions.sessions import Sessions
 from ...core.websocket.frames import Event
 from ...settings import Settings
 from ..node.workers import Workers
 from .access import Access
-from .component import Component, ConnectionListener, Frame, HookGateway, Verb
+from .component import (
+    Component,
+    ConnectionListener,
+    Frame,
+    HookGateway,
+    HttpEndpoints,
+    MqttTable,
+    NodesListener,
+    PasswordGateway,
+    Verb,
+)
 from .delivery_latency import measure
 from .epoll import make_watch
-from .loop_lag import Lateness
+from .loop_lag import LoopLag
 from .publisher_accounts import Accounts
-from .scatter import Gathering
+from .scatter import Scatter
 from .scheduler import Scheduler
 
 LINKS, WRITES = 1, 2
@@ -56,6 +66,14 @@ class Drains(Protocol):
 
     def follow(self, moment: int) -> None:
         """Look at its rights again: a token that has ended or was revoked ends it."""
+
+
+class Streams(Protocol):
+    """The streams of events of a process (edge/clients/event_stream.py)."""
+
+    def open(self, asked: Sequence[str], since: Mapping[str, tuple[int, int]], deflate_bytes: int) -> Any:
+        """A stream of these subjects and patterns for a reader that comes with these positions; pieces from
+        ``deflate_bytes`` on are compressed, 0: none."""
 
 
 class Deadline(Protocol):
@@ -87,12 +105,14 @@ class Runtime:
         settings: Settings,
         broker: Broker,
         sessions: Sessions,
-        worker: int = 0,
+        worker: int,
+        events: Streams,
     ) -> None:
         self.loop = loop
         self.settings = settings
         self.broker = broker
         self.sessions = sessions
+        self.events = events
         self.access = Access(settings, sessions.publications)
         self.workers = Workers(worker)
         self.verbs: dict[str, Verb] = {}
@@ -100,7 +120,11 @@ class Runtime:
         self.reloads: dict[str, Callable[[], object]] = {}
         self.figures: list[Callable[[], dict[str, float]]] = []
         self.connection_listeners: list[ConnectionListener] = []
+        self.http = HttpEndpoints()
         self.asks: HookGateway | None = None
+        self.passwords: PasswordGateway | None = None
+        self.mqtt: MqttTable | None = None
+        self.nodes: NodesListener | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
         self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
         self.connections = 0
@@ -113,13 +137,13 @@ class Runtime:
         self.accounts = Accounts()
         self.publisher_connections: set[Drains] = set()
         self.control_connections: set[asyncio.Transport] = set()
-        self.gathering = Gathering(loop, self.workers)
+        self.scatter = Scatter(loop, self.workers)
         self.started = False  # the clocks run: what was kept is here, and the ports are open or about to be
         self.advertisers = Advertisers(broker.grants)  # who advertises what in this process
         self.stale = self.congested = False
         """Who numbers is away: nothing can be published. Another worker, or the writing here, is behind: they wait."""
         self.latency = measure(broker, on=settings.statistics)
-        self.lateness = Lateness()
+        self.loop_lag = LoopLag()
         self.awake = AwakeClock(2 * GRID_SECONDS, loop.time())  # by it whoever is silent is judged
         self._flush_due, self._stepping, self._congestion = False, False, 0
         self._deadlines: dict[Deadline, float] = {}
@@ -133,7 +157,7 @@ class Runtime:
         self._each_grid: list[Callable[[int], None]] = []
         self._each_second: list[Callable[[int], None]] = []
         self._stops: list[Callable[[], None]] = []
-        self.serve(self.gathering)
+        self.serve(self.scatter)
 
     def serve(self, *components: Component) -> None:
         """Serve what these components offer, from now on, in their order."""
@@ -142,11 +166,17 @@ class Runtime:
             self.frames.update(offers.frames)
             self.reloads.update(offers.reloads)
             self.sessions.answer(offers.commands)
-            self.gathering.answer(offers.questions)
+            self.scatter.answer(offers.questions)
             self.workers.hear(offers.messages, offers.linked, offers.parted)
+            self.http.serve(offers.endpoints, offers.lines)
             self.asks = offers.gate or self.asks
+            self.passwords = offers.passwords or self.passwords
+            self.mqtt = offers.mqtt or self.mqtt
+            self.nodes = offers.nodes or self.nodes
             _add(self.figures, offers.figures)
             _add(self.connection_listeners, offers.connections)
+            _add(self.broker.observers, offers.observes)
+            _add(self.broker.appeared, offers.appeared)
             _add(self.ponged, offers.ponged)
             _add(self._noticed, offers.noticed)
             _add(self._eased, offers.eased)
@@ -191,21 +221,35 @@ class Runtime:
         publisher: str | None = None,
         first: int = 0,
         source: Source | None = None,
+        hold: Callable[[], None] | None = None,
     ) -> None:
         """Publish the rows of a batch (protocol.md 6.2), in order; ``done`` gets one outcome a row.
 
         ``publisher`` is the key of whom the publications' numbers count for, ``first`` the number of the first row.
+        ``hold`` is called when ``source`` has published too much at a time to some subjects: it takes nothing more.
         """
         messages, refused = read_publications(rows, publisher, first)
         if refused:
-            self.broker.counters.refused(refused.values())
-            done = with_refusals(done, refused)
+            done = self.refuse_rows(rows, refused, done, source)
+        trail = self.broker.trail
+        if trail is not None:
+            done = trail.publication(source, messages, done) or done
+        moment = now()
+        if hold is not None and self.broker.interest.options.rates:
+            published = [(message.subject, 1) for message in messages]
+            if self.sessions.publish_rates.spend(source, published, moment):
+                hold()
+        self.broker.publish(principal, messages, moment, done)
+
+    def refuse_rows(self, rows: list[Any], refused: dict[int, Refusal], done: Done, source: Source | None) -> Done:
+        """Count and note the rows that are refused before they are publications, by their index: ``done`` for the
+        others."""
+        self.broker.counters.refused(refused.values())
         trail = self.broker.trail
         if trail is not None:
             for index, (code, reason) in refused.items():
                 trail.unread(source, rows[index], code, reason)
-            done = trail.publication(source, messages, done) or done
-        self.broker.publish(principal, messages, now(), done)
+        return with_refusals(done, refused)
 
     def congest(self, congested: bool, why: int = LINKS) -> None:
         """Hold back those who publish, or let them go on when there is no other reason (LINKS or WRITES); control,
@@ -332,12 +376,12 @@ class Runtime:
         self._flush()
 
     def _on_grid(self) -> None:
-        self.lateness.came()
+        self.loop_lag.came()
         self.awake.tick(self.loop.time())
         time = now()
         delay = GRID_SECONDS - time % 100 / 1000 + 0.0005
         self._timers[0] = self.loop.call_later(delay, self._on_grid)
-        self.lateness.expect(delay)
+        self.loop_lag.expect(delay)
         if self.latency is not None and self.latency.since:
             self._flush()  # or what conflation brings would be measured with it
         self.broker.grid.tick(time)

@@ -38,7 +38,7 @@ Work = Generator[None, None, Answer]
 log = logging.getLogger("fastpath.control")
 
 
-class Gathering:
+class Scatter:
     """The questions of one process: what it asks of all, on the first worker, and what it is asked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, workers: Workers) -> None:

@@ -35,6 +35,21 @@ class Scheduler:
         self._waiting: deque[Callable[[], None]] = deque()
         self._works: deque[_Work] = deque()
         self._working = False
+        self._spent = 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Count time that was taken without waiting for a turn; it is forgotten when the loop has been round."""
+        if not self._spent:
+            self._loop.call_soon(self._renew)
+        self._spent += seconds
+
+    @property
+    def spent(self) -> bool:
+        """Whether those who did not wait have had a turn's time together: who comes now waits for one."""
+        return self._spent >= TURN_SECONDS
+
+    def _renew(self) -> None:
+        self._spent = 0.0
 
     def later(self, go_on: Callable[[], None]) -> None:
         """Call it when all who wait already have had a turn."""

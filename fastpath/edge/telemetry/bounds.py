@@ -59,7 +59,7 @@ class Bounds:
         busy, all_of_it = self._busy[0] - last[0], self._busy[1] - last[1]
         if all_of_it > 0:
             self._machine = {
-                "machine_cpu_percent": round(100 * busy / all_of_it, 1),
+                "machine_cpu_percent": min(round(100 * busy / all_of_it, 1), 100),  # that of waiting may fall
                 "machine_memory_bytes": self._machine_bytes,
                 "machine_memory_available_bytes": _available_bytes(),
             }

@@ -136,8 +136,10 @@ class Statistics:
             "slow_closed": counters.closes.get("slow_consumer", 0),
             "slow_conflated": counters.lags,
             **self.latencies.of_own,
-            "loop_lag_ms": runtime.lateness.longest_ms,
+            "loop_lag_ms": runtime.loop_lag.longest_ms,
             "audit_dropped": 0,  # until the audit begins
+            "spans_exported": 0,  # where tracing is off
+            "spans_dropped": 0,
             "memory_bytes": resident_bytes(),
             "cpu_seconds": round(time.process_time(), 3),
             "cpu_waited_seconds": round(waited_seconds(), 3),
@@ -177,7 +179,7 @@ class Statistics:
         for task in self.each_second:
             task()
         if self._runtime.blocked:
-            self._runtime.gathering.run(self._weigh(), self._weighed)
+            self._runtime.scatter.run(self._weigh(), self._weighed)
 
     def _weigh(self) -> Work:
         """What waits for slow clients: there may be many of them."""

@@ -12,7 +12,7 @@ from typing import Any
 from ...logs.formats import event
 from ..runtime.component import ControlPeer, Offers
 from ..runtime.runtime import Runtime
-from ..workers.heartbeat import Pulse
+from ..workers.heartbeat import Heartbeat
 from .rights_assurance import Assurance
 
 ROOM_BYTES_MIN = 1 << 20
@@ -30,9 +30,11 @@ log = logging.getLogger("fastpath.health")
 class Readiness:
     """What a load balancer asks, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
 
-    def __init__(self, runtime: Runtime, pulse: Pulse, draining: Callable[[], bool], assurance: Assurance) -> None:
+    def __init__(
+        self, runtime: Runtime, heartbeat: Heartbeat, draining: Callable[[], bool], assurance: Assurance
+    ) -> None:
         self._runtime = runtime
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         self._draining = draining
         folder = runtime.broker.engine.folder
         self._disk = Disk(folder) if folder else None
@@ -42,7 +44,7 @@ class Readiness:
             verbs={"health": self._answer}, figures=self._disk.figures if self._disk is not None else None
         )
         if not runtime.workers.follows:
-            pulse.beats.append(self._look)
+            heartbeat.beats.append(self._look)
 
     def reasons(self) -> dict[str, str]:
         """What stands against it, by name; empty when it is ready."""
@@ -53,6 +55,8 @@ class Readiness:
             found["rights"] = "they have not arrived from Django yet"
         elif self._assurance.trouble:
             found["rights"] = self._assurance.trouble
+        if runtime.broker.grants.keys is not None and runtime.broker.grants.keys.empty:
+            found["keys"] = "those that tokens are checked by have not arrived from their address yet"
         if runtime.stale:
             notice = runtime.sessions.notice
             found["engine"] = notice.text if notice is not None else "who numbers messages is away"
@@ -64,7 +68,7 @@ class Readiness:
         if self._draining():
             found["draining"] = "clients are sent elsewhere"
         if runtime.started:
-            found |= self._pulse.troubles()
+            found |= self._heartbeat.troubles()
         return found
 
     def _look(self) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
+
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import STANDARD, Message
-from ...core.telemetry.samples import NAMES, ROWS_MAX, Ring, Sampler
+from ...core.telemetry.samples import NAMES, ROWS_MAX, WINDOWS, Ring, Sampler, Windows
 from ..runtime.component import ControlPeer, Offers
 from ..runtime.runtime import Runtime, now
 from .figures import Statistics
 
 CLUSTER = "/__sys__/cluster"
 """The figures of all nodes together as fields, and of each as JSON; once a second, from the collector in Django."""
-
-WINDOWS = "/__sys__/windows"
-"""The statistics over 12 windows, as JSON."""
 
 LATE_SECONDS = 0.25
 """After each whole second, at which the workers look at what they have counted, and tell the first one."""
@@ -75,6 +74,7 @@ class Samples:
             raise InvalidMessage("invalid", f"fields are at most {FIELDS_MAX} figures by their names")
         messages = [Message(CLUSTER, content, {name: _text(value) for name, value in fields.items()}, qos=STANDARD)]
         if windows is not None:
+            _checked(windows)
             messages.append(Message(WINDOWS, windows, {}, qos=STANDARD))
         for message in messages:
             if not isinstance(message.content, str):
@@ -89,6 +89,14 @@ class Samples:
 def _second() -> int:
     """The whole second that was told of LATE_SECONDS ago; half a second later it is the next."""
     return round(time.monotonic() - LATE_SECONDS)
+
+
+def _checked(windows: Any) -> None:
+    """Raise InvalidMessage unless it is the statistics as JSON, which the audit hands on."""
+    try:
+        msgspec.json.decode(windows, type=Windows)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise InvalidMessage("invalid", f"windows are the statistics as JSON: {error}") from None
 
 
 def _figure(item: tuple[Any, Any]) -> bool:

@@ -12,7 +12,7 @@ from ...core.protocol.packets import publisher_key, publisher_of
 from ...core.transactions.records import StagingFailed, StagingRecord
 from ..runtime.component import ControlPeer, Offers
 from ..runtime.scatter import chosen, text
-from .commit import Committing
+from .commit import Commits
 from .staging import Staging
 
 LIMIT_DEFAULT, LIMIT_MAX = 50, 1000
@@ -25,9 +25,9 @@ FORGETTING_MAX = 16
 class Transactions:
     """Tells of them, and has one forgotten."""
 
-    def __init__(self, staging: Staging, committing: Committing) -> None:
+    def __init__(self, staging: Staging, commits: Commits) -> None:
         self._store = staging.store
-        self._committing = committing
+        self._commits = commits
         self._tasks: set[asyncio.Task[None]] = set()
         self.offers = Offers(verbs={"transactions": self._tell, "forget_transaction": self._forget})
 
@@ -46,7 +46,7 @@ class Transactions:
         key = publisher_key(user, transaction)
 
         async def forget() -> dict[str, Any]:
-            if self._committing.running(key):  # asked here: a commit may have come since the verb
+            if self._commits.running(key):  # asked here: a commit may have come since the verb
                 raise StagingFailed("limit", "a batch of it is being committed; ask again")
             return {"forgotten": await self._store.forget(key)}
 
@@ -73,7 +73,7 @@ class Transactions:
             "user": user,
             "transaction": transaction,
             "batch": record.batch,
-            "state": "running" if self._committing.running(key) else record.state,
+            "state": "running" if self._commits.running(key) else record.state,
             "rows": record.rows,
             "rows_before": record.base,
             "refused_rows": record.refused_rows,

@@ -83,7 +83,7 @@ class Commit:
             publisher.reply([kind, number, *rest])
 
 
-class Committing:
+class Commits:
     """The commits of this process."""
 
     def __init__(self, staging: Staging) -> None:

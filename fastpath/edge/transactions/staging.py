@@ -88,6 +88,9 @@ class Staging:
             guard = self.runtime.sessions.guard
             if guard is not None and guard.spend(publisher, 0, rows, moment):
                 publisher.hold(True, PauseReason.RATE)
+            has_rates, rates = self.runtime.broker.interest.options.rates, self.runtime.sessions.publish_rates
+            if has_rates and rates.spend(publisher, [(run.subject, len(run)) for run in runs], moment):
+                publisher.hold(True, PauseReason.RATE)
             principal = publisher.current(moment)
             taken = Chunk(*take(runs, data, admission, principal, moment))
         except InvalidMessage as error:

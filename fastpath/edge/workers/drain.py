@@ -70,6 +70,11 @@ class Drainer:
             linked=self._linked,
         )
 
+    @property
+    def servers(self) -> Servers:
+        """Where clients may go beside this node: those of the drain while there is one, else those of the settings."""
+        return self._servers if self.active else self._runtime.settings.drain_servers
+
     def begin(self, per_second: int = 0, servers: Servers = ()) -> None:
         """Refuse newcomers and send clients elsewhere; while that goes on, another rate or other servers take force.
 

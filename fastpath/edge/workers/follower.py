@@ -189,15 +189,17 @@ class Follower:
                 self._has_copied(position)
             case RightsBegin():
                 rights.begin()
-            case RightsChunk(rules, users, sessions):
-                rights.add(rules, users, sessions)
+            case RightsChunk(rules, users, sessions, options):
+                rights.add(rules, users, sessions, options)
             case RightsCommit(generation):
                 rights.commit(generation, now())
                 self._runtime.follow_publishers()
-            case RightsDiff(after, generation, rules, removed, users, sessions):
-                rights.change(after, generation, rules, removed, users, sessions, now())
+            case RightsDiff(after, generation, rules, removed, users, sessions, options):
+                rights.change(after, generation, rules, removed, users, sessions, now(), options)
                 self._runtime.follow_publishers()
-            case Welcome(server, epoch):
+            case Welcome(server, epoch, options):
+                if options:
+                    rights.options.replace(options)
                 self._welcome(server, epoch)
             case Give(subjects):
                 assert self._link is not None

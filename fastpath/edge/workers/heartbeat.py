@@ -18,7 +18,7 @@ LATE_SECONDS = 1.0
 """A loop that was held up for so long was not responsive."""
 
 
-class Pulse:
+class Heartbeat:
     """Beats while the loop runs, from ``start`` on: each beat calls all of ``beats``.
 
     The other workers of a node (``others``) tell the first one of theirs, with how late it was and whether they are

@@ -91,7 +91,9 @@ class Link:
     def welcome(self) -> None:
         """Begin: the copy, while the log runs."""
         broker = self._links.runtime.broker
-        self.socket.send(Welcome(broker.server, broker.engine.epoch))
+        is_told = self._links.runtime.sessions.rights.generation is not None
+        options = [] if is_told else broker.interest.options.rows  # else they come with the rights
+        self.socket.send(Welcome(broker.server, broker.engine.epoch, options))
         self.giver = StateSender(self._links.runtime, self.socket, self._links.flush, self._complete)
         self._links.runtime.workers.linked(self.worker)
         self.socket.flush()
@@ -240,8 +242,8 @@ class Links:
                         self._kept += [message for message in part[1] if message.publication]
             case RightsBegin():
                 rights.begin()
-            case RightsChunk(rules, users, sessions):
-                rights.add(rules, users, sessions)
+            case RightsChunk(rules, users, sessions, options):
+                rights.add(rules, users, sessions, options)
             case RightsCommit(generation):
                 rights.commit(generation, now())
             case _:
@@ -260,7 +262,7 @@ class Links:
                 link.giver.renew_rights()
 
     def rights_changed(self, change: Sequence[Any]) -> None:
-        """A difference has taken force: ``after, generation, rules, removed, users, sessions``."""
+        """A difference has taken force: ``after, generation, rules, removed, users, sessions, options``."""
         self.flush()
         data = encode(RightsDiff(*change))
         for link in self._links:
@@ -278,6 +280,10 @@ class Links:
             if link.giver is not None and worker in (None, link.worker):
                 link.socket.send(packet)
                 link.socket.flush()
+
+    def unsent_to(self, worker: int) -> int:
+        """The number of bytes that wait for that worker."""
+        return sum(link.socket.waiting for link in self._links if link.worker == worker)
 
     def count(self) -> int:
         """The number of other workers that are there."""

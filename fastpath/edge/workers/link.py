@@ -7,12 +7,12 @@ import logging
 import os
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...awake import AwakeClock
-from ...core.auth.rule_grants import RuleGrants
 from ...core.broker.state_transfer import Copy, rights_in_chunks
 from ...core.protocol.packets import Log, Unpacker
 from ..node.messages import Packet, Parts, RightsBegin, RightsChunk, RightsCommit, decode, encode
@@ -39,6 +39,10 @@ PACKET_BYTES_MAX = 1 << 30
 
 SLICE_BYTES = 128 << 10
 """How much of a copy is sent in one turn of the loop, about a millisecond's work."""
+
+SHARE = 0.5
+"""More slices follow in the same turn, for so much of the time for which the turn was waited for: where a turn is long,
+because who publishes at full speed has filled it, the copy still has a third of this worker's time."""
 
 READ_BYTES_MAX = 256 << 10
 BUFFER_BYTES = 1 << 20
@@ -225,7 +229,10 @@ class LinkSocket:
 
 
 class StateSender:
-    """Gives what one link still has to get: the rights, then the subjects, a slice a turn, while the log runs."""
+    """Gives what one link still has to get: the rights, then the subjects, in slices, while the log runs.
+
+    It is a slice a turn, and more in one for which it had to wait long.
+    """
 
     def __init__(
         self,
@@ -242,6 +249,7 @@ class StateSender:
         self._complete = complete
         self._rights: Iterator[Any] | None = None
         self._scheduled = False
+        self._waits_since = 0.0
         self.copy: Copy | None = Copy(runtime.broker) if subjects else None
         self._complete_due = True
         self.renew_rights()
@@ -253,10 +261,10 @@ class StateSender:
 
     def renew_rights(self) -> None:
         """Give the whole set, from the beginning."""
-        grants = self._runtime.broker.grants
+        broker = self._runtime.broker
         self._rights = None
-        if isinstance(grants, RuleGrants) and grants.ready:
-            self._rights = rights_in_chunks(grants)
+        if self._runtime.sessions.rights.generation is not None:
+            self._rights = rights_in_chunks(broker.grants, broker.interest.options.rows)
             self._link.send(RightsBegin())
         self.wake()
 
@@ -264,21 +272,32 @@ class StateSender:
         """Go on in the next turn of the loop, or when the link takes more."""
         if not self._scheduled and (self._rights is not None or self._complete_due):
             self._scheduled = True
+            self._waits_since = time.monotonic()
             self._runtime.loop.call_soon(self._step)
 
     def _step(self) -> None:
-        self._scheduled = False
+        began = time.monotonic()
+        end = began + SHARE * (began - self._waits_since)
+        self._link.flush()
+        while self._give():
+            if time.monotonic() >= end:
+                self._scheduled = False
+                self.wake()
+                return
+        self._scheduled = False  # the link wakes us when it has taken of what it was given
+
+    def _give(self) -> bool:
+        """Give the next slice; False when there is none, or the link does not take it now."""
         link = self._link
-        link.flush()
         if link.closed or link.waiting > (COPY_BYTES if self._rights is None else RIGHTS_BYTES):
-            return  # the link wakes us when it has taken of what it was given
+            return False
         if self._rights is not None:
             chunk = next(self._rights, None)
             if chunk is not None:
                 link.send(RightsChunk(*chunk))
             else:
                 self._rights = None
-                link.send(RightsCommit(self._runtime.broker.grants.generation or 0))
+                link.send(RightsCommit(self._runtime.sessions.rights.generation or 0))
         elif self._complete_due:
             if self.copy is not None:
                 self._before()  # what was published is in the log or in the copy, not in both
@@ -290,7 +309,7 @@ class StateSender:
                 self._complete_due = False
                 self._complete()
         link.flush()
-        self.wake()
+        return self._rights is not None or self._complete_due
 
 
 def is_own(sock: socket.socket) -> bool:

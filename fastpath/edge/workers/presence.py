@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from typing import Protocol
+
+import msgspec
 
 from ...core.auth.grants import Principal
 from ...core.auth.reasons import PENDING
@@ -18,6 +21,8 @@ from ...core.protocol.errors import InvalidMessage, InvalidSubject
 from ...core.protocol.messages import Advertise, Advertised, Error, Interest, Presence, Present, User
 from ...core.protocol.subject import PRESENCE, check_subject
 from ..node import messages
+from ..plain_http.answers import refused_by
+from ..plain_http.call import Call, code_of
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime, now
 from .presence_leader import FLUSH_SECONDS, TURN_SECONDS, View, announce
@@ -67,6 +72,59 @@ class ClientAdvertiser:
         self._runtime.broker.send(self._client, Interest(subjects=subjects, wanted=wanted))
 
 
+class Questioner(Protocol):
+    """Who has asked who is there."""
+
+    id: int
+    """Of the question, if it has one."""
+    subject: str
+
+    def tell(self, answer: Present) -> None:
+        """Answer the question."""
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Say why it is not answered."""
+
+
+class _ClientAsks:
+    """A client that has asked by a command."""
+
+    def __init__(self, runtime: Runtime, client: Client, command: Presence) -> None:
+        self.id = command.id
+        self.subject = command.subject
+        self._runtime = runtime
+        self._client = client
+
+    def tell(self, answer: Present) -> None:
+        self._runtime.broker.send(self._client, answer)
+
+    def refuse(self, code: str, reason: str) -> None:
+        self._runtime.broker.send(self._client, Error(id=self.id, code=code, reason=reason))
+
+
+class _CallerAsks:
+    """Somebody who has asked over HTTP."""
+
+    def __init__(self, call: Call) -> None:
+        self.id = 0
+        self.subject = call.parameter("subject") or ""
+        self._call = call
+
+    def tell(self, answer: Present) -> None:
+        self._call.answer_with(
+            {
+                "subject": self.subject,
+                "users": msgspec.to_builtins(answer.users),
+                "anonymous": answer.anonymous,
+                "more": answer.more,
+                "stale": answer.stale,
+            }
+        )
+
+    def refuse(self, code: str, reason: str) -> None:
+        self._call.answer(refused_by(InvalidMessage(code, reason)))
+
+
 class Attending:
     """The presence of this process' clients: told to the ``view`` or to the first worker's, whose news come back."""
 
@@ -75,11 +133,13 @@ class Attending:
         self._view = view
         self._speaker = PresenceSender(f"{node}/{worker}", runtime.broker.server)
         presence = PatternSet.parse(runtime.settings.presence)
-        self._attendance = Attendance(runtime.broker, self._speaker, presence, self.wake)
+        clients = runtime.sessions.clients
+        self._attendance = Attendance(runtime.broker, clients, self._speaker, presence, self.wake)
+        runtime.sessions.rights.options.watch(self._attendance.renew)
         self._advertisers = runtime.advertisers
         self._advertisers.follow(self._advertised)
         self._of_clients: dict[Client, Advertiser] = {}
-        self._questions: dict[int, tuple[float, Client, Presence]] = {}
+        self._questions: dict[int, tuple[float, Questioner]] = {}
         self._asked = 0
         self._fresh: set[str] | None = None  # what is wanted, while all of it is being told
         self._scheduled = self._ended = False
@@ -90,6 +150,7 @@ class Attending:
             view.serve(self._attendance.follow, self._change, self._ask)
         self.offers = Offers(
             commands={Presence: self._presence, Advertise: self._advertise},
+            endpoints={"/api/presence": {"GET": self._called}},
             messages={
                 messages.Attend: lambda worker, told: self._ask(),
                 messages.Patterns: lambda worker, told: self._attendance.follow(told.patterns),
@@ -154,8 +215,8 @@ class Attending:
             self._say(self._speaker.beat())
         late = self._runtime.loop.time() - ANSWER_SECONDS
         for number in [one for one, question in self._questions.items() if question[0] < late]:
-            _, client, command = self._questions.pop(number)
-            self._runtime.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
+            _, questioner = self._questions.pop(number)
+            questioner.refuse("not_ready", AWAY)
         if self._view is not None:
             self._view.beat()
         if self._advertisers.busy:
@@ -206,47 +267,67 @@ class Attending:
 
     def _presence(self, client: Client, command: Presence, moment: int) -> None:
         """protocol.md 3.9; raises InvalidMessage."""
-        subject = command.subject
-        presence = self._attendance.presence
-        if not presence:
+        self._check_kept(command.subject)
+        reason = self._runtime.broker.grants.check(client.principal, SUBSCRIBE, PRESENCE + command.subject, moment)
+        questioner = _ClientAsks(self._runtime, client, command)
+        if reason in PENDING:
+            questioner.refuse("not_ready", reason)
+        elif reason:
+            raise InvalidMessage("denied", reason)
+        else:
+            self._who(questioner, command.subject)
+
+    def _called(self, call: Call) -> None:
+        """The same over HTTP; raises InvalidMessage and Refused."""
+        call.check_parameters("subject")
+        subject = call.parameter("subject") or ""
+        self._check_kept(subject)
+        if not subject and call.parameters("subject"):
+            raise InvalidMessage("invalid", "subject is empty; leave it away to ask who is online")
+
+        def decided(reason: str) -> None:
+            if reason:
+                raise InvalidMessage(code_of(reason), reason)
+            self._who(_CallerAsks(call), subject)
+
+        call.decide(SUBSCRIBE, PRESENCE + subject, decided)
+
+    def _check_kept(self, subject: str) -> None:
+        """Raises InvalidMessage where presence is not kept."""
+        coverage = self._attendance.coverage
+        if not coverage:
             raise InvalidMessage("invalid", "this server does not keep presence")
         if subject:
             try:
                 check_subject(subject)
             except InvalidSubject as error:
                 raise InvalidMessage("invalid", error.reason) from None
-            if not presence.covers(subject):
+            if not coverage.covers(subject):
                 raise InvalidMessage("invalid", "presence is not kept for this subject")
-        broker = self._runtime.broker
-        reason = broker.grants.check(client.principal, SUBSCRIBE, PRESENCE + subject, moment)
-        if reason in PENDING:
-            broker.send(client, Error(id=command.id, code="not_ready", reason=reason))
-        elif reason:
-            raise InvalidMessage("denied", reason)
-        elif self._view is not None:
-            broker.send(client, self._view.present(command.id, subject))
-        else:
-            self._ask_first(client, command)
 
-    def _ask_first(self, client: Client, command: Presence) -> None:
+    def _who(self, questioner: Questioner, subject: str) -> None:
+        """Tell who is there, here or by the first worker."""
+        if self._view is not None:
+            questioner.tell(self._view.present(questioner.id, subject))
+            return
         self._asked += 1
         asked = len(self._questions) < QUESTIONS_MAX and self._runtime.workers.to_first(
-            messages.Who(self._asked, command.subject)
+            messages.Who(self._asked, subject)
         )
         if asked:
-            self._questions[self._asked] = self._runtime.loop.time(), client, command
+            self._questions[self._asked] = self._runtime.loop.time(), questioner
         else:
-            self._runtime.broker.send(client, Error(id=command.id, code="not_ready", reason=AWAY))
+            questioner.refuse("not_ready", AWAY)
 
     def _answer(self, worker: int, found: messages.Present) -> None:
         del worker
         question = self._questions.pop(found.number, None)
         if question is not None:
-            _, client, command = question
+            _, questioner = question
             users = [User(user=user, connections=connections) for user, connections in found.users]
-            answer = Present(id=command.id, subject=command.subject, users=users)
+            answer = Present(id=questioner.id, subject=questioner.subject, users=users)
             answer.anonymous, answer.more, answer.stale = found.anonymous, found.more, found.stale
-            self._runtime.broker.send(client, answer)
+            questioner.tell(answer)
 
     def _advertise(self, client: Client, command: Advertise, moment: int) -> None:
         """protocol.md 3.10; raises InvalidMessage."""

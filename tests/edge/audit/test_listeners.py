@@ -268,7 +268,7 @@ class Peer:
         return 0
 
     def waiting(self) -> int:
-        """Nothing."""
+        """A peer of this test has taken all."""
         return 0
 
 

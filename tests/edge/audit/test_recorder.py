@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -186,6 +187,23 @@ def test_the_cache(audited: Audited) -> None:
 def test_the_figures(audited: Audited) -> None:
     figures = audited.written.find(kind="statistics", event="figures")["figures"]
     assert {"connections", "memory_bytes", "audit_dropped"} <= set(figures)
+
+
+def test_the_statistics_over_12_windows_are_those_that_the_collector_told(tmp_path: Path) -> None:
+    """They are written each minute and at the end, by one worker, and not before there are any."""
+    written = Written(tmp_path)
+    windows = {"connections": {"1min": {"maximum": 3.0, "average": 2.5, "deviation": None}}}
+    with Sidecar(audit="statistics", audit_folder=tmp_path, workers=2) as sidecar:
+        written.find(event="figures")
+        assert not written.all(event="windows")
+        with Control(sidecar.control) as control:
+            for told in ({}, windows):
+                control.call("figures", {"fields": {}, "content": "{}", "windows": json.dumps(told)})
+    events = written.all(event="windows")  # more than one where a minute ended just then
+    one = events[-1]
+    assert (one["kind"], one["windows"]) == ("statistics", windows)
+    assert {event["worker"] for event in events} == {0}
+    assert one["told"] <= one["time"]
 
 
 @pytest.mark.parametrize("kind", ["access", "message"])

@@ -12,7 +12,7 @@ import pytest
 from fastpath.client.control.client import Control
 from tests.support.edge.wire import Ended, WireClient, WirePublisher, resident_bytes
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import on_time, until
 
 BACKLOG = 200_000
 BATCH = 10_000
@@ -112,25 +112,28 @@ def test_history_of_any_length_comes_whole(full: Sidecar) -> None:
     assert (taker.answers[0]["messages"], set(taker.kinds)) == (150_000, {"historical"})
 
 
+@pytest.mark.timing(only="Late")
 def test_live_messages_come_after_it_in_order_and_others_do_not_wait(full: Sidecar) -> None:
     """Ten clients take the whole backlog while messages come on that subject and on another."""
+    # Others at a second try.
+    live_subject, quick_subject = (f"/bulk/{name}{time.monotonic_ns()}" for name in ("live", "quick"))
     with ExitStack() as stack:
         publisher = stack.enter_context(WirePublisher(full))
-        fill(publisher, "/bulk/live", 100)
+        fill(publisher, live_subject, 100)
         other = stack.enter_context(WireClient(full))
-        other.subscribe("/bulk/quick")
+        other.subscribe(quick_subject)
         takers = []
         for _ in range(10):
             client = stack.enter_context(WireClient(full))
             epoch = epoch_of(client)
-            client.say("subscribe", subjects=["/bulk/live"], since={"/bulk/live": [epoch, 0]})
+            client.say("subscribe", subjects=[live_subject], since={live_subject: [epoch, 0]})
             client.say("subscribe", subjects=[SUBJECT], since={SUBJECT: [epoch, BACKLOG - 40_000]})
             takers.append(Taker(client))
         quick: list[float] = []
         for number in range(1, 41):
             sent = time.monotonic()
             publisher.packet(
-                "batch", 1_000_000 + number, [["/bulk/quick", str(number)], ["/bulk/live", str(100 + number)]]
+                "batch", 1_000_000 + number, [[quick_subject, str(number)], [live_subject, str(100 + number)]]
             )
             assert other.message()[3] == str(number)
             quick.append(time.monotonic() - sent)
@@ -144,7 +147,7 @@ def test_live_messages_come_after_it_in_order_and_others_do_not_wait(full: Sidec
             assert live == list(range(1, 141))
             assert numbers["bulk"] == list(range(BACKLOG - 40_000 + 1, BACKLOG + 1))
             assert [answer["recovery"] for answer in taker.answers] == ["recovered", "recovered"]
-    assert sorted(quick)[-2] < LATENCY_SECONDS, quick
+    on_time(sorted(quick)[-2] < LATENCY_SECONDS, quick)
 
 
 def test_who_takes_nothing_while_it_recovers_costs_a_cursor_and_is_not_closed(full: Sidecar) -> None:
@@ -175,10 +178,12 @@ def test_after_a_close_for_being_slow_all_that_is_cached_comes(full: Sidecar) ->
     with WirePublisher(full) as publisher, WireClient(full, receive_bytes=4096) as client:
         epoch = epoch_of(client)
         client.say("subscribe", subjects=subjects)
+        got = Numbers(client)
+        while not got.answers:
+            got.take()
         for number in range(1, 301):
             publisher.packet("batch", 2_000_000 + number, [[subject, f"{number} {FILLER}"] for subject in subjects])
             assert publisher.next()[0] == "ack"
-        got = Numbers(client)
         with pytest.raises(Ended) as ended:
             got.until(1 << 30)
         assert ended.value.code == 4001
@@ -228,9 +233,14 @@ def test_every_worker_recovers_from_its_own_cache() -> None:
     ):
         fill(stack.enter_context(WirePublisher(sidecar)), SUBJECT, count)
         control = stack.enter_context(Control(sidecar.control))
-        clients = [stack.enter_context(WireClient(sidecar)) for _ in range(12)]
+        clients: list[WireClient] = []
+
+        def on_both() -> bool:
+            clients.append(stack.enter_context(WireClient(sidecar)))
+            return {row["worker"] for row in control.clients()["clients"]} == {0, 1}
+
+        until(on_both)
         epoch = epoch_of(clients[0])
-        assert {row["worker"] for row in control.clients()["clients"]} == {0, 1}
         for client in clients:
             client.say("subscribe", subjects=[SUBJECT], since={SUBJECT: [epoch, 1]})
             taker = Taker(client)

@@ -186,6 +186,7 @@ def test_after_a_hundred_refused_commands_it_ends(shared: Sidecar) -> None:
         assert client.closed() == (4505, "too_many_errors")
 
 
+@pytest.mark.slow
 def test_a_million_subscriptions(shared: Sidecar) -> None:
     """What passes the limit is refused, each with the reason, and costs nothing."""
     with undisturbed(shared), WireClient(shared) as client:

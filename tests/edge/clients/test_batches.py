@@ -76,6 +76,25 @@ def test_a_short_time_is_not_held_up_by_a_long_one() -> None:
         assert slow.quiet()
 
 
+def test_a_size_alone_collects_for_a_tick_of_the_grid() -> None:
+    listen = "clients://127.0.0.1:0?batch_bytes=1000000,clients://127.0.0.1:0,publishers://127.0.0.1:0"
+    with (
+        Sidecar(listen=listen) as sidecar,
+        WireClient(sidecar) as client,
+        WireClient(f"ws://{sidecar.ready['clients'][1]}/ws") as prompt,
+        WirePublisher(sidecar) as publisher,
+    ):
+        for one in (client, prompt):
+            one.subscribe("/batch/a")
+        for _ in range(3):
+            begin = time.monotonic()
+            publisher.publish(["/batch/a", "1"])
+            publisher.publish(["/batch/a", "2"])
+            assert prompt.texts(2) == ["1", "2"]
+            assert client.texts(2) == ["1", "2"]
+            assert time.monotonic() - begin >= 0.098
+
+
 def test_what_is_collected_is_sent_before_the_server_stops() -> None:
     with Sidecar(listen=NEVER) as sidecar, WireClient(sidecar) as client, WirePublisher(sidecar) as publisher:
         client.subscribe("/batch/a")

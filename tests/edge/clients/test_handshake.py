@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -74,9 +73,9 @@ def test_a_request_that_does_not_come_in_time(hasty: Sidecar, begun: bytes) -> N
 
 
 def test_bytes_that_dribble_do_not_buy_time(hasty: Sidecar) -> None:
-    began = time.monotonic()
+    """The head would take much longer than it may, a byte each hundredth of a second."""
     with Socket(hasty.client_url) as peer:
-        head = iter(request(headers="X-Slow: yes\r\n" * 20))
+        head = iter(request(headers="X-Slow: yes\r\n" * 90))
 
         def refused() -> bool:
             if peer.silent():
@@ -86,9 +85,9 @@ def test_bytes_that_dribble_do_not_buy_time(hasty: Sidecar) -> None:
 
         until(refused)
         assert peer.rest().startswith(b"HTTP/1.1 408 ")
-    assert time.monotonic() - began < 5
 
 
+@pytest.mark.timing
 def test_a_websocket_without_a_command_in_time(hasty: Sidecar) -> None:
     with WireClient(hasty) as silent, WireClient(hasty) as chatty, WireClient(hasty) as good:
         chatty.frame(9, b"a ping of the WebSocket is no command")
@@ -143,7 +142,7 @@ def _try(sidecar: Sidecar) -> WireClient | None:
 
 
 def test_five_hundred_half_open_connections_disturb_nobody() -> None:
-    with Sidecar(handshake_seconds=1) as sidecar, undisturbed(sidecar), ExitStack() as stack:
+    with Sidecar(handshake_seconds=2) as sidecar, undisturbed(sidecar), ExitStack() as stack:
         files = open_files(sidecar.pid)
         peers = [stack.enter_context(Socket(sidecar.client_url)) for _ in range(500)]
         for peer in peers:

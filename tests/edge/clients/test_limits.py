@@ -13,7 +13,7 @@ from fastpath.client.control.client import Control
 from tests.support.edge.wire import PING, PONG, TEXT, Ended, Socket, WireClient, WirePublisher, masked, request
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
-from tests.support.waiting import until
+from tests.support.waiting import in_time, until
 
 RATE = 200
 """Publications a second; twice as many commands."""
@@ -33,7 +33,7 @@ def limited() -> Iterator[Sidecar]:
         subscriptions_max=3,
         message_bytes_max=1000,
         subjects_max=50,
-        handshake_seconds=1,
+        handshake_seconds=3,
     ) as running:
         yield running
         assert "Traceback" not in running.log, running.log
@@ -55,15 +55,15 @@ def counted(sidecar: Sidecar, limit: str, before: int, times: int = 1) -> bool:
     return bool(until(lambda: count(sidecar, limit) >= before + times))
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_commands_beyond_the_rate_wait_and_none_is_lost(limited: Sidecar) -> None:
     before = count(limited, "commands")
     with at(limited, "10.0.0.1") as hasty, at(limited, "10.0.0.2") as good:
         began = time.monotonic()
-        hasty.send(b"".join(masked(TEXT, b'{"op":"ping","id":%d}' % number) for number in range(600)))
-        assert hasty.answer("pong")["id"] == 0
-        assert good.ask("ping", "pong"), "the other one is served at once"
-        assert time.monotonic() - began < 0.4
+        with in_time(0.4):
+            hasty.send(b"".join(masked(TEXT, b'{"op":"ping","id":%d}' % number) for number in range(600)))
+            assert hasty.answer("pong")["id"] == 0
+            assert good.ask("ping", "pong"), "the other one is served at once"
         assert [hasty.answer("pong")["id"] for _ in range(599)] == list(range(1, 600))
         assert time.monotonic() - began > 100 / RATE * 0.9, "a second's worth at once, then as many a second"
     assert counted(limited, "commands", before)
@@ -81,17 +81,16 @@ def test_publications_beyond_the_rate_wait_and_none_is_lost(limited: Sidecar) ->
     assert counted(limited, "publications", before)
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_a_publisher_beyond_the_rate_is_not_read_from_for_a_while(limited: Sidecar) -> None:
     before = count(limited, "publications")
     with WirePublisher(limited, BOB) as publisher, WirePublisher(limited, BOB) as other:
         began = time.monotonic()
-        assert len(publisher.publish(*[["/l/two", str(number)] for number in range(300)])) == 300, (
-            "a batch is taken whole"
-        )
-        assert len(other.publish(["/l/other", "x"])) == 1
-        assert time.monotonic() - began < 0.4
-        assert publisher.publish(["/l/two", "after"]) == [301]
+        with in_time(0.4):
+            taken = publisher.publish(*[["/l/two", str(number)] for number in range(300)])
+            assert len(taken) == 300, "a batch is taken whole"
+            assert len(other.publish(["/l/other", "x"])) == 1
+        assert publisher.publish(["/l/two", "after"]) == [taken[-1] + 1]
         assert time.monotonic() - began > 100 / RATE * 0.9
     assert counted(limited, "publications", before)
 
@@ -214,6 +213,7 @@ def test_a_frame_that_is_too_big_is_counted_as_a_message(limited: Sidecar) -> No
     assert counted(limited, "message", before)
 
 
+@pytest.mark.timing
 def test_who_does_nothing_is_closed_and_who_is_subscribed_stays() -> None:
     with Sidecar(idle_seconds=1, ping_seconds=1) as sidecar, ExitStack() as stack:
         idle, deaf, subscribed, offering, busy = (stack.enter_context(WireClient(sidecar)) for _ in range(5))

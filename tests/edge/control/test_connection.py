@@ -16,6 +16,7 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from tests.support.edge.rules import rule
 from tests.support.edge.wire import WireClient, packed, undisturbed
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint
@@ -60,8 +61,8 @@ def raw(path: str, data: bytes) -> list[Any]:
 
 def test_hello(rules: Sidecar, control: Control) -> None:
     answer = control.hello()
-    names = {"version", "server", "pid", "mode", "epoch", "generation", "engine", "draining", "message_bytes_max"}
-    assert answer.keys() == names
+    names = {"version", "server", "pid", "mode", "epoch", "generation", "engine", "shared", "draining"}
+    assert answer.keys() == names | {"options", "accepts", "message_bytes_max"}
     assert answer["message_bytes_max"] == 1 << 20
     assert (answer["version"], answer["pid"], answer["mode"]) == (1, rules.pid, "rules")
     assert isinstance(answer["generation"], int)
@@ -91,6 +92,7 @@ def test_publish_and_snapshot(rules: Sidecar, control: Control) -> None:
     assert message.pop("time") > 1_700_000_000_000
     assert message == {
         "subject": "/c/shot", "content": "b", "fields": {"x": "1", "y": b"\x00"}, "epoch": answer["epoch"], "seq": 2,
+        "as_of": None,
     }  # fmt: skip
 
 
@@ -171,6 +173,16 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "rule without a pattern's form": (
         "rules_diff", {"after": 7, "generation": 8, "rules": [ALICE | {"pattern": "c/**"}]}, "invalid",
         "rule 1: no leading slash"),
+    "options without a pattern's form": (
+        "rules_diff", {"after": 7, "generation": 8, "options": [{"id": 3, "pattern": "/a/**/b"}]}, "invalid",
+        "options 3: ** only as the last segment"),
+    "options of the server's own subjects": (
+        "rules_diff", {"after": 7, "generation": 8, "options": [{"id": 3, "pattern": "/__sys__/stats"}]}, "invalid",
+        "options 3: subjects below /__sys__ belong to the server"),
+    "options beyond their bounds": (
+        "rules_diff", {"after": 7, "generation": 8, "options": [{"id": 3, "pattern": "/a/b", "cache_ms": -1}]},
+        "invalid", "Expected `int` >= 0"),
+    "options are a number": ("rules_diff", {"after": 7, "generation": 8, "options": 5}, "invalid", "TypeError"),
     "stale": ("rules_diff", {"after": 6, "generation": 8}, "stale", "generation 7 is in force, not 6"),
 }  # fmt: skip
 
@@ -184,9 +196,30 @@ def test_refused(control: Control, verb: str, arguments: dict[str, Any], code: s
     assert control.hello()["generation"] == 7, "nothing of a refused change is in force"
 
 
-def test_rules_are_for_mode_rules(shared: Sidecar) -> None:
-    with Control(shared.control) as control, pytest.raises(ControlRefused, match="mode none, not rules"):
-        control.rules_diff(0, 1)
+@pytest.mark.parametrize("mode", [{"mode": "none"}, {"mode": "jwt", "token_secret": SECRET}], ids=["none", "jwt"])
+def test_in_modes_other_than_rules_django_brings_options_alone(mode: dict[str, Any]) -> None:
+    one = {"id": 1, "pattern": "/o/**", "cache_messages": 1}
+    with Sidecar(**mode) as sidecar, Control(sidecar.control) as control:
+        assert (control.hello()["accepts"], control.hello()["generation"]) == ("options", None)
+        control.rules_begin(7)
+        with pytest.raises(ControlRefused, match="not rules: it takes options alone"):
+            control.rules_chunk(rules=[rule(1, "/o/**")])
+        control.rules_chunk(options=[one])
+        control.rules_commit(7)
+        assert control.hello()["generation"] == 7
+        control.publish([["/o/a", "1"], ["/o/a", "2"]])
+        assert control.subject("/o/a")["cached"] == 1
+        with pytest.raises(ControlRefused, match="generation 7 is in force, not 6"):
+            control.rules_diff(6, 8, options=[])
+        for rights in ({"users": [{}]}, {"sessions": [{}]}, {"removed": [1]}, {"rules": [rule(1, "/o/**")]}):
+            with pytest.raises(ControlRefused, match="not rules: it takes options alone"):
+                control.rules_diff(7, 8, options=[], **rights)
+        control.rules_diff(7, 8)
+        control.publish([["/o/b", "1"], ["/o/b", "2"]])
+        assert (control.hello()["generation"], control.subject("/o/b")["cached"]) == (8, 1)
+        control.rules_diff(8, 9, options=[])
+        control.publish([["/o/c", "1"], ["/o/c", "2"]])
+        assert (control.hello()["generation"], control.subject("/o/c")["cached"]) == (9, 2)
 
 
 MALFORMED = {

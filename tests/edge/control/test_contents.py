@@ -14,7 +14,7 @@ from fastpath.edge.runtime.runtime import now
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.edge.operators import Nowhere, Peer
-from tests.support.waiting import run
+from tests.support.waiting import auntil, run
 
 WIDE = "\U0001f600" * SHOWN_BYTES_MAX
 """Characters of four bytes."""
@@ -34,6 +34,11 @@ def test_bytes_are_counted_and_no_character_is_torn() -> None:
     assert found["cut"] == 1 + 4 * SHOWN_BYTES_MAX + 2 + 16_000 + 1 + 4 * SHOWN_BYTES_MAX
     whole = shown(message("ü" * 8192, {"b": b"\xff"}))
     assert (whole["content"], whole["fields"], "cut" in whole) == ("ü" * 8192, {"b": {"b": "/w=="}}, False)
+
+
+def test_a_removal_says_so() -> None:
+    assert shown(Message("/a/b", "", replace=True, removed=True))["removed"] is True
+    assert "removed" not in shown(message(""))
 
 
 @pytest.mark.parametrize("long", [WIDE, b"\xff" * 100_000, "x" * 100_000])
@@ -56,6 +61,7 @@ def test_all_that_is_told_of_a_client_is_bounded() -> None:
         for kind, names in (("/a", subjects), ("/b", [f"{name}/*" for name in subjects[:100]])):
             listed = ",".join(f'"{kind}{name}"' for name in names)
             runtime.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{listed}]}}'.encode(), now())
+            await auntil(lambda: not runtime.sessions.long_commands.busy)
         runtime.broker.publish(None, [message(WIDE, {"f": WIDE}, f"/a{subject}") for subject in subjects[:20]], now())
         runtime.end()
         name = (await peer.ask(runtime, "clients"))["clients"][0]["connection"]

@@ -23,7 +23,7 @@ from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import run, until
+from tests.support.waiting import auntil, run, until
 
 FILLER = "x" * 4000
 
@@ -65,7 +65,8 @@ def test_a_row_says_who_and_how(ward: Sidecar, control: Control) -> None:
             "worker": 0,
             "user": "ann",
             "address": "127.0.0.1",
-            "transport": "ws",
+            "transport": "websocket",
+            "over": "tcp",
             "encoding": "json",
             "program": "tests/1",
             "subscriptions": 3,
@@ -168,6 +169,7 @@ def test_a_pattern_is_looked_for_by_subscriptions() -> None:
                 runtime.sessions.receive(
                     clients[-1], f'{{"op":"subscribe","id":1,"subjects":[{names}]}}'.encode(), now()
                 )
+                await auntil(lambda: not runtime.sessions.long_commands.busy)
         *clients, last = clients
         others = set(last.subscriptions)
         steps, found = looked(Readers("/many/4/**", others), clients)

@@ -54,6 +54,10 @@ def test_by_pattern_and_prefix(full: Sidecar) -> None:
             "snapshots": 2,
             "more": False,
         }
+        control.publish([["/gone/a", "1"], ["/gone/a", "", None, {"removed": True}], ["/gone/b", "1"]])
+        found = control.subjects(prefix="/gone/")
+        assert found["subjects"] == [["/gone/a", 2, False, False], ["/gone/b", 1, True, False]]
+        assert found["snapshots"] == 1
         assert control.subjects(pattern="/**", prefix="/stocks/us/I")["total"] == 1
         assert control.subjects(pattern="/none/*")["total"] == 0
 

@@ -19,7 +19,7 @@ ALICE = {"id": 1, "who": "user:5", "pattern": "/open/**", "action": "both", "all
 @pytest.fixture(scope="module")
 def beside() -> Iterator[Sidecar]:
     """One rule, and a hook about everything but who may connect."""
-    with Sidecar(mode="rules", token_secret=SECRET, hooks="subscribe, publish,token", hook_seconds=1) as running:
+    with Sidecar(mode="rules", token_secret=SECRET, hooks="subscribe, publish,token", hook_seconds=3) as running:
         yield running
         assert "Traceback" not in running.log, running.log
 
@@ -37,7 +37,7 @@ def test_the_rules_decide_first(beside: Sidecar) -> None:
         WireClient(beside) as alice,
         WireClient(beside) as root,
     ):
-        assert hook.settings == {"events": ["publish", "subscribe", "token"], "seconds": 1, "mode": "rules"}
+        assert hook.settings == {"events": ["publish", "subscribe", "token"], "seconds": 3, "mode": "rules"}
         alice.ask("connect", "connected", token=mint("alice", "5"))
         assert alice.subscribe("/open/one")[0]["reason"].startswith("the rights have not arrived")
         assert not hook.asked

@@ -11,12 +11,13 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
+from tests.support.edge.sessions import KINDS, client_of
 from tests.support.edge.wire import TEXT, Ended, WireClient, WirePublisher, masked
 from tests.support.hook import Answering, Reply, denying, enter, named, no, yes
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
-SECONDS = 1
+SECONDS = 3
 """How long the sidecar waits for an answer here."""
 
 
@@ -49,6 +50,22 @@ def test_connect_asks_who_it_is(custom: Sidecar, hook: Answering) -> None:
         assert question["headers"] == {"host": "localhost", "x-tenant": "acme", "cookie": "sessionid=1"}
     gone = hook.wait("disconnect")
     assert (gone["connection"], gone["user"], gone["code"]) == (question["connection"], "Ann", 1006)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_over_http_is_asked_about_as_a_socket_is(custom: Sidecar, hook: Answering, kind: str) -> None:
+    """What is posted meanwhile waits, and its answer with it."""
+    hook.rule = lambda question: yes(question, user="Ann") if question["kind"] == "client" else named(question)
+    with client_of(custom, kind) as client:
+        assert client.ask("connect", "connected", token="secret of ann")["user"] == "Ann"
+        assert hook.wait("connect")["token"] == "secret of ann"
+        hook.rule = denying("publish")
+        answer = client.ask("publish", "published", subject="/p/no", content="1", closure="c")
+        assert (answer["status"], answer["reason"]) == ("denied", "not today")
+    with client_of(custom, kind) as client:
+        hook.rule = lambda question: {"disconnect": "you again"}
+        client.say("connect", token="eve")
+        assert client.closed() == (4506, "closed_by_operator")
 
 
 def test_headers_are_bounded(custom: Sidecar, hook: Answering) -> None:

@@ -15,7 +15,7 @@ from fastpath.edge.listen.addresses import bind_unix
 from fastpath.listen_address import Listener, SettingsError
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import Socket, WireClient, WirePublisher, open_files, request, wait_gone
-from tests.support.proxied import header
+from tests.support.proxied import header, line
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -30,7 +30,7 @@ class Ports:
 
     def __init__(self, sidecar: Sidecar, certificate: Certificate, path: str) -> None:
         self.sidecar = sidecar
-        self.plain, self.proxied, self.proxied_tls, self.unix = sidecar.ready["clients"]
+        self.plain, self.proxied, self.proxied_tls, self.lined, self.lined_tls, self.unix = sidecar.ready["clients"]
         self.publishers = sidecar.ready["publishers"][0]
         self.context = certificate.trusting()
         assert self.unix == path
@@ -44,7 +44,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
         trusted_proxies="127.0.0.1, unix",
         publish_from="203.0.113.0/24,127.0.0.3",
         origins=f"{PAGE},*.example.org",
-        handshake_seconds=1,
+        handshake_seconds=3,
     )
     path = str(sidecar.folder / "clients.sock")
     sidecar.settings["listen"] = ",".join(
@@ -52,6 +52,8 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
             "clients://127.0.0.1:0",
             "clients+publishers://127.0.0.1:0?proxy=v2",
             certificate.url("clients+publishers", "&proxy=v2"),
+            "clients+publishers://127.0.0.1:0?proxy=v1",
+            certificate.url("clients+publishers", "&proxy=v1"),
             f"clients+publishers+unix://{path}?mode=660",
             "publishers://127.0.0.1:0",
         )
@@ -84,21 +86,32 @@ def test_a_proxy_says_whom_it_speaks_for(ports: Ports) -> None:
             assert publishes(client) == answer
         with WireClient(ports.proxied_tls, first=header(address, 1), tls=ports.context) as client:
             assert publishes(client) == answer
+        with WireClient(ports.lined, first=line(address, 1)) as client:
+            assert publishes(client) == answer
+        with WireClient(ports.lined_tls, first=line(address, 1), tls=ports.context) as client:
+            assert publishes(client) == answer
     with WireClient(ports.unix, first=b"", headers=f"X-Forwarded-For: {INSIDE}\r\n") as client:
         assert publishes(client) == "ok"
     with WirePublisher(ports.proxied, first=header(INSIDE, 1)) as publisher:
         assert publisher.publish(["/ports/two", "x"]) == [1]
     with WirePublisher(ports.proxied_tls, first=header(INSIDE, 1), tls=ports.context) as publisher:
         assert publisher.publish(["/ports/two", "x"]) == [2]
+    with WirePublisher(ports.lined, first=line(INSIDE, 1)) as publisher:
+        assert publisher.publish(["/ports/two", "x"]) == [3]
+    with WirePublisher(ports.lined_tls, first=line(INSIDE, 1), tls=ports.context) as publisher:
+        assert publisher.publish(["/ports/two", "x"]) == [4]
 
 
 def test_a_header_may_come_in_pieces_with_what_follows_behind_it(ports: Ports) -> None:
-    with Socket(ports.proxied) as slow:
-        data = header(INSIDE, 7, tlvs=b"\x04\x00\x02ab") + request()
-        for at in range(40):
-            slow.send(data[at : at + 1])
-        slow.send(data[40:])
-        assert slow.read(12) == b"HTTP/1.1 101"
+    for where, data in (
+        (ports.proxied, header(INSIDE, 7, tlvs=b"\x04\x00\x02ab") + request()),
+        (ports.lined, line(INSIDE, 7) + request()),
+    ):
+        with Socket(where) as slow:
+            for at in range(50):
+                slow.send(data[at : at + 1])
+            slow.send(data[50:])
+            assert slow.read(12) == b"HTTP/1.1 101"
 
 
 NO_HEADERS = {
@@ -113,13 +126,26 @@ NO_HEADERS = {
 def test_without_a_header_nobody_comes_in(ports: Ports, data: bytes) -> None:
     with Socket(ports.proxied, first=data) as bare:
         assert bare.rest() == b""
+    with Socket(ports.lined, first=data.replace(b"PROXY TCP4", b"PROXY TCP6")) as bare:
+        assert bare.rest() == b""
+
+
+def test_a_listener_speaks_one_version(ports: Ports) -> None:
+    with Socket(ports.lined, first=header(INSIDE, 1) + request()) as newer:
+        assert newer.rest() == b""
+    until(lambda: "begins with a line of the proxy protocol, version 1" in ports.sidecar.log)
 
 
 @pytest.mark.slow
 def test_half_a_header_is_cut_in_time(ports: Ports) -> None:
     files = open_files(ports.sidecar.pid)
-    with Socket(ports.proxied, first=header(INSIDE, 1)[:20]) as half, Socket(ports.proxied) as silent:
+    with (
+        Socket(ports.proxied, first=header(INSIDE, 1)[:20]) as half,
+        Socket(ports.lined, first=line(INSIDE, 1)[:20]) as line_half,
+        Socket(ports.proxied) as silent,
+    ):
         assert half.rest() == b""
+        assert line_half.rest() == b""
         assert silent.rest() == b""
     wait_gone(ports.sidecar, files)
 
@@ -133,6 +159,8 @@ def test_a_header_of_somebody_else_is_not_believed(ports: Ports) -> None:
 def test_a_health_check_of_the_proxy_speaks_for_itself(ports: Ports) -> None:
     local = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
     with WireClient(ports.proxied, first=local) as client:
+        assert publishes(client) == denied("127.0.0.1")
+    with WireClient(ports.lined, first=b"PROXY UNKNOWN\r\n") as client:
         assert publishes(client) == denied("127.0.0.1")
 
 

@@ -23,22 +23,16 @@ from tests.chaos.boxes import Box, Net
 from tests.chaos.machine import no_namespaces
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import Ended, WireClient
+from tests.support.guide import one
 from tests.support.realtime.server import Program
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "docs" / "operate" / "dmz.md").read_text(encoding="utf-8")
+PAGE = "docs/operate/dmz.md"
 USER = "nobody"
 SUBJECT = "/prices/eurusd"
-
-
-def block(first_line: str) -> str:
-    """The text of the page's block that begins with this line."""
-    found = [text for text in re.findall(r"```[a-z]+\n(.*?)```", PAGE, re.DOTALL) if text.startswith(first_line)]
-    assert len(found) == 1, first_line
-    return str(found[0])
 
 
 class Site:
@@ -66,13 +60,13 @@ class Site:
         self.site = Certificate(folder)
         shutil.copy(self.site.cert, folder / "site.pem")
         shutil.copy(self.site.key, folder / "site.key")
-        self.run(block("# where the authority is kept"))
-        self.run(block("# DMZ machine"), self.dmz)
-        self.run(block("# inside: what was begun"), self.inside)
-        (folder / "fastpath.toml").write_text(self.own(block("# /etc/fastpath/fastpath.toml")))
-        (folder / "publish.py").write_text(self.own(block("# publish.py")))
+        self.run(one(PAGE, "bash", "# where the authority is kept"))
+        self.run(one(PAGE, "bash", "# DMZ machine"), self.dmz)
+        self.run(one(PAGE, "bash", "# inside: what was begun"), self.inside)
+        (folder / "fastpath.toml").write_text(self.own(one(PAGE, "toml", "# /etc/fastpath/fastpath.toml")))
+        (folder / "publish.py").write_text(self.own(one(PAGE, "python", "# publish.py")))
         self.secret = "0123456789abcdef0123456789abcdef"
-        control = re.findall(r'REALTIME_CONTROL="(.*)"', self.own(block("# /etc/fastpath/inside.env")))
+        control = re.findall(r'REALTIME_CONTROL="(.*)"', self.own(one(PAGE, "bash", "# /etc/fastpath/inside.env")))
         self.environment = {
             "REALTIME_CONTROL": control[0],
             "REALTIME_VAR": str(folder / "var"),
@@ -139,7 +133,7 @@ def site() -> Iterator[Site]:
 
 def test_the_configuration_is_good(tmp_path: Path) -> None:
     """Also on a machine that allows no namespaces."""
-    (tmp_path / "fastpath.toml").write_text(block("# /etc/fastpath/fastpath.toml"))
+    (tmp_path / "fastpath.toml").write_text(one(PAGE, "toml", "# /etc/fastpath/fastpath.toml"))
     settings = load({"FASTPATH_CONFIG": str(tmp_path / "fastpath.toml"), "FASTPATH_TOKEN_SECRET": "x" * 32})
     assert [sorted(listener.purposes) for listener in settings.listeners] == [
         ["clients"], ["publishers"], ["control"], ["metrics"]]  # fmt: skip

@@ -45,7 +45,7 @@ def has_ipv6() -> bool:
 
 def test_tls_for_clients_and_publishers(certificate: Certificate) -> None:
     listen = f"{certificate.url('clients')},{certificate.url('publishers')}"
-    with Sidecar(listen=listen, handshake_seconds=1) as sidecar:
+    with Sidecar(listen=listen) as sidecar:
         context = certificate.trusting()
         with WirePublisher(sidecar, tls=context) as publisher, WireClient(sidecar, "msgpack", tls=context) as client:
             client.subscribe("/tls/one")
@@ -62,7 +62,7 @@ def test_tls_for_clients_and_publishers(certificate: Certificate) -> None:
 
 
 def test_one_tls_port_for_both(certificate: Certificate) -> None:
-    with Sidecar(listen=certificate.url("clients+publishers"), handshake_seconds=1) as sidecar:
+    with Sidecar(listen=certificate.url("clients+publishers"), handshake_seconds=3) as sidecar:
         context = certificate.trusting()
         with WirePublisher(sidecar, tls=context) as publisher, WireClient(sidecar, tls=context) as client:
             client.subscribe("/tls/both")
@@ -72,6 +72,7 @@ def test_one_tls_port_for_both(certificate: Certificate) -> None:
             assert silent.rest() == b""
 
 
+@pytest.mark.timing
 def test_tls_refusals_are_told(certificate: Certificate) -> None:
     listen = f"{certificate.url('clients')},{certificate.url('publishers')}"
     with Sidecar(listen=listen, handshake_seconds=1, connections_max=1) as sidecar:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fastpath.edge.publishers import positions as edge_positions
-from fastpath.edge.publishers.ranges import Reading
+from fastpath.edge.publishers.ranges import Ranges
 from tests.support.edge.lives import Life
 from tests.support.edge.rules import rule, ruled
 from tests.support.edge.wire import Ended, WireClient, WirePublisher, packed, resident_bytes, undisturbed
@@ -377,7 +377,7 @@ def test_subjects_that_come_to_be_in_great_numbers(tmp_path: Path, monkeypatch: 
     """Who publishes them does not wait until they are compared with patterns; nobody who follows misses one."""
     monkeypatch.setattr(edge_positions, "NEW_MAX", 10)
     life = Life(tmp_path)
-    life.runtime.serve(Reading(life.runtime))
+    life.runtime.serve(Ranges(life.runtime))
 
     def heads(number: int) -> set[str]:
         del life.wire.packets[:]

@@ -43,7 +43,8 @@ def line(folder: Path, **values: Any) -> dict[str, Any]:
     def found() -> list[dict[str, Any]]:
         if not (folder / "log").exists():
             return []
-        lines = [json.loads(text) for text in (folder / "log").read_text().splitlines()]
+        texts = (folder / "log").read_text().splitlines(keepends=True)
+        lines = [json.loads(text) for text in texts if text.endswith("\n")]  # whole ones
         return [one for one in lines if values.items() <= one.items()]
 
     [one] = until(found)

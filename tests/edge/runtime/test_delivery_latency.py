@@ -9,7 +9,7 @@ import pytest
 from fastpath.core.broker.broker import Broker
 from fastpath.core.telemetry.histogram import BOUNDS_NS, quantile_ms
 from fastpath.edge.runtime.delivery_latency import DeliveryLatency, measure
-from fastpath.edge.runtime.loop_lag import Lateness
+from fastpath.edge.runtime.loop_lag import LoopLag
 from tests.support.core.crowds import SLOWLY, crowd
 from tests.support.core.stage import Stage
 
@@ -90,20 +90,20 @@ def test_nothing_is_attached_when_nobody_wants_to_know() -> None:
 
 @pytest.mark.timing
 def test_the_longest_delay_of_a_second_is_kept() -> None:
-    lateness = Lateness()
-    assert lateness.longest_ms == 0
-    lateness.came()
-    assert lateness.longest_ms == 0, "it was not expected yet"
-    lateness.expect(-0.08)
-    lateness.came()
-    lateness.expect(-0.03)
-    lateness.came()
-    assert 80 <= lateness.longest_ms < 130
-    lateness._began -= 1
-    lateness.expect(0)
-    lateness.came()
-    assert 80 <= lateness.longest_ms < 130, "of the last second that is over"
-    lateness._began -= 1
-    lateness.expect(0)
-    lateness.came()
-    assert lateness.longest_ms < 50
+    loop_lag = LoopLag()
+    assert loop_lag.longest_ms == 0
+    loop_lag.came()
+    assert loop_lag.longest_ms == 0, "it was not expected yet"
+    loop_lag.expect(-0.08)
+    loop_lag.came()
+    loop_lag.expect(-0.03)
+    loop_lag.came()
+    assert 80 <= loop_lag.longest_ms < 130
+    loop_lag._began -= 1
+    loop_lag.expect(0)
+    loop_lag.came()
+    assert 80 <= loop_lag.longest_ms < 130, "of the last second that is over"
+    loop_lag._began -= 1
+    loop_lag.expect(0)
+    loop_lag.came()
+    assert loop_lag.longest_ms < 50

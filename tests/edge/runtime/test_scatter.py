@@ -25,7 +25,7 @@ from tests.support.waiting import auntil, run
 async def ask(runtime: Runtime, kind: str, **options: Any) -> tuple[dict[int, Answer], list[int]]:
     """The answers, and who gave none."""
     found: list[tuple[dict[int, Answer], list[int]]] = []
-    runtime.gathering.ask(kind, {"n": 1}, lambda answers, away: found.append((answers, away)), **options)
+    runtime.scatter.ask(kind, {"n": 1}, lambda answers, away: found.append((answers, away)), **options)
     assert not found, "never at once"
     await auntil(lambda: found)
     return found[0]
@@ -54,8 +54,8 @@ def story(test: Callable[[Runtime, Runtime], Any]) -> None:
 
 def test_all_answer_or_one() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
-        first.gathering.answer({"x": lambda arguments, done: done({"who": "first"})})
-        other.gathering.answer({"x": lambda arguments, done: other.gathering.run(slowly(arguments), done)})
+        first.scatter.answer({"x": lambda arguments, done: done({"who": "first"})})
+        other.scatter.answer({"x": lambda arguments, done: other.scatter.run(slowly(arguments), done)})
         assert await ask(first, "x") == ({0: {"who": "first"}, 1: {"twice": 2}}, [])
         assert await ask(first, "x", worker=1) == ({1: {"twice": 2}}, [])
         assert await ask(first, "x", worker=0) == ({0: {"who": "first"}}, [])
@@ -72,8 +72,8 @@ def test_faults_and_refusals_are_answers() -> None:
         raise InvalidMessage("limit", f"no {arguments['n']}")
 
     async def test(first: Runtime, other: Runtime) -> None:
-        first.gathering.answer({"x": lambda arguments, done: first.gathering.run(refused(arguments), done)})
-        other.gathering.answer({"x": lambda arguments, done: done({"value": 1 // 0})})
+        first.scatter.answer({"x": lambda arguments, done: first.scatter.run(refused(arguments), done)})
+        other.scatter.answer({"x": lambda arguments, done: done({"value": 1 // 0})})
         assert await ask(first, "x") == (
             {
                 0: {"failed": ["limit", "no 1"]},
@@ -89,15 +89,15 @@ def test_faults_and_refusals_are_answers() -> None:
 
 def test_who_does_not_answer_or_goes_is_named() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
-        first.gathering.answer({"x": lambda arguments, done: done({})})
-        other.gathering.answer({"x": lambda arguments, done: None})
+        first.scatter.answer({"x": lambda arguments, done: done({})})
+        other.scatter.answer({"x": lambda arguments, done: None})
         assert await ask(first, "x", seconds=0.01) == ({0: {}}, [1])
         asyncio.get_running_loop().call_later(0.01, lambda: first.workers.parted(1))
         assert await ask(first, "x", seconds=60) == ({0: {}}, [1])
         assert await ask(first, "x", seconds=60) == ({0: {}}, [])
         first.workers.linked(1)
         later = asyncio.get_running_loop().call_later
-        first.gathering.answer({"x": lambda arguments, done: later(0.02, done, {"late": True})})
+        first.scatter.answer({"x": lambda arguments, done: later(0.02, done, {"late": True})})
         later(0.01, lambda: first.workers.parted(1))
         assert await ask(first, "x", seconds=60) == ({0: {"late": True}}, [1]), "it is waited for the one that is there"
 
@@ -107,12 +107,12 @@ def test_who_does_not_answer_or_goes_is_named() -> None:
 def test_questions_are_bounded() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
         for runtime in (first, other):
-            runtime.gathering.answer({"x": lambda arguments, done: None})
+            runtime.scatter.answer({"x": lambda arguments, done: None})
         ended: list[Any] = []
         for _ in range(OPEN_MAX):
-            first.gathering.ask("x", {}, lambda answers, away: ended.append(away), seconds=0.01)
+            first.scatter.ask("x", {}, lambda answers, away: ended.append(away), seconds=0.01)
         with pytest.raises(InvalidMessage, match="limit"):
-            first.gathering.ask("x", {}, lambda answers, away: None)
+            first.scatter.ask("x", {}, lambda answers, away: None)
         await auntil(lambda: len(ended) == OPEN_MAX)
         assert ended[0] == [0, 1]
 
@@ -128,9 +128,9 @@ def test_few_large_questions_at_a_time_are_put_to_a_worker() -> None:
 
         def put(count: int, kind: str = "client", seconds: float = 60) -> None:
             for _ in range(count):
-                first.gathering.ask(kind, {}, lambda *told: ended.append(told), worker=1, seconds=seconds)
+                first.scatter.ask(kind, {}, lambda *told: ended.append(told), worker=1, seconds=seconds)
 
-        other.gathering.answer(dict.fromkeys(("client", "x"), lambda arguments, done: came.append(done)))
+        other.scatter.answer(dict.fromkeys(("client", "x"), lambda arguments, done: came.append(done)))
         put(LARGE_MAX + 2)
         put(1, "x")
         await auntil(lambda: len(came) == LARGE_MAX + 1)
@@ -151,21 +151,21 @@ def test_few_large_questions_at_a_time_are_put_to_a_worker() -> None:
             await asyncio.sleep(0)
         await auntil(lambda: len(ended) == LARGE_MAX + 5)
         first.workers.parted(1)
-        assert (first.gathering._large, first.gathering._waiting) == ({}, {})
+        assert (first.scatter._large, first.scatter._waiting) == ({}, {})
 
     story(test)
 
 
 def test_who_waits_for_a_worker_that_is_gone_is_told() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
-        other.gathering.answer({"client": lambda arguments, done: None})
+        other.scatter.answer({"client": lambda arguments, done: None})
         ended: list[Any] = []
         for _ in range(LARGE_MAX + 1):
-            first.gathering.ask("client", {}, lambda *told: ended.append(told), worker=1, seconds=60)
+            first.scatter.ask("client", {}, lambda *told: ended.append(told), worker=1, seconds=60)
         first.workers.parted(1)
         first.workers.linked(1)
         assert ended == [({}, [1])] * (LARGE_MAX + 1)
-        other.gathering.answer({"client": lambda arguments, done: done({"new": True})})
+        other.scatter.answer({"client": lambda arguments, done: done({"new": True})})
         assert await ask(first, "client", worker=1) == ({1: {"new": True}}, [])
 
     story(test)
@@ -174,7 +174,7 @@ def test_who_waits_for_a_worker_that_is_gone_is_told() -> None:
 def test_a_worker_whose_link_is_full_says_no_to_what_is_large() -> None:
     async def test(first: Runtime, other: Runtime) -> None:
         for runtime in (first, other):
-            runtime.gathering.answer(dict.fromkeys(("x", "clients"), lambda arguments, done: done({})))
+            runtime.scatter.answer(dict.fromkeys(("x", "clients"), lambda arguments, done: done({})))
         link = Following(first)
         link.waits = 5 << 20
         other.workers.follow(link)
@@ -199,7 +199,7 @@ def test_a_question_that_cannot_be_sent_was_never_asked() -> None:
         for _ in range(SEARCHES_MAX + 1):
             with pytest.raises(OverflowError):
                 await Peer().ask(first, "clients")
-        assert first.gathering._open == {}
+        assert first.scatter._open == {}
         first.workers.lead(Leading(other))
         assert (await Peer().ask(first, "clients"))["total"] == 0
 
@@ -227,10 +227,10 @@ def test_works_at_once_share_a_slice() -> None:
 
     async def test(first: Runtime, other: Runtime) -> None:
         ended: list[Answer] = []
-        first.gathering.run(endless(), ended.append)
+        first.scatter.run(endless(), ended.append)
         with Gaps(first.loop) as gaps:
             for number in range(40):
-                first.gathering.run(work(number), ended.append)
+                first.scatter.run(work(number), ended.append)
             await auntil(lambda: len(ended) == 40)
         assert {answer["n"] for answer in ended} == set(range(40))
         assert gaps.share(0.9) < 4
@@ -259,6 +259,7 @@ def test_very_many_are_looked_at_in_slices(capsys: pytest.CaptureFixture[str]) -
         for part in range(9):
             names = subjects.replace("many", f"many{part}")
             runtime.sessions.receive(client, f'{{"op":"subscribe","id":1,"subjects":[{names}]}}'.encode(), now())
+            await auntil(lambda: not runtime.sessions.long_commands.busy)
         runtime.broker.publish(None, [Message(f"/many0/{number}", "x") for number in range(SUBJECTS // 10)], now())
         runtime.broker.flush()
         connection = (await peer.ask(runtime, "clients", subject="/many0/1"))["clients"][0]["connection"]

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import ExitStack
 
 import msgspec
+import pytest
 
 from fastpath.edge.runtime.scheduler import TURN_SECONDS, Scheduler
 from tests.support.edge.wire import PING, TEXT, WireClient, WirePublisher, masked
@@ -24,6 +25,7 @@ def heavy(count: int) -> bytes:
     )
 
 
+@pytest.mark.timing
 def test_nobody_waits_for_what_one_has_sent(shared: Sidecar) -> None:
     """All of it comes in one read."""
     pattern = b'{"op":"%b","id":%d,"subjects":["/turns/*"]}'

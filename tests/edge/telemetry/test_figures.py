@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import signal
@@ -23,8 +24,8 @@ from fastpath.core.protocol.messages import Message, Subscribe
 from fastpath.core.sessions.subscribe_commands import subscribe
 from fastpath.core.telemetry.counters import ENDS, FAILURES, REFUSALS
 from fastpath.core.telemetry.figures import FIGURES
-from fastpath.edge.control.publisher_rankings import Suppliers
-from fastpath.edge.control.rankings import Top
+from fastpath.edge.control.publisher_rankings import PublisherRankings
+from fastpath.edge.control.rankings import Rankings
 from fastpath.edge.runtime.runtime import now
 from fastpath.edge.telemetry.figures import Statistics
 from fastpath.server.components import make_runtime
@@ -32,10 +33,17 @@ from fastpath.settings import Settings
 from tests.support.edge.figures import BATCH_MS, SUBJECTS_MAX, Change, control, sidecar
 from tests.support.edge.transacting import Transacting, run
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
-from tests.support.waiting import auntil, until
+from tests.support.tokens import SECRET, mint
+from tests.support.waiting import auntil, on_time, until
 
 __all__ = ["control", "sidecar"]
+
+USERS = ("ann", "bob")
+
+_tries = itertools.count()
+"""A second try of a test finds the messages of the first one."""
 
 
 def test_every_delivery_is_measured_whoever_published(sidecar: Sidecar, control: Control) -> None:
@@ -56,26 +64,28 @@ def test_every_delivery_is_measured_whoever_published(sidecar: Sidecar, control:
         assert 0 < seconds < 8
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 def test_conflation_is_late_on_purpose_and_what_a_listener_collects_counts(sidecar: Sidecar, control: Control) -> None:
     host = sidecar.ready["clients"][1]
+    kept, batch = (f"/late/{name}{next(_tries)}" for name in ("conflated", "collected"))
     with (
         WireClient(sidecar) as conflated,
         WireClient(f"ws://{host}/ws") as collected,
         WirePublisher(sidecar) as publisher,
     ):
-        conflated.subscribe("/late/conflated", conflation=100)
-        collected.subscribe("/late/collected")
+        conflated.subscribe(kept, conflation=100)
+        collected.subscribe(batch)
         change = Change(control)
-        publisher.publish(["/late/conflated", "1"])
+        publisher.publish([kept, "1"])
         assert conflated.message()[3] == "1"
         assert change.of("messages_out") == [1]
         assert change.of_latencies() == (0, 0)
-        publisher.publish(["/late/collected", "1"])
+        publisher.publish([batch, "1"])
         assert collected.message()[3] == "1"
         count, seconds = change.of_latencies()
         assert count == 1
-        assert BATCH_MS / 1000 - 0.002 <= seconds < 1
+        assert seconds >= BATCH_MS / 1000 - 0.002
+        on_time(seconds < 1, seconds)
 
 
 def test_disconnections_by_what_ended_the_connection(sidecar: Sidecar, control: Control) -> None:
@@ -114,20 +124,28 @@ def stage_client(stack: ExitStack, sidecar: Sidecar) -> WireClient:
     return client
 
 
-@pytest.mark.timing
+@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 def test_slow_clients_and_what_waits_for_them(sidecar: Sidecar, control: Control) -> None:
+    subject = f"/slow/{next(_tries)}"
     with WireClient(sidecar, receive_bytes=4096) as slow, WirePublisher(sidecar) as publisher:
-        slow.subscribe("/slow/one")
+        slow.subscribe(subject)
         assert control.stats()["slow_clients"] == 0
         for _ in range(30):
-            publisher.publish(["/slow/one", "x" * 50_000])
-        figures = until(lambda: (now := control.stats())["queued_bytes"] and now)
+            publisher.publish([subject, "x" * 50_000])
+
+        def sampled() -> dict[str, Any]:
+            """The figures of a second; that which ended while it was published has a part of it."""
+            figures = control.stats()
+            return figures if figures["queued_bytes"] > 100_000 and figures["latency_p50_ms"] else {}
+
+        figures = until(sampled)
         assert figures["slow_clients"] == 1
-        assert 100_000 < figures["queued_bytes"] < 1_500_000
-        assert 0 < figures["latency_p50_ms"] <= figures["latency_p99_ms"] < 1000
+        assert figures["queued_bytes"] < 1_500_000
+        assert figures["latency_p50_ms"] <= figures["latency_p99_ms"]
+        on_time(figures["latency_p99_ms"] < 1000, figures["latency_p99_ms"])
         assert figures["by_worker"][0]["latency_p99_ms"] == figures["latency_p99_ms"]
-        assert 5 <= control.publishers()["publishers"][0]["messages_per_s"] <= 30
+        assert until(lambda: (rate := control.publishers()["publishers"][0]["messages_per_s"]) >= 5 and rate) <= 30
         assert slow.texts(30) == ["x" * 50_000] * 30
         figures = until(lambda: not (now := control.stats())["slow_clients"] and now)
         assert figures["queued_bytes"] == 0
@@ -210,6 +228,20 @@ def test_who_has_sent_is_known_after_its_connections_are_gone(sidecar: Sidecar, 
         until(lambda: any(one["messages_per_s"] > 0 for one in control.publishers()["senders"]))
 
 
+def test_senders_of_one_name_are_told_apart_by_their_users() -> None:
+    """Each has its own messages, over all connections; a publisher without a name is its user's."""
+    with Sidecar(mode="rules", token_secret=SECRET) as sidecar, Control(sidecar.control) as control:
+        load_rights(sidecar.control, *(rule(number, f"user:{who}", "/**") for number, who in enumerate(USERS, 1)))
+        for count, who in enumerate(USERS, 1):
+            for name in ("feed", "feed", ""):
+                with WirePublisher(sidecar, mint(who), publisher=name) as publisher:
+                    publisher.publish(*[[f"/senders/{who}", "x"]] * count)
+        senders = control.publishers()["senders"]
+    told = {(one["user"], one["name"]): one["messages"] for one in senders}
+    assert told == {("ann", "feed"): 2, ("ann", ""): 1, ("bob", "feed"): 4, ("bob", ""): 2}
+    assert len(senders) == len(told)
+
+
 def test_what_is_staged_and_not_committed_is_told_of_each_transaction(tmp_path: Path) -> None:
     """How many rows, how many bytes, since when; with a journal it is known after a restart, when nobody has sent."""
 
@@ -268,8 +300,8 @@ async def test_without_statistics_nothing_is_attached_to_the_data_path() -> None
     for on in (True, False):
         runtime = make_runtime(Settings(mode="none", statistics=on), asyncio.get_running_loop())
         statistics = Statistics(runtime)
-        Top(runtime, statistics)
-        Suppliers(runtime, statistics)
+        Rankings(runtime, statistics)
+        PublisherRankings(runtime, statistics)
         broker = runtime.broker
         assert (runtime.latency is not None) == on
         assert (broker.accepting is not None) == on

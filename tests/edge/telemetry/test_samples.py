@@ -93,6 +93,7 @@ def test_what_the_collector_hands_in_is_published(sidecar: Sidecar) -> None:
             {"fields": dict.fromkeys(map(str, range(257)), 1), "content": ""},
             {"fields": {}, "content": 7},
             {"fields": {}, "content": "", "windows": b"{}"},
+            {"fields": {}, "content": "", "windows": '{"connections":{"1min":{"maximum":"3"}}}'},
             {"fields": {}},
         ):
             with pytest.raises(ControlRefused, match="invalid"):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fastpath.core.telemetry.histogram import Histogram
-from fastpath.edge.control.rankings import Top
+from fastpath.edge.control.rankings import Rankings
 from fastpath.edge.node.messages import Latency
 from fastpath.edge.telemetry.figures import Statistics
 from fastpath.server.components import make_runtime
@@ -101,7 +101,7 @@ async def test_latencies_of_all_workers_are_one_histogram_also_of_those_that_are
 async def test_what_the_server_itself_publishes_is_no_message_that_came_in() -> None:
     runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
     statistics = Statistics(runtime)
-    Top(runtime, statistics)
+    Rankings(runtime, statistics)
     statistics.start()
     assert runtime.broker.interest.topics.keys() == {"/__sys__/stats"}
     assert (runtime.broker.counters.messages_in, runtime.broker.sample_at) == (0, 1)

@@ -12,7 +12,7 @@ from msgspec import structs
 from fastpath.core.protocol.errors import Close, Refused
 from fastpath.core.transactions import release as releasing
 from fastpath.core.transactions.records import StagingFailed
-from fastpath.edge.transactions import commit as committing
+from fastpath.edge.transactions import commit as commits
 from tests.support.edge.lives import SUBJECTS, TRANSACTION, Life
 from tests.support.edge.transacting import Transacting, run
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
@@ -236,14 +236,14 @@ def test_a_batch_that_was_begun_without_its_rows_is_begun_again(tmp_path: Path) 
     life.ask("stage", [TRANSACTION, 0, 0, 1, 0], 1, [run(SUBJECTS[0], "1")])
     assert life.ask("commit", TRANSACTION, 0, [[0, 1, 1]], {})[0] == "committed"
     life.ask("stage", [TRANSACTION, 1, 0, 2, 0], 1, [run(SUBJECTS[0], "2")])
-    store = life.committing._store
+    store = life.commits._store
     key = "0::" + TRANSACTION
     before = store._records[key]
     store._records[key] = structs.replace(before, batch=1, winners=[(0, 99, 5)], base=1, rows=5, state="begun")
     store._begun.add(key)
     life.go_on()
     life.go_on()
-    assert life.committing.failed == 1  # who knows no attempts does not try again and again
+    assert life.commits.failed == 1  # who knows no attempts does not try again and again
     assert life.ask("commit", TRANSACTION, 1, [[0, 2, 1]], {})[1]["winners"] == [[0, 2, 1]]
     assert life.contents(SUBJECTS[0]) == ["1", "2"]
     life.end()
@@ -264,10 +264,10 @@ def test_a_token_that_is_revoked_while_the_commit_waits(tmp_path: Path) -> None:
 
 
 def test_commits_that_wait_name_so_many_attempts_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committing, "WAITING_ATTEMPTS_MAX", 100)
+    monkeypatch.setattr(commits, "WAITING_ATTEMPTS_MAX", 100)
     life = Life(tmp_path)
     many = [[number, 1, 1] for number in range(60)]
-    life.committing._commits["5:other:x"] = committing.Commit("5:other:x", 0, [(0, 1, 1)] * 60, None, once=False)
+    life.commits._commits["5:other:x"] = commits.Commit("5:other:x", 0, [(0, 1, 1)] * 60, None, once=False)
     assert life.ask("commit", TRANSACTION, 0, many, {})[1] == "busy"
     assert life.ask("commit", TRANSACTION, 0, many[:40], {})[1] == "missing"
     life.end()

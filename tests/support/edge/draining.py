@@ -48,5 +48,5 @@ def accepts(sidecar: Sidecar) -> bool:
     try:
         with WireClient(sidecar), WirePublisher(sidecar):
             return True
-    except OSError:
+    except (OSError, Ended):  # a listener that is closed resets who waited to be taken in
         return False

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from fastpath.core.protocol.packets import Unpacker
 from fastpath.edge.publishers.connection import PublisherConnection
-from fastpath.edge.transactions.commit import Committing
+from fastpath.edge.transactions.commit import Commits
 from fastpath.edge.transactions.staging import Staging
 from fastpath.engine.journal.engine import JournalEngine
 from fastpath.server.components import make_runtime
@@ -72,8 +72,8 @@ class Life:
         if step == "append":
             engine.append_runs = self._dying(engine.append_runs, before)  # type: ignore[method-assign]
         staging = Staging(self.runtime, store)
-        self.committing = Committing(staging)
-        self.runtime.serve(staging, self.committing)
+        self.commits = Commits(staging)
+        self.runtime.serve(staging, self.commits)
         self.publisher = PublisherConnection(self.runtime)
         self.wire = Wire()
         self.publisher.connection_made(self.wire)
@@ -102,8 +102,8 @@ class Life:
         """What the start does with a batch that was begun; raises Crash."""
 
         async def done() -> None:
-            await self.committing.go_on()
-            while not self.crashed and self.committing.running("0::" + TRANSACTION):  # noqa: ASYNC110 - the same
+            await self.commits.go_on()
+            while not self.crashed and self.commits.running("0::" + TRANSACTION):  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0)
 
         self.loop.run_until_complete(asyncio.wait_for(done(), 30))

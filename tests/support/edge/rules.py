@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fastpath.client.control.client import Control
+from tests.support.edge.sessions import client_of
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
@@ -49,7 +50,7 @@ class Rules:
         """A client of that user; ``receive_bytes`` is the connection's."""
         receive_bytes = keys.pop("receive_bytes", 0)
         token = mint(user, generation=self.generation, **keys) if user else ""
-        client = WireClient(self.sidecar, form, receive_bytes=receive_bytes)
+        client = client_of(self.sidecar, form, receive_bytes=receive_bytes)
         client.ask("connect", "connected", token=token)
         return client
 

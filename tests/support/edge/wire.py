@@ -328,8 +328,12 @@ def resident_bytes(pid: int) -> int:
 
 
 def open_files(pid: int) -> int:
-    """How many descriptors a process holds."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    """How many descriptors a process holds, but for what it reads of ``/proc`` just now, as it does each second."""
+    found = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found += not os.readlink(f"/proc/{pid}/fd/{name}").startswith("/proc/")
+    return found
 
 
 @contextlib.contextmanager

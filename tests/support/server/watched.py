@@ -22,5 +22,6 @@ def readiness(sidecar: Sidecar) -> dict[str, Any]:
 
 def logged(sidecar: Sidecar, name: str) -> list[dict[str, Any]]:
     """The lines of the log that tell of an event."""
-    lines = [json.loads(line) for line in sidecar.log.splitlines() if line.startswith("{")]
+    whole = [line for line in sidecar.log.splitlines(keepends=True) if line.startswith("{") and line.endswith("\n")]
+    lines = [json.loads(line) for line in whole]
     return [line for line in lines if line["event"] == name]

@@ -1,0 +1,1 @@
+"""Tests of clients of MQTT on client ports."""
