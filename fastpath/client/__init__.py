@@ -20,10 +20,15 @@ if TYPE_CHECKING:
         Failed,
         Invalid,
         Limited,
+        NoResponders,
         NotReady,
         PublishTimeout,
         QueueFull,
         RefusedMessage,
+        RequestFailed,
+        RequestTimeout,
+        ResponderError,
+        ResponderGone,
         SidecarBusy,
         SidecarSilent,
         SidecarUnavailable,
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unknown,
     )
-    from .message import Message, Position, Presence, Status
+    from .message import Message, Position, Presence, Reply, Request, Status
     from .subscriber.client import connect
 
 __all__ = [
@@ -47,12 +52,19 @@ __all__ = [
     "Invalid",
     "Limited",
     "Message",
+    "NoResponders",
     "NotReady",
     "Position",
     "Presence",
     "PublishTimeout",
     "QueueFull",
     "RefusedMessage",
+    "Reply",
+    "Request",
+    "RequestFailed",
+    "RequestTimeout",
+    "ResponderError",
+    "ResponderGone",
     "SidecarBusy",
     "SidecarSilent",
     "SidecarUnavailable",
@@ -65,7 +77,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {"connect": ".subscriber.client"} | dict.fromkeys(
-    ("Message", "Position", "Presence", "Status"), ".message"
+    ("Message", "Position", "Presence", "Reply", "Request", "Status"), ".message"
 )
 
 

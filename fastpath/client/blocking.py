@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
+
+import msgspec
 
 from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 from .discovery import ServersSource
 from .errors import ClientError
-from .message import Message, Position, Presence, Status
+from .message import Message, Position, Presence, Reply, Request, Status
 from .options import OptionNames
+from .requests.responding import Handler, Returned
 from .servers import Servers
-from .subscriber.client import Client
+from .subscriber.client import Client, Responder
 from .subscriber.driver import Interest, Token
 from .subscriber.streams import Feed, MessageStream
 
 T = TypeVar("T")
 
 NOT_OPEN = "the client is not open: use it inside `with connect(…) as client:`"
+
+FORKED = "the client was opened before this process was forked, and its thread is not here: open one in each process"
+
+RESPOND_THREADS = 16
+"""Requests that the handlers of one blocking client answer at a time; others wait their turn."""
 
 CLOSE_SECONDS = 1
 """How long closing waits for what other threads have asked for."""
@@ -38,34 +47,40 @@ class BlockingFeed(Generic[T]):
         self._client = client
         self._feed = feed
         self._items: deque[T] = deque()
+        self._taking = threading.Lock()  # several threads may read
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
-        if not self._items:
-            self._fetch(None)
-        return self._items.popleft()
+        with self._taking:
+            if self._items:
+                return self._items.popleft()
+        return self._fetch(None)
 
     def get(self, timeout_seconds: float | None = None) -> T:
         """The next item; raises TimeoutError, and EOFError at the end."""
-        if not self._items:
-            try:
-                self._fetch(timeout_seconds)
-            except StopIteration:
-                raise EOFError("nothing more comes") from None
-        return self._items.popleft()
+        with self._taking:
+            if self._items:
+                return self._items.popleft()
+        try:
+            return self._fetch(timeout_seconds)
+        except StopIteration:
+            raise EOFError("nothing more comes") from None
 
     def drop(self, unwanted: Callable[[T], bool]) -> None:
         """Forget items that were fetched ahead."""
-        self._items = deque(item for item in self._items if not unwanted(item))
+        with self._taking:
+            self._items = deque(item for item in self._items if not unwanted(item))
 
-    def _fetch(self, timeout_seconds: float | None) -> None:
+    def _fetch(self, timeout_seconds: float | None) -> T:
         # All that is there in one step: a step between threads costs more than many messages.
         items = [] if self._client.closed else self._client.call(_all_of(self._feed, timeout_seconds))
         if not items:
             raise StopIteration
-        self._items.extend(items)
+        with self._taking:
+            self._items.extend(items)
+            return self._items.popleft()
 
 
 class BlockingStream(BlockingFeed[Message]):
@@ -122,10 +137,13 @@ class BlockingClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._thread: threading.Thread | None = None
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self.closed = False
 
     def __enter__(self) -> Self:
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fastpath client", daemon=True)
         self._thread.start()
@@ -141,6 +159,8 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close the connection and end all streams."""
+        if self._forked:
+            return  # all of it is the other process's
         with self._lock:
             if self.closed or self._loop is None:
                 return
@@ -148,6 +168,11 @@ class BlockingClient:
             future = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         future.result()
         self._stop()
+
+    @property
+    def transport(self) -> str:
+        """What carries the connection or is tried: ``websocket``, ``stream`` or ``poll``; empty before it is open."""
+        return "" if self._client is None else self._client.transport
 
     @property
     def connected(self) -> bool:
@@ -200,11 +225,27 @@ class BlockingClient:
         qos: str = GUARANTEED,
         reply_to: str | None = None,
         closure: str | None = None,
+        replace: bool = False,
+        traceparent: str | None = None,
     ) -> Position:
         """Publish as ``Client.publish`` does, and return the message's position."""
         return self.call(
-            self._open.publish(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure)
+            self._open.publish(
+                subject,
+                content,
+                fields,
+                retained=retained,
+                qos=qos,
+                reply_to=reply_to,
+                closure=closure,
+                replace=replace,
+                traceparent=traceparent,
+            )
         )
+
+    def remove(self, subject: str, *, qos: str = GUARANTEED, closure: str | None = None) -> Position:
+        """Remove a subject as ``Client.remove`` does, and return the removal's position."""
+        return self.call(self._open.remove(subject, qos=qos, closure=closure))
 
     def enqueue(
         self,
@@ -216,14 +257,27 @@ class BlockingClient:
         qos: str = GUARANTEED,
         reply_to: str | None = None,
         closure: str | None = None,
+        replace: bool = False,
+        removed: bool = False,
+        traceparent: str | None = None,
     ) -> concurrent.futures.Future[Position]:
         """Queue a publication as ``Client.enqueue`` does; the future's ``result()`` waits for the answer."""
+        self._check_process()
         with self._lock:
             loop = self._running()
             enqueued = asyncio.run_coroutine_threadsafe(
                 _now(
                     lambda: self._open.enqueue(
-                        subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure
+                        subject,
+                        content,
+                        fields,
+                        retained=retained,
+                        qos=qos,
+                        reply_to=reply_to,
+                        closure=closure,
+                        replace=replace,
+                        removed=removed,
+                        traceparent=traceparent,
                     )
                 ),
                 loop,
@@ -249,12 +303,62 @@ class BlockingClient:
         """Advertise as ``Client.advertise`` does; the client's own thread calls ``on_interest``, as ``on_status``."""
         return self.call(self._open.advertise(patterns, on_interest))
 
+    @overload
+    def request(  # type: ignore[overload-overlap]
+        self,
+        subject: str,
+        content: Value,
+        *,
+        fields: Fields | None = None,
+        timeout: float = 5.0,
+        replies: Literal[1] = 1,
+    ) -> Reply: ...
+
+    @overload
+    def request(
+        self, subject: str, content: Value, *, fields: Fields | None = None, timeout: float = 5.0, replies: int
+    ) -> list[Reply]: ...
+
+    def request(
+        self,
+        subject: str,
+        content: Value,
+        *,
+        fields: Fields | None = None,
+        timeout: float = 5.0,
+        replies: int = 1,
+    ) -> Reply | list[Reply]:
+        """Ask whoever responds, as ``Client.request`` does."""
+        return self.call(self._open.request(subject, content, fields=fields, timeout=timeout, replies=replies))
+
+    def respond(self, pattern: str, handler: Callable[[Request], Returned]) -> BlockingResponder:
+        """Answer requests as ``Client.respond`` does; a pool of RESPOND_THREADS threads calls the handler, which may
+        use this client. Its ``request.reply`` may be called from there."""
+        return BlockingResponder(self, self.call(self._open.respond(pattern, self._in_thread(handler))))
+
+    def _in_thread(self, handler: Callable[[Request], Returned]) -> Handler:
+        """The handler as a coroutine function that runs it in a thread of its own pool."""
+        if self._pool is None:
+            self._pool = concurrent.futures.ThreadPoolExecutor(RESPOND_THREADS, "fastpath-respond")
+        pool, loop = self._pool, self._running()
+
+        async def answered(request: Request) -> Returned:
+            def reply(content: Value, fields: Fields | None = None) -> None:
+                loop.call_soon_threadsafe(request.reply, content, fields)
+
+            return await loop.run_in_executor(pool, handler, msgspec.structs.replace(request, reply=reply))
+
+        return answered
+
     def renew(self, token: str) -> None:
         """Renew the connection's token, as ``Client.renew`` does."""
         self.call(self._open.renew(token))
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the client's loop and wait for it."""
+        if self._forked:
+            work.close()
+        self._check_process()
         with self._lock:
             try:
                 loop = self._running()
@@ -267,6 +371,15 @@ class BlockingClient:
         except BaseException:
             future.cancel()
             raise
+
+    @property
+    def _forked(self) -> bool:
+        return self._loop is not None and self._process != os.getpid()
+
+    def _check_process(self) -> None:
+        # Before the lock, which a thread of the other process may have held.
+        if self._forked:
+            raise ClientError(FORKED)
 
     @property
     def _open(self) -> Client:
@@ -293,10 +406,31 @@ class BlockingClient:
     def _stop(self) -> None:
         loop, self._loop = self._loop, None
         self.closed = True
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
         if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
+
+
+class BlockingResponder:
+    """A handler that answers requests; ``with`` ends it, as ``close()`` does."""
+
+    def __init__(self, client: BlockingClient, responder: Responder) -> None:
+        self._client = client
+        self._responder = responder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer nothing more; what came before is answered."""
+        if not self._client.closed:
+            self._client.call(self._responder.close())
 
 
 def connect(

@@ -7,6 +7,11 @@ ClientError
  │   └─ Unknown          a publication may or may not have been stored
  ├─ QueueFull            too many publications wait for their answer
  ├─ Denied, TooLarge, Invalid, Limited, Failed, NotReady, BadToken    a command was refused (protocol.md 4.2, 4.4, 4.12)
+ ├─ RequestFailed        a request got no reply, or an error
+ │   ├─ NoResponders     nobody answers requests to its subject
+ │   ├─ RequestTimeout   no reply came in time
+ │   ├─ ResponderGone    the connection of whoever was asked has ended
+ │   └─ ResponderError   the responder's own error; a handler raises it to answer with one
  ├─ RefusedMessage       one message of a batch on the publisher port was refused
  ├─ StagingFailed        rows could not be staged or committed, and trying again would not help
  ├─ PublishTimeout       a batch stayed without acknowledgement for the whole retry time
@@ -19,6 +24,9 @@ Every error can be pickled, so that it travels from a Spark executor to its driv
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from fastpath.core.protocol.errors import Close, FastpathError
 
@@ -93,6 +101,52 @@ class NotReady(CommandRefused):
 
 class BadToken(CommandRefused):
     """The token was not accepted."""
+
+
+class RequestFailed(CommandRefused):
+    """A request has no reply, or none further; ``replies`` are those that came before (protocol.md 4.19)."""
+
+    def __init__(self, code: str, reason: str, replies: Sequence[Any] = ()) -> None:
+        super().__init__(code, reason)
+        self.replies = list(replies)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.reason, self.replies)
+
+
+class NoResponders(RequestFailed):
+    """Nobody answers requests to this subject at this moment."""
+
+
+class RequestTimeout(RequestFailed, TimeoutError):
+    """No reply came in time: the request may have been done or not."""
+
+
+class ResponderGone(RequestFailed):
+    """The connection of whoever was asked has ended: the request may have been done or not."""
+
+
+class ResponderError(RequestFailed):
+    """The responder's own error. A handler raises it to answer a request so: ``code`` has at most 64 characters."""
+
+    def __init__(self, code: str, reason: str = "", replies: Sequence[Any] = ()) -> None:
+        super().__init__(code, reason, replies)
+
+
+_OF_REQUESTS: dict[str, type[RequestFailed]] = {
+    "no_responders": NoResponders,
+    "timeout": RequestTimeout,
+    "responder_gone": ResponderGone,
+}
+
+
+def request_failure(code: str, reason: str, replies: Sequence[Any], *, own: bool) -> CommandRefused:
+    """The exception for the error of a request; ``own``: the error is the server's own, and no responder's."""
+    if not own:
+        return ResponderError(code, reason, replies)
+    if code in _BY_CODE:
+        return refusal(code, reason)
+    return _OF_REQUESTS.get(code, RequestFailed)(code, reason, replies)
 
 
 _BY_CODE: dict[str, type[CommandRefused]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +27,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kind`` is ``update``, ``snapshot``, ``recovered`` or ``historical``; ``time`` is in ms since 1970;
     ``seq`` is 0 for standard quality; absent texts are empty. ``as_of`` is a text, a number, or a map of ``time``,
-    ``batch``, ``job`` and ``version`` (protocol.md 5.2).
+    ``batch``, ``job`` and ``version`` (protocol.md 5.2). ``removed``: it ended the subject, of which nothing is left;
+    what comes after it begins with nothing. ``traceparent`` is the context of the trace that it belongs to, in the form
+    of W3C Trace Context: whoever works on the message goes on with that trace.
     """
 
     subject: str
@@ -39,11 +43,20 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: str = ""
     closure: str = ""
     as_of: AsOf | None = None
+    removed: bool = False
+    traceparent: str = ""
 
     @property
     def qos(self) -> str:
         """``guaranteed`` or ``standard``."""
         return GUARANTEED if self.seq else STANDARD
+
+    def json(self, field: str = "") -> Any:
+        """What the content says in JSON, or the field of that name; raises ValueError, KeyError without the field.
+
+        The protocol has texts and bytes alone: which subjects carry JSON is for who publishes and who reads to know.
+        """
+        return json.loads(self.fields[field] if field else self.content)
 
 
 class Presence(NamedTuple):
@@ -59,10 +72,41 @@ class Presence(NamedTuple):
     stale: bool
 
 
+class Reply(NamedTuple):
+    """A reply to a request; a handler may return one, and need not name more than the content."""
+
+    content: Value = ""
+    fields: Fields = {}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as its handler gets it (protocol.md 4.17).
+
+    ``user`` has asked, empty for anonymous; after ``timeout_seconds`` nobody waits any more. ``replies`` is how many
+    are taken. Each is sent by ``reply``, but for the last, which the handler returns.
+    """
+
+    subject: str
+    content: Value
+    fields: Fields
+    user: str
+    timeout_seconds: float
+    replies: int
+    reply: Callable[..., None]
+    """``reply(content, fields=None)``: one more reply, behind which others follow."""
+
+
 def presence_of(answer: Present) -> Presence:
     """The presence that a server's answer describes (protocol.md 4.14)."""
     users = {user.user: user.connections for user in answer.users}
     return Presence(users, answer.anonymous, answer.more, answer.stale)
+
+
+def check_values(content: object, fields: Mapping[str, object]) -> None:
+    """Raises TypeError for content or field values other than text and bytes: no server takes them."""
+    for value in (content, *fields, *fields.values()):
+        if not isinstance(value, str | bytes):
+            raise TypeError(f"content and field values are str or bytes, not {type(value).__name__}")
 
 
 def message_of(data: Data, subject: str, epoch: int, base: int) -> Message:
@@ -80,14 +124,17 @@ def message_of(data: Data, subject: str, epoch: int, base: int) -> Message:
         reply_to=meta.reply_to,
         closure=meta.closure,
         as_of=meta.as_of,
+        removed=meta.removed,
+        traceparent=meta.traceparent,
     )
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the connection, of one subject's subscription, or what became of a publication.
 
-    The connection: ``connected`` (``url``, ``user``), ``disconnected`` (``code``, ``reason``; it is tried again after
-    ``retry_seconds``), ``down`` (``count`` rounds through the servers have failed), ``failed`` (it is not tried again),
+    The connection: ``connected`` (``url``, ``transport``, ``user``), ``disconnected`` (``code``, ``reason``; it is
+    tried again after ``retry_seconds``), ``down`` (``count`` rounds through the servers have failed), ``failed`` (it is
+    not tried again),
     ``synchronised`` (after a reconnection every subject has been recovered), ``reconnect_rate_exceeded`` (``count`` in
     3 minutes), ``paused``, ``closed``, ``expiring``, ``renewed``, ``notice`` (``notice``), ``error``,
     ``not_advertised`` (``subject`` is the pattern).
@@ -109,6 +156,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     code: int = 0
     url: str = ""
+    transport: str = ""
     retry_seconds: float = 0
     user: str = ""
     notice: str = ""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypedDict
+from typing import Literal, TypedDict
+
+Transport = Literal["websocket", "stream", "poll"]
+TRANSPORTS: tuple[Transport, ...] = ("websocket", "stream", "poll")
+"""What may carry a client's frames, from the fastest down."""
 
 
 class OptionNames(TypedDict, total=False):
@@ -22,6 +27,9 @@ class OptionNames(TypedDict, total=False):
     publish_seconds: float
     publish_queue_messages: int
     publish_queue_bytes: int
+    transports: Sequence[str]
+    step_down_seconds: float
+    step_up_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +62,22 @@ class Options:
     """Publications that may wait for their answer,"""
     publish_queue_bytes: int = 1 << 20
     """and the bytes of their contents and fields."""
+    transports: Sequence[str] = TRANSPORTS
+    """Which are tried, from the fastest down, until one works; one alone is pinned."""
+    step_down_seconds: float = 4
+    """So long a transport has to open, and then for its first frame, while there is another to try after it."""
+    step_up_seconds: float = 600
+    """After so long those above the one that worked are tried again; each try in vain doubles that, to an hour."""
 
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            if not isinstance(value, int | float) or value < 0:
+            if option.name == "transports":
+                self._check_transports(value)
+            elif not isinstance(value, int | float) or value < 0:
                 raise ValueError(f"{option.name} is a number of 0 or more, not {value!r}")
+
+    @staticmethod
+    def _check_transports(wished: Sequence[str]) -> None:
+        if isinstance(wished, str) or not wished or any(name not in TRANSPORTS for name in wished):
+            raise ValueError(f"transports are some of {', '.join(TRANSPORTS)}, not {wished!r}")

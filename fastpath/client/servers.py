@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 WEIGHT = 100
 WEIGHT_MAX = 100
@@ -34,12 +35,23 @@ def parse_servers(given: Servers) -> list[Server]:
             server = Server(one.get("url", ""), one.get("weight", WEIGHT))
         else:
             server = Server(*one)
-        if not isinstance(server.url, str) or not server.url.startswith(("ws://", "wss://")):
+        if not isinstance(server.url, str) or not _is_address(server.url):
             raise ValueError(f"an address is ws://host:port/ws or wss://host:port/ws, not {server.url!r}")
         if type(server.weight) is not int or not 0 <= server.weight <= WEIGHT_MAX:
             raise ValueError(f"the weight of {server.url} is a whole number from 0 to {WEIGHT_MAX}")
         parsed.setdefault(server.url, server)
     return list(parsed.values())
+
+
+def _is_address(url: str) -> bool:
+    """Whether it could be connected to: a port is a number of 16 bits, a name is one for DNS."""
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or ""), parts.port
+        host.encode("idna")
+    except ValueError:
+        return False
+    return url.startswith(("ws://", "wss://")) and host != ""
 
 
 class ServerList:

@@ -4,15 +4,16 @@ import { complete } from "../../realtime/static/realtime/client/connection/optio
 import { Session } from "../../realtime/static/realtime/client/session/session.js";
 
 const IGNORED = new Set(["connecting", "latency"]);
-const ANSWERS = { subscribed: "subscribe", unsubscribed: "unsubscribe", published: "publish", renewed: "token", connected: "connect", advertised: "advertise" };
-const EXPECTATIONS = ["connect", "sent", "statuses", "messages", "interest", "results", "wait", "closes"];
+const ANSWERS = { subscribed: "subscribe", unsubscribed: "unsubscribe", published: "publish", renewed: "token", connected: "connect", advertised: "advertise", responding: "respond" };
+const EXPECTATIONS = ["connect", "sent", "statuses", "messages", "interest", "asked", "over", "results", "wait", "closes", "probes"];
 
-/** @param {any} test @returns {string[]} what was otherwise than the case says */
-export function run(test) {
-  const conversation = new Conversation(test);
+/** @param {any} test @param {string[]} transports where the case does not say @returns {string[]} what was otherwise than the case says */
+export function run(test, transports) {
+  const conversation = new Conversation(test, transports);
   const problems = [];
   for (const [index, step] of test.steps.entries()) {
     const seen = conversation.step(step);
+    seen.sent = seen.sent?.map((/** @type {any} */ { id, client, ...rest }) => rest);
     for (const key of EXPECTATIONS) {
       if (!agrees(key, step[key], seen[key])) {
         problems.push(`step ${index} (${step.do}): ${key} is ${JSON.stringify(seen[key])}, not ${JSON.stringify(step[key])}`);
@@ -22,7 +23,8 @@ export function run(test) {
   return problems;
 }
 
-class Conversation {
+/** One case: `step` does what a step says, and answers what the client did. */
+export class Conversation {
   #now = 0;
   #tokens;
   #waiting = false;
@@ -30,15 +32,22 @@ class Conversation {
   /** @type {any[]} all commands on this connection */
   #commands = [];
 
-  /** @param {any} test */
-  constructor(test) {
+  /** @param {any} test @param {string[]} transports */
+  constructor(test, transports) {
     const given = Object.fromEntries(Object.entries(test.options ?? {}).map(([key, value]) => [camel(key), value]));
     this.#tokens = given.tokens ? [...given.tokens] : null;
-    const options = /** @type {any} */ ({ urls: ["ws://a/ws"], publisher: "p", ...given, form: "json" });
+    const options = /** @type {any} */ ({ urls: ["ws://a/ws"], publisher: "p", transports, ...given, form: "json" });
+    const known = new Map(Object.entries(test.remembered ?? {}).map(([url, [transport, seconds]]) =>
+      [url, { transport, until: 1000 * seconds, tries: 0 }]));
+    const memory = {
+      load: (/** @type {string} */ url) => known.get(url) ?? null,
+      save: (/** @type {string} */ url, /** @type {any} */ remembered) => remembered ? known.set(url, remembered) : known.delete(url),
+    };
+    this.pinned = options.transports.length === 1;
     if (this.#tokens) options.token = () => "";
     const draws = (/** @type {number[]} */ list = []) => { const left = [...list]; return () => left.shift() ?? 0.5; };
     this.session = new Session(complete(options), {
-      pick: draws(test.picks), wait: draws(test.waits), via: () => "direct",
+      pick: draws(test.picks), wait: draws(test.waits), via: () => "direct", memory,
     });
     this.fixedToken = options.token ?? "";
   }
@@ -65,10 +74,15 @@ class Conversation {
           op: "connected", id: "last", server: "s", epoch: 1, user: step.user ?? "", time: 0, base: 0, ping_ms: 25_000,
           expires: step.expires,
         });
-      case "refuse": return session.refused(this.#now, "it does not open");
+      case "refuse": return session.refused(this.#now, "it does not open", step.how ?? "unreachable");
       case "close":
         this.#standing = false;
         return session.closed(this.#now, step.code, step.reason ?? "");
+      case "silence":
+        this.#standing = false;
+        return session.closed(this.#now, 1006, "no answer", "silent");
+      case "probed": return session.probed(this.#now, this.session.url, step.transport, step.works);
+      case "network": return session.online(this.#now);
       case "frame": return this.#receive(step.frame);
       case "subscribe": {
         const { history = 0, conflation = 0, slow = "close", since = {} } = step;
@@ -76,9 +90,11 @@ class Conversation {
       }
       case "unsubscribe": return session.unsubscribe(this.#owner(step), step.subjects);
       case "advertise": return session.advertise(step.patterns);
+      case "respond": return session.respond(step.patterns);
       case "publish": {
         const { subject, content = "x", fields = {}, retained = true, qos = "guaranteed", closure } = step;
-        const frame = { op: "publish", subject, content, fields, retained, qos, reply_to: "", closure };
+        const { replace = false, removed = false } = step;
+        const frame = { op: "publish", subject, content, fields, retained, qos, reply_to: "", closure, replace, removed };
         return session.publish(this.#now, frame, { isNamed: true });
       }
       case "renew": return session.command({ op: "token", token: step.token });
@@ -135,7 +151,11 @@ class Conversation {
     switch (effect.type) {
       case "prepare": return this.session.prepared(this.#now, this.#nextToken());
       case "renew": return this.#renew(this.#nextToken());
-      case "open": return this.#see("connect", effect.url);
+      case "open": {
+        const isPlain = this.pinned || effect.transport === "websocket";
+        return this.#see("connect", isPlain ? effect.url : `${effect.transport} ${effect.url}`);
+      }
+      case "probe": return this.#see("probes", effect.transport);
       case "drop":
         if (this.#standing) this.seen.closes = true;
         this.#standing = false;
@@ -143,6 +163,8 @@ class Conversation {
       case "send": return this.#sent(JSON.parse(effect.data));
       case "message": return this.#see("messages", { ...effect.message, to: effect.owner });
       case "interest": return this.#see("interest", { subjects: effect.subjects, wanted: effect.wanted });
+      case "asked": return this.#see("asked", effect.asked);
+      case "over": return this.#see("over", { to: effect.to });
       case "ended": {
         const { frame, status, epoch, seq } = effect.result;
         return this.#see("results", { closure: frame.closure, status, epoch, seq });
@@ -169,8 +191,7 @@ class Conversation {
       this.#receive({ op: "pong", id: command.id, time: 0 });
       return;
     }
-    const { id, client, ...rest } = command;
-    this.#see("sent", rest);
+    this.#see("sent", command);
   }
 
   /** @param {any} status */

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from fastpath.client.options import OptionNames, Options
+from fastpath.client.options import TRANSPORTS, OptionNames, Options
 from tests.support.sidecar import ROOT
 
 
@@ -24,11 +24,21 @@ def test_each_is_documented_with_its_default() -> None:
         for name, default in zip(names.split(","), defaults.split(","), strict=False)
     }
     for option in fields(Options):
-        shown = "1 MiB" if option.default == 1 << 20 else f"{option.default}"
+        shown = {1 << 20: "1 MiB", TRANSPORTS: "all three"}.get(option.default, f"{option.default}")
         assert documented[option.name] == shown
 
 
-@pytest.mark.parametrize("wrong", [{"quick_seconds": -1}, {"publish_seconds": "5"}, {"down_after": None}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"quick_seconds": -1},
+        {"publish_seconds": "5"},
+        {"down_after": None},
+        {"transports": []},
+        {"transports": "poll"},
+        {"transports": ["carrier pigeon"]},
+    ],
+)
 def test_they_are_checked(wrong: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Options(**wrong)

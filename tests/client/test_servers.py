@@ -89,7 +89,20 @@ def test_how_servers_are_given(given: Any, parsed: list[tuple[str, int]]) -> Non
 
 @pytest.mark.parametrize(
     "given",
-    ["http://a", "", [{"weight": 5}], [("ws://a", 101)], [("ws://a", -1)], [("ws://a", 1.5)], [("ws://a", True)]],
+    [
+        "http://a",
+        "",
+        "ws://",
+        "ws://a:99999/ws",
+        "ws://a:b/ws",
+        "ws://[::1/ws",
+        "ws://a..b/ws",
+        [{"weight": 5}],
+        [("ws://a", 101)],
+        [("ws://a", -1)],
+        [("ws://a", 1.5)],
+        [("ws://a", True)],
+    ],
 )
 def test_what_is_no_server(given: Any) -> None:
     with pytest.raises(ValueError, match="ws://"):

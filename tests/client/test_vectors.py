@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.client.message import Message, Status
 from fastpath.client.publisher.window import Window
-from fastpath.client.subscriber.events import Answered, Arrived, Event, Interesting, Named
+from fastpath.client.subscriber.events import Answered, Arrived, Event, Interesting, Named, Requested, RequestOver
 from fastpath.client.subscriber.state import ClientState
 from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.codec import Form
@@ -67,7 +67,9 @@ def command(state: ClientState, value: dict[str, Any]) -> None:
         case {"op": "publish"}:
             state.publish(value["subject"], value["content"], value.get("fields"), value.get("closure", ""),
                           value.get("retained", True), value.get("qos", "guaranteed"),
-                          value.get("reply_to", ""), value.get("publication", 0))  # fmt: skip
+                          value.get("reply_to", ""), value.get("publication", 0),
+                          value.get("replace", False), value.get("removed", False),
+                          value.get("traceparent", ""))  # fmt: skip
         case {"op": "token"}:
             state.renew(value["token"])
         case {"op": "ping"}:
@@ -76,6 +78,13 @@ def command(state: ClientState, value: dict[str, Any]) -> None:
             state.presence(value.get("subject", ""))
         case {"op": "advertise"}:
             state.advertise(value["patterns"])
+        case {"op": "respond"}:
+            state.respond(value["patterns"])
+        case {"op": "request"}:
+            state.request(value["subject"], value["content"], value.get("fields", {}), value.get("timeout", 5000),
+                          value.get("replies", 1))  # fmt: skip
+        case {"op": "reply"}:
+            state.reply(wire.GiveReply(**{name: given for name, given in value.items() if name != "op"}))
 
 
 @pytest.mark.parametrize(("vector", "form"), each_form("client"), ids=str)
@@ -91,6 +100,11 @@ def test_the_client_sends_these_bytes(vector: Vector, form: Form) -> None:
     state._id = value["id"] - (2 if value["op"] == "unsubscribe" else 1)
     command(state, value)
     assert state.take_out() == [frame(value, form)]
+
+
+def plain(answer: wire.AnyAnswer) -> Any:
+    """An answer as a plain value, with bytes as they are."""
+    return msgspec.to_builtins(answer, builtin_types=(bytes,))
 
 
 def read(data: bytes, form: Form, sid: int) -> list[Event]:
@@ -109,7 +123,8 @@ def test_the_client_reads_these_messages(vector: Vector, form: Form) -> None:
     expected = Message(
         subject=SUBJECT, content=content, fields=fields or {}, epoch=BASE, seq=seq, time=BASE + time,
         kind=meta.get("kind", "update"), retained=meta.get("retained", True), reply_to=meta.get("reply_to", ""),
-        closure=meta.get("closure", ""), as_of=meta.get("as_of"))  # fmt: skip
+        closure=meta.get("closure", ""), as_of=meta.get("as_of"),
+        removed=meta.get("removed", False), traceparent=meta.get("traceparent", ""))  # fmt: skip
     assert read(vector.forms[form], form, sid) == [Arrived("owner", expected)]
     assert expected.qos == ("guaranteed" if seq else "standard")
 
@@ -132,9 +147,13 @@ def test_the_client_reads_these_answers(vector: Vector, form: Form) -> None:
         match event:
             case Answered(number, answer):
                 assert number == value["id"]
-                assert msgspec.to_builtins(answer) == value
+                assert plain(answer) == value
             case Interesting():
                 assert event == Interesting([SUBJECT], True)  # of what nobody wanted nobody ceases to want
+            case Requested(asked):
+                assert plain(asked) == value
+            case RequestOver(to):
+                assert to == value["to"]
             case Named(servers):
                 assert [list(server) for server in servers] == value["servers"]
             case Status():

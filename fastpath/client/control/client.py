@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import select
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, cast
 
 from fastpath.core.protocol.errors import BadFrame
@@ -20,6 +21,9 @@ VERSION = 1
 FRAME_BYTES_MAX = 16 << 20
 
 Answer = dict[str, Any]
+
+_LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a socket says that can go on later."""
 
 
 class Control:
@@ -38,6 +42,7 @@ class Control:
         self._client = client
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._readable = select.poll()
         self._owner = 0
         self._number = 0
 
@@ -62,15 +67,41 @@ class Control:
         return self.call("hello", {"version": VERSION, "client": self._client}, deadline)
 
     def publish(
-        self, messages: Sequence[Sequence[Any]], publisher: str | None = None, deadline: float | None = None
+        self,
+        messages: Sequence[Any],
+        publisher: str | None = None,
+        deadline: float | None = None,
+        first: int | None = None,
     ) -> Answer:
         """Publish rows ``[subject, content, fields, meta]``; answers ``epoch`` and ``results``.
 
         One result a row: its sequence number, 0 for standard quality, ``[epoch, sequence number]`` when it was stored
         under another epoch, or ``[code, reason]`` (protocol.md 6.2, 6.3). With ``publisher`` a row whose meta has an
-        ``id`` is stored once, however often it is sent; ids of a publisher rise.
+        ``id`` is stored once, however often it is sent; ids of a publisher rise. With ``first`` the rows have ids from
+        it on.
         """
-        return self.call("publish", _without_none(messages=messages, publisher=publisher), deadline)
+        return self.call("publish", _without_none(messages=messages, publisher=publisher, first=first), deadline)
+
+    def request(
+        self,
+        subject: str,
+        content: Any,
+        fields: Mapping[str, Any] | None = None,
+        timeout_seconds: float = 5.0,
+        replies: int = 1,
+    ) -> Answer:
+        """Ask whoever responds: ``replies`` as ``[content, fields]``; where it failed ``error``, ``reason``, ``own``.
+
+        Other calls of this connection wait meanwhile (protocol.md 8.20).
+        """
+        arguments = {
+            "subject": subject,
+            "content": content,
+            "fields": dict(fields or {}),
+            "timeout": max(1, int(timeout_seconds * 1000)),
+            "replies": replies,
+        }
+        return self.call("request", arguments)
 
     def snapshot(self, subject: str, token: str | None = None, deadline: float | None = None) -> Answer:
         """``status``, and ``reason`` or ``message``; without a token as anonymous."""
@@ -187,6 +218,13 @@ class Control:
         """Close a connection, or all of a user, with 4506; ``clients`` and ``publishers``: how many."""
         return self.call("disconnect", _given(connection=connection, user=user, reason=reason))
 
+    def unsubscribe(self, subject: str, connection: str = "", user: str = "", reason: str = "") -> Answer:
+        """End the subscriptions of a connection, or of a user, to a subject or pattern (protocol.md 8.9).
+
+        A pattern ends those by name to what it covers as well. ``clients, subscriptions``: how many.
+        """
+        return self.call("unsubscribe", _given(subject=subject, connection=connection, user=user, reason=reason))
+
     def trace(self, user: str = "", subject: str = "", connection: str = "", seconds: int = 60) -> str:
         """Begin to note what happens to one of these, for at most 60 s (protocol.md 8.10); the trace for ``traced``.
 
@@ -230,10 +268,14 @@ class Control:
         return self.call("rules_begin", {"generation": generation})
 
     def rules_chunk(
-        self, rules: Sequence[Answer] = (), users: Sequence[Answer] = (), sessions: Sequence[Answer] = ()
+        self,
+        rules: Sequence[Answer] = (),
+        users: Sequence[Answer] = (),
+        sessions: Sequence[Answer] = (),
+        options: Sequence[Answer] = (),
     ) -> Answer:
         """Add to the set that was begun: at most 1000 of each (protocol.md 8.2, 8.3)."""
-        return self.call("rules_chunk", {"rules": rules, "users": users, "sessions": sessions})
+        return self.call("rules_chunk", {"rules": rules, "users": users, "sessions": sessions, "options": options})
 
     def rules_commit(self, generation: int) -> Answer:
         """The set that was begun takes force."""
@@ -247,8 +289,12 @@ class Control:
         removed: Iterable[int] = (),
         users: Sequence[Answer] = (),
         sessions: Sequence[Answer] = (),
+        options: Sequence[Answer] | None = None,
     ) -> Answer:
-        """Change the set in force; ControlRefused ``stale`` when that is not of generation ``after``."""
+        """Change the set in force; ControlRefused ``stale`` when that is not of generation ``after``.
+
+        ``options`` are all rows that there are from now on; None: they stay as they are.
+        """
         return self.call(
             "rules_diff",
             {
@@ -258,6 +304,7 @@ class Control:
                 "removed": list(removed),
                 "users": users,
                 "sessions": sessions,
+                "options": options,
             },
         )
 
@@ -305,28 +352,44 @@ class Control:
 
     def _exchange(self, request: bytes, end: float) -> list[Any]:
         connection = self._connection(end)
-        connection.settimeout(_left(end))
-        connection.sendall(request)
+        _send(connection, request, end)
         unpacker = Unpacker(FRAME_BYTES_MAX)
         while True:
-            connection.settimeout(_left(end))
-            data = connection.recv(1 << 18)
-            if not data:
-                raise ConnectionResetError("the sidecar closed the connection")
-            for answer in unpacker.feed(data):
+            for answer in unpacker.feed(self._receive(connection, end)):
                 if not answer or answer[0] != self._number:
                     raise BadFrame("an answer to something else")
                 return cast(list[Any], answer)
             if unpacker.error is not None:
                 raise unpacker.error
 
+    def _receive(self, connection: socket.socket, end: float) -> bytes:
+        """What comes next; raises OSError, also for the end, and TimeoutError."""
+        while True:
+            pending = isinstance(connection, ssl.SSLSocket) and connection.pending()
+            if not pending and not self._readable.poll(_left(end) * 1000):
+                raise TimeoutError
+            try:
+                data = connection.recv(1 << 18)
+            except _LATER:
+                continue
+            if not data:
+                raise ConnectionResetError("the sidecar closed the connection")
+            return data
+
     def _connection(self, end: float) -> socket.socket:
-        """The open connection, unless it is another process's (after a fork) or the sidecar has closed it."""
-        if self._socket is not None and (self._owner != os.getpid() or _readable(self._socket)):
+        """The open connection, unless it is another process's (after a fork) or the sidecar has closed it.
+
+        Bytes or the end that have arrived although nothing was asked mean that it is over.
+        """
+        if self._socket is not None and (self._owner != os.getpid() or self._readable.poll(0)):
             self._drop()
         if self._socket is None:
             self._socket = connect_control(self.path, _left(end))
             self._owner = os.getpid()
+            # A time-out of the socket itself would be set, and looked after, by the kernel at each step.
+            self._socket.setblocking(False)
+            self._readable = select.poll()
+            self._readable.register(self._socket, select.POLLIN)
         return self._socket
 
     def _drop(self) -> None:
@@ -335,16 +398,22 @@ class Control:
             connection.close()
 
 
+def _send(connection: socket.socket, request: bytes, end: float) -> None:
+    """All of it; raises OSError, and TimeoutError."""
+    view = memoryview(request)
+    while view:
+        try:
+            view = view[connection.send(view) :]
+        except _LATER as error:
+            waiter = select.poll()
+            waiter.register(connection, select.POLLIN if isinstance(error, ssl.SSLWantReadError) else select.POLLOUT)
+            if not waiter.poll(_left(end) * 1000):
+                raise TimeoutError from None
+
+
 def _left(end: float) -> float:
-    """The seconds until then, as a socket's timeout: 0 would mean not to wait at all."""
+    """The seconds until then, as a time to wait for a socket: at least a look."""
     return max(0.001, end - time.monotonic())
-
-
-def _readable(connection: socket.socket) -> bool:
-    """True when bytes or the end have arrived although nothing was asked: the connection is over."""
-    waiter = select.poll()
-    waiter.register(connection, select.POLLIN)
-    return bool(waiter.poll(0))
 
 
 def _without_none(**arguments: Any) -> Answer:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
+import msgspec
+from msgspec import Raw
+
 from ..errors import ControlRefused, SidecarBusy, SidecarSilent, SidecarUnavailable
 from .breaker import Breaker
 from .client import Answer, Control
+from .frames import Call, Frames, SharedFrame
 
 UNAVAILABLE = "unavailable"
 """The code of a publication that a node cannot store safely now; another may be able to."""
@@ -23,6 +26,11 @@ SILENT_MAX = 2
 
 GREETING_SECONDS = 0.2
 """How long a node that gave no answer in time may take to say hello: one that does is slow, and not hung."""
+
+NUMBERED = -1
+"""In place of the first row's number: each has its own."""
+
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Nodes:
@@ -67,7 +75,7 @@ class Nodes:
         self._renew()
 
     def _renew(self) -> None:
-        self._publishing = threading.Lock()
+        self._publishing = Frames(self._send)
         self._breakers = [Breaker(self._timeout) for _ in self.controls]
 
     def hello(self) -> Answer:
@@ -95,38 +103,76 @@ class Nodes:
             lambda answer: answer.get("status") == NOT_READY,
         )
 
-    def publish(self, messages: Sequence[Sequence[Any]]) -> Answer:
+    def publish(self, messages: Sequence[Sequence[Any]], deadline: float | None = None, publisher: str = "") -> Answer:
         """Publish rows ``[subject, content, fields, meta]``; answers ``epoch`` and ``results`` as ``Control.publish``.
 
         Every row has a number of this process, so that one which is sent again is stored once: to the next node when
-        one does not answer or cannot store it now (``unavailable``). A result ``[epoch, seq]`` is a row stored under
+        one does not answer or cannot store it now (``unavailable``). What other threads publish while a frame is under
+        way leaves in the next one, all together (frames.py). A result ``[epoch, seq]`` is a row stored under
         another epoch than that of the answer. Of standard quality, for which numbers do not count, it may come twice.
 
         Nothing is sent again by a later call. So rows that stay ``unavailable``, or of which nobody knows, end the
         series of numbers: a node would make what is behind them wait for them.
+        With a ``deadline`` (of time.monotonic) it takes no longer than until then. With a ``publisher`` the rows have
+        numbers of that name already (``id`` in their meta), and sending again what was not stored is the caller's.
         """
-        deadline = self._deadline()
+        deadline = self._deadline() if deadline is None else min(deadline, self._deadline())
         refusals = [breaker.refusal() for breaker in self._breakers]
         if all(refusals):  # not to wait behind the call that tries
             raise _none_answers(map(SidecarUnavailable, (control.path for control in self.controls), refusals))
-        if not self._publishing.acquire(timeout=self._seconds):
-            why = f"calls before this one, which was not sent, took all of {self._seconds:g} s"
-            raise SidecarBusy(label(self.controls[self._current].path), why)
-        try:
-            return self._publish(messages, deadline)
-        finally:
-            self._publishing.release()
+        call = Call(messages, deadline, publisher)
+        self._publishing.carry_out(call)
+        if isinstance(call.outcome, dict):
+            return call.outcome
+        if call.outcome is not None:
+            raise call.outcome
+        path = label(self.controls[self._current].path)
+        if call.frame is None:
+            raise SidecarBusy(path, f"calls before this one, which was not sent, took all of {self._seconds:g} s")
+        raise SidecarBusy(path, f"no answer within {self._seconds:g} s, to a frame of several calls")
 
-    def _publish(self, messages: Sequence[Sequence[Any]], deadline: float) -> Answer:
-        """Number and send the rows; the caller holds the lock, for numbers must arrive in order."""
-        rows = self._numbered(messages)
+    def _send(self, frame: SharedFrame, deadline: float) -> None:
+        """Number and send what one frame holds; only one is on its way, for numbers must arrive in order."""
+        if frame.calls[0].publisher:
+            frame.number(frame.calls[0].publisher, NUMBERED)
+        elif not frame.first:
+            frame.number(*self._numbers(len(frame.rows)))
+        try:
+            frame.settle(*self._publish(frame.rows, frame.publisher, frame.first, deadline))
+        except ControlRefused as error:
+            if len(frame.calls) == 1:
+                frame.fail(error)
+            else:
+                self._send_each(frame, deadline)
+        except SidecarUnavailable as error:
+            frame.fail(error)
+
+    def _send_each(self, frame: SharedFrame, deadline: float) -> None:
+        """One call after the other, under the numbers that they have: the frame was refused for what is in one."""
+        first = frame.first
+        for call in frame.calls:
+            alone = SharedFrame([call])
+            try:
+                alone.settle(*self._publish(call.rows, frame.publisher, first, deadline))
+            except (ControlRefused, SidecarUnavailable) as error:
+                alone.fail(error)
+            first += len(call.rows)
+        frame.finish()
+
+    def _publish(self, rows: list[Raw], publisher: str, first: int, deadline: float) -> tuple[int, list[Any]]:
+        """Epoch and results of rows that are numbered from ``first`` on, or already."""
         results: list[Any] = [None] * len(rows)
         left = list(range(len(rows)))
         epoch = 0
 
         def send(control: Control, deadline: float) -> Answer:
             nonlocal left, epoch
-            answer = control.publish([rows[place] for place in left], self._publisher, deadline)
+            if first == NUMBERED:
+                answer = control.publish([rows[place] for place in left], publisher, deadline)
+            elif len(left) == len(rows):
+                answer = control.publish(rows, publisher, deadline, first)
+            else:
+                answer = control.publish([_with_id(rows[place], first + place) for place in left], publisher, deadline)
             epoch = epoch or answer["epoch"]
             for place, result in zip(left, answer["results"], strict=True):
                 stored = isinstance(result, int) and result and answer["epoch"] != epoch
@@ -137,9 +183,9 @@ class Nodes:
         try:
             self._ask(send, deadline, lambda _: bool(left))
         finally:
-            if left:
+            if left and first != NUMBERED:
                 self._owner = 0
-        return {"epoch": epoch, "results": results}
+        return epoch, results
 
     def _deadline(self) -> float:
         """Until when (of time.monotonic) a call that begins now may take."""
@@ -204,15 +250,18 @@ class Nodes:
                 return False
         return False
 
-    def _numbered(self, messages: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def _numbers(self, count: int) -> tuple[str, int]:
+        """The name that the next rows are numbered for, and the number of the first."""
         if self._owner != os.getpid():  # after a fork two processes would use the same numbers
             self._owner, self._publisher, self._number = os.getpid(), f"django:{secrets.token_hex(8)}", 0
-        rows = []
-        for message in messages:
-            self._number += 1
-            subject, content, fields, meta = [*message, None, None][:4]
-            rows.append([subject, content, fields, (meta or {}) | {"id": self._number}])
-        return rows
+        self._number += count
+        return self._publisher, self._number - count + 1
+
+
+def _with_id(row: Raw, number: int) -> list[Any]:
+    """The row with its number in its meta."""
+    subject, content, fields, meta = [*_decode(row), None, None][:4]
+    return [subject, content, fields, (meta or {}) | {"id": number}]
 
 
 def _none_answers(failures: Iterable[SidecarUnavailable]) -> SidecarUnavailable:

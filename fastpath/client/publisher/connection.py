@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -15,7 +16,7 @@ from fastpath.core.protocol.errors import BadFrame, Close
 from fastpath.core.protocol.packets import FRAME_BYTES_MAX, Unpacker, pack
 
 from ..backoff import Jitter
-from ..errors import ConnectionRejected, PublishTimeout, may_reconnect
+from ..errors import ClientError, ConnectionRejected, PublishTimeout, may_reconnect
 
 VERSION = 1
 CLIENT = "py/1"
@@ -53,6 +54,7 @@ class PublisherConnection(ABC):
             raise ValueError("a publisher needs an address, such as 127.0.0.1:8801")
         self._token = token
         self._publisher = publisher
+        self._process = os.getpid()
         self._timeout = timeout_seconds
         self._retry = retry_seconds
         self._tls = tls
@@ -116,6 +118,8 @@ class PublisherConnection(ABC):
 
     def _pump(self, done: Callable[[], bool]) -> None:
         """Read and write until ``done``; a lost connection is replaced in here."""
+        if self._process != os.getpid():
+            self._begin_anew()
         self._alive_at = time.monotonic()
         while not done():
             held = self._held()
@@ -135,6 +139,12 @@ class PublisherConnection(ABC):
                 raise
             except (Lost, OSError, BadFrame) as error:
                 self._next(str(error) or type(error).__name__)
+
+    def _begin_anew(self) -> None:
+        """After a fork: what the other process has used is its own, with the numbers that went over it."""
+        if self._socket is not None or self._welcome:
+            raise ClientError("this publisher was used before this process was forked: make one in each process")
+        self._process = os.getpid()
 
     def _next(self, why: str) -> None:
         """To the next address, at once; only a round through all of them is followed by a pause."""

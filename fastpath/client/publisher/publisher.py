@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -43,7 +44,9 @@ class Publisher(PublisherConnection):
     within three minutes. ``window`` lowers the number of batches without acknowledgement below what the server allows.
     ``timeout_seconds`` bounds a connect and the wait for an answer, ``retry_seconds`` an outage. ``on_settled`` is
     called for each row of ``send_batch``: its index since the last ``flush()``, its position or why it was refused.
-    Not for several threads at once.
+    With ``tracing`` each ``publish()`` and ``remove()`` is a span of the program's own OpenTelemetry, whose context
+    goes with the message (docs/operate/tracing.md); ModuleNotFoundError where that is not installed. Not for several
+    threads at once.
     """
 
     def __init__(
@@ -58,10 +61,13 @@ class Publisher(PublisherConnection):
         tls: ssl.SSLContext | None = None,
         first: int | None = None,
         on_settled: Settled | None = None,
+        tracing: bool = False,
     ) -> None:
         super().__init__(url, token, _name(publisher, first), timeout_seconds, retry_seconds, tls)
+        self._label, self._first = publisher, first
         self._window_asked = window
         self._window = Window(window or 1, first or 1, on_settled, alone=first is None)
+        self._span = _span_maker() if tracing else None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -104,10 +110,36 @@ class Publisher(PublisherConnection):
         reply_to: str | None = None,
         closure: str | None = None,
         as_of: AsOf | None = None,
+        replace: bool = False,
     ) -> int:
-        """Publish one message and wait; its sequence number, 0 for standard quality. Raises RefusedMessage too."""
+        """Publish one message and wait; its sequence number, 0 for standard quality. Raises RefusedMessage too.
+
+        With ``replace`` no field of before stays in the snapshot.
+        """
         meta = _meta(retained, qos, reply_to, closure, as_of)
-        rows = _encode([[subject, content, fields or None, meta] if meta else [subject, content, fields or None]])
+        if replace:
+            meta["replace"] = True
+        return self._publish_one([subject, content, fields or None, meta])
+
+    def remove(
+        self, subject: str, *, qos: str = GUARANTEED, closure: str | None = None, as_of: AsOf | None = None
+    ) -> int:
+        """Remove a subject and wait; the removal's sequence number, 0 for standard quality. Raises as ``publish``.
+
+        Its snapshot is gone, and subscribers get a message that is ``removed``. In ``send_batch`` a row does the same
+        whose content is empty and whose meta says ``"removed": True``.
+        """
+        meta = _meta(True, qos, None, closure, as_of) | {"removed": True}
+        return self._publish_one([subject, "", None, meta])
+
+    def _publish_one(self, row: list[Any]) -> int:
+        if self._span is None:
+            return self._publish_now(row if row[3] else row[:3])
+        with self._span([row]):
+            return self._publish_now(row)
+
+    def _publish_now(self, row: list[Any]) -> int:
+        rows = _encode([row])
         if len(rows) > FRAME_BYTES_MAX - _ENVELOPE_BYTES:
             raise _too_large(0, len(rows))
         batch: Batch = self._window.submit(rows, 1, alone=True)
@@ -142,6 +174,11 @@ class Publisher(PublisherConnection):
                 raise BadFrame(f"unexpected: {str(frame)[:80]}")
             case _:
                 return False  # a frame of a later version of the protocol
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        # Under the same name the server would take the messages of one process for those of the other.
+        self._publisher = _name(self._label, self._first)
 
     def _rewind(self) -> None:
         self._window.rewind()
@@ -180,6 +217,15 @@ def _meta(retained: bool, qos: str, reply_to: str | None, closure: str | None, a
         if value is not None:
             meta[name] = value
     return meta
+
+
+def _span_maker() -> Callable[[Sequence[list[Any]]], AbstractContextManager[None]]:
+    try:
+        from ..spans import publish_span  # noqa: PLC0415 - it comes with an extra
+    except ModuleNotFoundError as error:
+        words = f"tracing needs the package {error.name}: pip install 'django-fastpath[otel]'"
+        raise ModuleNotFoundError(words, name=error.name) from None
+    return publish_span
 
 
 def _too_large(index: int, size: int) -> RefusedMessage:

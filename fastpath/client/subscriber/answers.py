@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakSet
 
-from fastpath.core.protocol.messages import AnyAnswer
+from fastpath.core.protocol.messages import AnyAnswer, Response
 
 from ..message import Status
 from .streams import Feed
@@ -22,6 +23,7 @@ class Answers:
 
     def __init__(self) -> None:
         self._due: dict[int, asyncio.Future[AnyAnswer]] = {}
+        self._replies: dict[int, list[Response]] = {}
 
     def expect(self, number: int) -> asyncio.Future[AnyAnswer]:
         """A future for the answer to the command of this number."""
@@ -30,8 +32,18 @@ class Answers:
         future.add_done_callback(lambda _: self._due.pop(number, None))
         return future
 
+    def collect(self, number: int) -> tuple[asyncio.Future[AnyAnswer], list[Response]]:
+        """A future for the last reply to the request of this number, and the list where those before it are put."""
+        future, replies = self.expect(number), list[Response]()
+        self._replies[number] = replies
+        future.add_done_callback(lambda _: self._replies.pop(number, None))
+        return future, replies
+
     def settle(self, number: int, answer: AnyAnswer) -> None:
         """Hand an answer that came to whoever waits for it."""
+        if isinstance(answer, Response) and answer.more:
+            self._replies.get(number, []).append(answer)
+            return
         future = self._due.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
@@ -50,7 +62,7 @@ class Statuses:
 
     def __init__(self, callback: Callable[[Status], None] | None) -> None:
         self._callback = callback
-        self._feeds: list[Feed[Status]] = []
+        self._feeds: WeakSet[Feed[Status]] = WeakSet()  # what nobody reads any more is gone
         self._ended = False
 
     def feed(self) -> Feed[Status]:
@@ -59,7 +71,7 @@ class Statuses:
         if self._ended:
             feed.end()
         else:
-            self._feeds.append(feed)
+            self._feeds.add(feed)
         return feed
 
     def tell(self, status: Status) -> None:

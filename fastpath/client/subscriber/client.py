@@ -9,16 +9,18 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Self, Unpack
+from typing import Literal, Self, Unpack, overload
 
 from fastpath.core.protocol.codec import FORMS, Form
-from fastpath.core.protocol.messages import GUARANTEED, Advertised, Fields, Present, Value
-from fastpath.core.protocol.subject import check_subject
+from fastpath.core.protocol.messages import GUARANTEED, Advertised, Fields, Present, Responding, Value
+from fastpath.core.protocol.subject import check_pattern, check_subject
+from fastpath.core.protocol.trace_context import read_traceparent
 
 from ..discovery import ServersSource, check_source
-from ..errors import Disconnected
-from ..message import Position, Presence, Status, presence_of
-from ..options import OptionNames, Options
+from ..errors import Disconnected, refusal
+from ..message import Position, Presence, Reply, Status, check_values, presence_of
+from ..options import OptionNames, Options, Transport
+from ..requests.responding import Handler
 from ..servers import Servers, parse_servers
 from .answers import Statuses
 from .driver import Driver, Interest, Token
@@ -26,6 +28,7 @@ from .machine import Machine
 from .outgoing import Publication
 from .streams import Feed, MessageStream
 from .subscription_set import check_name
+from .transports.memory import PROCESS
 
 
 class Client:
@@ -50,14 +53,14 @@ class Client:
             raise ValueError(f"the form is one of {', '.join(FORMS)}, not {form!r}")
         self._options = Options(**options)
         self._statuses = Statuses(on_status)
-        self._machine = Machine(
-            form, servers, self._options, publisher=secrets.token_hex(12), renewable=callable(token)
-        )
+        self._machine = Machine(form, servers, self._options, renewable=callable(token), memory=PROCESS)
         self._driver = Driver(self._machine, self._options, token, form, tls, servers_url, self._statuses)
         prefix = secrets.token_hex(3)
         self._closures = (f"{prefix}{number:x}" for number in count())
 
     async def __aenter__(self) -> Self:
+        # Here, and not when it is made: two processes that were forked since would number under one name.
+        self._machine.state.publish_as(secrets.token_hex(12))
         self._driver.start()
         try:
             await self._driver.until_connected(self._options.timeout_seconds)
@@ -90,6 +93,11 @@ class Client:
     def url(self) -> str:
         """The server that is tried or connected; empty before the first attempt."""
         return self._machine.url
+
+    @property
+    def transport(self) -> Transport:
+        """What carries the connection or is tried: ``websocket``, ``stream`` or ``poll``."""
+        return self._machine.transport
 
     @property
     def latency_ms(self) -> float | None:
@@ -162,6 +170,8 @@ class Client:
         qos: str = GUARANTEED,
         reply_to: str | None = None,
         closure: str | None = None,
+        replace: bool = False,
+        traceparent: str | None = None,
     ) -> Position:
         """Publish and wait for the acknowledgement; its position, (0, 0) for standard quality.
 
@@ -169,10 +179,30 @@ class Client:
         in order, and stored once; with standard quality it is sent once. Raises Denied, TooLarge, Invalid, Failed;
         after ``publish_seconds`` Unavailable (it was never sent), NotReady, or Unknown (it may have been stored);
         QueueFull at once; InvalidSubject. ``closure`` is the program's own name for it, told with the status that
-        says what became of it. A cancelled wait does not take the publication back.
+        says what became of it. With ``replace`` no field of before stays in the snapshot. ``traceparent`` is the
+        context of the trace that it belongs to (protocol.md 5.5): ``fastpath.client.spans`` makes it of a span. A
+        cancelled wait does not take the publication back.
         """
-        future = self.enqueue(subject, content, fields, retained=retained, qos=qos, reply_to=reply_to, closure=closure)
+        future = self.enqueue(
+            subject,
+            content,
+            fields,
+            retained=retained,
+            qos=qos,
+            reply_to=reply_to,
+            closure=closure,
+            replace=replace,
+            traceparent=traceparent,
+        )
         return await asyncio.shield(future)
+
+    async def remove(self, subject: str, *, qos: str = GUARANTEED, closure: str | None = None) -> Position:
+        """Remove a subject and wait for the acknowledgement; the removal's position, (0, 0) for standard quality.
+
+        The subject's snapshot is gone, and its subscribers get a message that is ``removed``; what is published later
+        begins with nothing. Sent again, refused and told of as ``publish`` has it.
+        """
+        return await asyncio.shield(self.enqueue(subject, "", qos=qos, closure=closure, removed=True))
 
     def enqueue(
         self,
@@ -184,22 +214,29 @@ class Client:
         qos: str = GUARANTEED,
         reply_to: str | None = None,
         closure: str | None = None,
+        replace: bool = False,
+        removed: bool = False,
+        traceparent: str | None = None,
     ) -> asyncio.Future[Position]:
         """Queue a publication without waiting; the future has its position, or raises what ``publish`` does.
 
-        QueueFull is raised here, as are InvalidSubject, and UnicodeEncodeError for half a character.
+        With ``removed``, and empty content, it is what ``remove`` sends. QueueFull is raised here, as are
+        InvalidSubject, and UnicodeEncodeError for half a character.
         """
         check_subject(subject)
         self._driver.check_open()
         publication = Publication(
             subject,
             content,
-            fields or {},
+            dict(fields or {}),  # the program's own may be another before it is sent
             retained,
             qos,
             reply_to or "",
             closure or next(self._closures),
             bool(closure),
+            replace=replace,
+            removed=removed,
+            traceparent=read_traceparent(traceparent) or "",
         )
         future = self._driver.publish(publication)
         if future.done():
@@ -231,9 +268,127 @@ class Client:
         assert isinstance(answer, Advertised)
         return {offer.pattern: offer.reason for offer in answer.results if offer.error}
 
+    @overload
+    async def request(  # type: ignore[overload-overlap]
+        self,
+        subject: str,
+        content: Value,
+        *,
+        fields: Fields | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109
+        replies: Literal[1] = 1,
+    ) -> Reply: ...
+
+    @overload
+    async def request(
+        self,
+        subject: str,
+        content: Value,
+        *,
+        fields: Fields | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109
+        replies: int,
+    ) -> list[Reply]: ...
+
+    async def request(
+        self,
+        subject: str,
+        content: Value,
+        *,
+        fields: Fields | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109 - it goes with the request, and the server tells its end
+        replies: int = 1,
+    ) -> Reply | list[Reply]:
+        """Ask whoever responds to the subject, and wait for the reply (protocol.md 3.12).
+
+        ``timeout`` is in s, at most 300, and counts from now on, also while there is no connection. With ``replies``
+        above 1: a list of up to so many, in their order, as the responder says which is the last. Raises NoResponders,
+        at once; RequestTimeout, ResponderGone, ResponderError (the responder's own), and RequestFailed for other codes,
+        each with the ``replies`` that came before; Denied, NotReady, TooLarge, Limited, InvalidSubject; Unavailable
+        (never sent); Disconnected: the connection was lost, and whether it was done is not known. It is sent once.
+        """
+        check_subject(subject)
+        if replies < 1:
+            raise ValueError("replies is at least 1")
+        check_values(content, fields or {})
+        found = await self._driver.request(
+            lambda ms: self._machine.state.request(subject, content, fields or {}, ms, replies), timeout
+        )
+        return found[0] if replies == 1 else found
+
+    async def respond(self, pattern: str, handler: Handler) -> Responder:
+        """Answer requests to the subjects of a pattern, as one of all who do; ``handler(request)`` returns the reply.
+
+        The handler is a function or a coroutine function; it returns content, a Reply with fields, or None (empty), and
+        raises ResponderError to reply with an error. Further replies before the last: ``request.reply(content)``. Each
+        request has a task of its own, which is cancelled when nobody waits for it any more. It lasts over
+        reconnections, until ``close()`` of what is returned. Raises InvalidSubject, Limited, Denied, and as
+        ``presence``. The right to read a subject is asked for with each request.
+        """
+        check_pattern(pattern, names=False)
+        responding = self._driver.responding
+        await self._driver.until_connected(self._options.timeout_seconds)
+        responding.handle(pattern, handler)
+        try:
+            refused = (await self._respond()).get(pattern)
+        except BaseException:
+            # Who is left without a responder to close does not respond.
+            if responding.handler(pattern) is handler:
+                responding.drop(pattern)
+                self._machine.state.responds(responding.patterns)
+                if self.connected:
+                    self._machine.state.respond(responding.patterns)
+                    self._driver.wake()
+            raise
+        if refused is not None:
+            responding.drop(pattern)
+            self._machine.state.responds(responding.patterns)
+            raise refusal(*refused)
+        return Responder(self, pattern, handler)
+
+    async def unrespond(self, pattern: str) -> None:
+        """Answer no more requests to the subjects of the pattern; those that came before are answered."""
+        self._driver.responding.drop(pattern)
+        self._machine.state.responds(self._driver.responding.patterns)
+        if self.connected:
+            with contextlib.suppress(Disconnected):
+                await self._respond()
+
+    def responds(self, responder: Responder) -> bool:
+        """Return whether the handler still is its pattern's."""
+        return self._driver.responding.handler(responder.pattern) is responder.handler
+
+    async def _respond(self) -> dict[str, tuple[str, str]]:
+        """Tell the server which patterns have handlers; those that it refuses, each with code and reason."""
+        patterns = self._driver.responding.patterns
+        self._machine.state.responds(patterns)
+        answer = await self._driver.command(lambda: self._machine.state.respond(patterns))
+        assert isinstance(answer, Responding)
+        return {offer.pattern: (offer.error, offer.reason) for offer in answer.results if offer.error}
+
     async def renew(self, token: str) -> None:
         """Renew the token of the live connection, and use this one at reconnections; raises BadToken."""
         await self._driver.renew(token)
+
+
+class Responder:
+    """A handler that answers requests; ``async with`` ends it, as ``close()`` does."""
+
+    def __init__(self, client: Client, pattern: str, handler: Handler) -> None:
+        self.pattern = pattern
+        self.handler = handler
+        self._client = client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Answer nothing more, unless another handler has taken the pattern over; what came before is answered."""
+        if self._client.responds(self):
+            await self._client.unrespond(self.pattern)
 
 
 def connect(

@@ -17,15 +17,17 @@ from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.errors import Close
 
 from ..discovery import ServersSource, fetch_servers
-from ..errors import ClientError, Disconnected, TooLarge, Unavailable, refusal
-from ..message import Position, Status
-from ..options import Options
+from ..errors import ClientError, Disconnected, RequestTimeout, TooLarge, Unavailable, refusal, request_failure
+from ..message import Position, Reply, Status
+from ..options import Options, Transport
+from ..requests.responding import Responding
 from .answers import Answers, Statuses
-from .events import Answered, Arrived, Interesting, Refused, Renew
+from .events import Answered, Arrived, Interesting, Probe, Refused, Renew, Requested, RequestOver
 from .machine import TOKEN_CODES, Machine, MachineEvent
 from .outgoing import Publication, Settled
 from .streams import MessageStream
-from .websocket_transport import End, WebSocketTransport
+from .transports.carrier import Carrier, probe
+from .transports.link import End
 
 Token = str | Callable[[], str | Awaitable[str]] | None
 Interest = Callable[[list[str], bool], None]
@@ -38,6 +40,9 @@ QUEUE_MESSAGES_MAX = 100_000
 
 OPEN_SECONDS = 2
 """For a server to open, while there is another to try after it."""
+
+LATE_REPLY_SECONDS = 2
+"""How much longer than the server a client waits for a reply: the server tells that the time is over."""
 
 
 class Driver:
@@ -65,7 +70,8 @@ class Driver:
         self._source = source
         self._answers = Answers()
         self._waiting: dict[Publication, asyncio.Future[Position]] = {}
-        self._transport = WebSocketTransport(machine.state.take_out, self._receive)
+        self.responding = Responding(self._reply)
+        self._carrier = Carrier(machine.state.take_out, self._receive)
         self._connected = asyncio.Event()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -76,6 +82,7 @@ class Driver:
         self._run_task: asyncio.Task[None] | None = None
         self._step: asyncio.Task[Any] | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._probe: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # The life of the client.
@@ -87,7 +94,7 @@ class Driver:
     async def stop(self) -> None:
         """Close the connection and end everything."""
         self.closing = True
-        for task in (self._run_task, self._renewal):
+        for task in (self._run_task, self._renewal, self._probe):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -104,6 +111,7 @@ class Driver:
         if self.machine.paused or self.closing or self.machine.failure is not None:
             return
         self._resumed.clear()
+        self._carrier.drop()
         told = self.machine.pause()
         self._gone("the client was paused")
         self.happened(told)
@@ -144,7 +152,7 @@ class Driver:
 
     def wake(self) -> None:
         """Send what is to be sent, and look at the time when something is due."""
-        self._transport.wake.set()
+        self._carrier.wake.set()
         due = self.machine.due()
         if due is None or self.closing:
             return
@@ -181,6 +189,30 @@ class Driver:
         await self.until_connected(self.options.timeout_seconds)
         return await self.answer(send(), end)
 
+    async def request(self, send: Callable[[int], int], seconds: float) -> list[Reply]:
+        """The replies to a request; ``send`` sends it, with the ms that it has. Raises what became of it instead."""
+        end = time.monotonic() + seconds
+        await self.until_connected(seconds)
+        left = max(1, int((end - time.monotonic()) * 1000))
+        future, parts = self._answers.collect(send(left))
+        self._carrier.wake.set()
+        try:
+            async with asyncio.timeout(left / 1000 + LATE_REPLY_SECONDS):
+                last = await future
+        except TimeoutError:
+            raise RequestTimeout("timeout", "no reply in time", _replies(parts)) from None
+        if isinstance(last, wire.Error):
+            raise refusal(last.code, last.reason)
+        assert isinstance(last, wire.Response)
+        if last.error:
+            raise request_failure(last.error, last.reason, _replies(parts), own=last.own)
+        return _replies([*parts, last])
+
+    def _reply(self, reply: wire.GiveReply) -> None:
+        if self.machine.connected:
+            self.machine.state.reply(reply)
+            self._carrier.wake.set()
+
     async def renew(self, token: str) -> None:
         """Renew the token of the live connection, and use this one from now on; raises BadToken."""
         await self.command(lambda: self.machine.state.renew(token))
@@ -190,7 +222,7 @@ class Driver:
         self.statuses.tell(Status(name="renewed"))
 
     def _expect(self, number: int) -> asyncio.Future[wire.AnyAnswer]:
-        self._transport.wake.set()
+        self._carrier.wake.set()
         return self._answers.expect(number)
 
     # The connection.
@@ -233,7 +265,7 @@ class Driver:
             self._problem = f"no token or no list of servers could be had: {error!r}"
             self.happened(machine.abandon(self._problem))
             return
-        machine.begin()
+        machine.begin(time.monotonic())
         while machine.wait is None:
             self._connected.clear()
             end = await self._connect(token)
@@ -242,7 +274,7 @@ class Driver:
             self._problem = f"{end.code} {end.reason}"
             if end.code in TOKEN_CODES and callable(self.token):
                 self._last_token = ""  # it serves no more, not even where no new one can be had
-            told = machine.ended(end.code, end.reason, time.monotonic())
+            told = machine.ended(end.code, end.reason, time.monotonic(), end.how)
             self._gone(f"the connection was lost before the answer: {self._problem}", end.code == Close.TOO_BIG)
             self.happened(told)
             if machine.failure is not None:
@@ -256,7 +288,9 @@ class Driver:
         seconds = self.options.timeout_seconds
         if self.machine.servers.more(self.machine.url):
             seconds = min(seconds, OPEN_SECONDS)
-        return await self._transport.run(self.machine.url, self._form, seconds, self._tls, opened, self._watch)
+        url, transport = self.machine.url, self.machine.transport
+        seconds = self.machine.within(seconds)
+        return await self._carrier.run(transport, url, self._form, seconds, self._tls, opened, self._watch)
 
     async def _refresh(self) -> None:
         """The list of servers at present; the one at hand serves where it cannot be had."""
@@ -276,7 +310,9 @@ class Driver:
         try:
             token = self.token() if callable(self.token) else self.token
             if inspect.isawaitable(token):
-                token = await token
+                # Where the last one may serve, one that hangs is as one that cannot be had.
+                async with asyncio.timeout(self.options.timeout_seconds if self._last_token else None):
+                    token = await token
         except Exception as error:
             if not self._last_token:
                 raise
@@ -292,9 +328,12 @@ class Driver:
             self._expect(self.machine.state.ping()).add_done_callback(partial(self._measured, began))
             next_ping = began + self.options.ping_seconds
             while (now := time.monotonic()) < next_ping:
-                left = self._heard_at + self.options.silence_seconds - now
+                silence = self.options.silence_seconds
+                if not self.machine.connected:
+                    silence = self.machine.within(silence)
+                left = self._heard_at + silence - now
                 if left <= 0 and not self._stalled:
-                    return f"no sign of life for {self.options.silence_seconds:g} s"
+                    return f"no sign of life for {silence:g} s"
                 await asyncio.sleep(min(next_ping - now, left) if left > 0 else next_ping - now)
 
     def _measured(self, began: float, pong: asyncio.Future[wire.AnyAnswer]) -> None:
@@ -323,15 +362,21 @@ class Driver:
                     self._settled(event)
                 case Interesting(subjects, wanted):
                     self._tell_interest(subjects, wanted)
+                case Requested(asked):
+                    self.responding.asked(asked)
+                case RequestOver(to):
+                    self.responding.over(to)
                 case Renew():
                     self._renewal = asyncio.create_task(self._renew_by_callable())
+                case Probe(url, transport):
+                    self._probe = asyncio.create_task(self._find_out(url, transport))
                 case Refused(stream, _, error):
                     stream.end(error)
                     self.machine.unsubscribe(stream.subjects)
                 case Status():
                     self._noticed(event)
-        if self.machine.leaving:
-            self._transport.leave(End(Close.DRAIN, "the server drains"))
+        if self.machine.leaving is not None:
+            self._carrier.leave(End(*self.machine.leaving))
         self.wake()
 
     def _tell_interest(self, subjects: list[str], wanted: bool) -> None:
@@ -375,6 +420,12 @@ class Driver:
             self.machine.not_renewed(time.monotonic())
             self.wake()
 
+    async def _find_out(self, url: str, transport: Transport) -> None:
+        """Whether a transport above that of the connection works by now."""
+        works = await probe(transport, url, self._form, self.options.step_down_seconds, self._tls)
+        self.machine.probed(url, transport, works, time.monotonic())
+        self.happened([])
+
     async def _stall(self, stream: MessageStream) -> None:
         """Read nothing more until the program has caught up."""
         self._stalled = True
@@ -398,3 +449,7 @@ class Driver:
         for stream in self.machine.following.wanted.owners():
             stream.end(error)
         self.statuses.end()
+
+
+def _replies(responses: Iterable[wire.Response]) -> list[Reply]:
+    return [Reply(response.content, response.fields) for response in responses]

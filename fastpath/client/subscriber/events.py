@@ -8,6 +8,7 @@ from typing import Any
 from fastpath.core.protocol import messages as wire
 
 from ..message import Message, Status
+from ..options import Transport
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,4 +56,26 @@ class Renew:
     """The moment to obtain a new token has come."""
 
 
-Event = Arrived | Answered | Refused | Named | Interesting | Renew | Status
+@dataclass(slots=True, frozen=True)
+class Requested:
+    """Somebody asks this client."""
+
+    asked: wire.Asked
+
+
+@dataclass(slots=True, frozen=True)
+class RequestOver:
+    """Nobody waits any more for the reply to the request of that name; None: to any of this connection's."""
+
+    to: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class Probe:
+    """It is to be found out whether this transport works at an address, beside the connection that stands."""
+
+    url: str
+    transport: Transport
+
+
+Event = Arrived | Answered | Refused | Named | Interesting | Renew | Probe | Requested | RequestOver | Status

@@ -20,26 +20,29 @@ from fastpath.core.protocol.errors import Close
 from ..backoff import Backoff
 from ..errors import ConnectionRejected, may_reconnect
 from ..message import Status
-from ..options import Options
+from ..options import Options, Transport
 from ..servers import Draw, Server, ServerList, parse_servers
 from .attempts import Attempts
-from .events import Answered, Event, Named, Refused, Renew
+from .events import Answered, Event, Named, Probe, Refused, Renew
 from .outgoing import Outgoing, Publication, Settled
 from .recovery import Recovery
 from .renewal import Renewal
 from .state import ClientState
+from .transports.ladder import Failure, Ladder, Memory
+from .transports.link import ABNORMAL
+from .transports.memory import AddressMemory
 
 MachineEvent = Event | Settled
-
-ABNORMAL = 1006
-"""The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
 
 TOKEN_CODES = (Close.TOKEN_EXPIRED, Close.BAD_TOKEN)
 """A new token may be what it takes."""
 
 
 class Machine:
-    """``renewable``: a new token can be had; ``pick_draw`` and ``wait_draw`` are the randomness."""
+    """``renewable``: a new token can be had; ``pick_draw`` and ``wait_draw`` are the randomness.
+
+    ``memory`` is what is known of transports.
+    """
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Machine:
         renewable: bool = False,
         pick_draw: Draw = random.random,
         wait_draw: Draw = random.random,
+        memory: Memory | None = None,
     ) -> None:
         self.state = ClientState(form, publisher=publisher)
         self.following = self.state.following
@@ -61,8 +65,8 @@ class Machine:
         """Seconds until ``begin()``; None: ``url`` is to be tried now, or the client is paused or has ended."""
         self.at_once = False
         """``begin()`` is due now, without any wait."""
-        self.leaving = False
-        """The connection is to be closed now, as by the server with 4000."""
+        self.leaving: tuple[Close, str] | None = None
+        """The connection is to be closed now, as by the server with this code and reason."""
         self.failure: Exception | None = None
         """The client has ended with this."""
         backoff = Backoff(
@@ -79,6 +83,13 @@ class Machine:
             reconnects_max=options.reconnects_max,
             steady_seconds=options.steady_seconds,
         )
+        self._step_down = options.step_down_seconds
+        self._ladder = Ladder(
+            options.transports,
+            memory or AddressMemory(),
+            up_seconds=options.step_up_seconds,
+            steady_seconds=options.steady_seconds,
+        )
         self._outgoing = Outgoing(options.publish_queue_messages, options.publish_queue_bytes, options.publish_seconds)
         self._recovery = Recovery()
         self._renewable = renewable
@@ -93,10 +104,20 @@ class Machine:
         """The server that is tried or connected."""
         return self._attempts.url
 
-    def begin(self) -> str:
+    @property
+    def transport(self) -> Transport:
+        """The transport by which it is."""
+        return self._ladder.transport
+
+    def begin(self, now: float) -> str:
         """A round begins: its first address."""
         self.wait, self.at_once = None, False
-        return self._attempts.begin()
+        self._ladder.begin(self._attempts.begin(), now)
+        return self.url
+
+    def within(self, seconds: float) -> float:
+        """The time that a server has to open, and to answer, while there is another transport to try after it."""
+        return min(seconds, self._step_down) if self._ladder.has_lower else seconds
 
     def opened(self, token: str, form: Form | None = None) -> None:
         """The connection stands: say who we are and ask for all subjects."""
@@ -118,16 +139,18 @@ class Machine:
                     if event.name == "expiring":
                         self._renewal.expiring(now)
                     if event.name == "notice" and event.notice == "drain":
-                        self.leaving = self._attempts.leave(now)
+                        self.leaving = (Close.DRAIN, "the server drains") if self._attempts.leave(now) else None
                 case Refused():
                     events += self._recovery.left([event.subject])
         self._pump(now)
         return [*events, *self._renew(now)]
 
-    def ended(self, code: int, reason: str, now: float) -> list[MachineEvent]:
-        """The attempt or the connection is over."""
+    def ended(self, code: int, reason: str, now: float, how: Failure = "closed") -> list[MachineEvent]:
+        """The attempt or the connection is over; ``how`` where no frame came before."""
         stood, self.connected = self.connected, False
-        left, self.leaving = self.leaving, False
+        left, self.leaving = self.leaving is not None, None
+        if stood and not left:
+            self._ladder.lost(code, now)
         settled = self._lose(too_big=code == Close.TOO_BIG)
         if code in TOKEN_CODES and self._renewable and not self._renewed:
             self._renewed = True
@@ -142,10 +165,13 @@ class Machine:
             self.at_once = left or (self._attempts.leave(now) and code == Close.DRAIN)
             self.wait = 0.0 if self.at_once else self._attempts.lost()
             return [*settled, self._disconnected(code, reason)]
-        if self._attempts.failed():
-            return []
+        if self._ladder.failed(how, code, reason, self.servers.more(self.url)):
+            return settled  # the same server, by the next transport
+        if url := self._attempts.failed():
+            self._ladder.begin(url, now)
+            return settled
         self.wait, told = self._attempts.round_failed()
-        return [self._disconnected(code, reason), *told]
+        return [*settled, self._disconnected(*self._ladder.why), *told]
 
     def abandon(self, reason: str) -> list[MachineEvent]:
         """A round cannot begin, for want of a token."""
@@ -164,7 +190,7 @@ class Machine:
         """Let go of the connection; subscriptions and publications stay."""
         if self.paused or self.closed:
             return []
-        self.paused, self.connected, self.leaving, self.failure = True, False, False, None
+        self.paused, self.connected, self.leaving, self.failure = True, False, None, None
         self.wait, self.at_once = None, False
         return [*self._lose(), Status(name="paused")]
 
@@ -191,7 +217,7 @@ class Machine:
         """When ``tick()`` has something to do."""
         times = [self._outgoing.due()]
         if self.connected:
-            times += [self._recovery.due(), self._renewal.at if self._renewable else None]
+            times += [self._recovery.due(), self._renewal.at if self._renewable else None, self._ladder.probe_at]
         return min((time for time in times if time is not None and time < inf), default=None)
 
     def tick(self, now: float) -> list[MachineEvent]:
@@ -200,7 +226,12 @@ class Machine:
         if self.connected:
             self.following.ask_again(self._recovery.again(now))
         self._pump(now)
-        return [*settled, *self._renew(now)]
+        return [*settled, *self._renew(now), *self._probe(now)]
+
+    def probed(self, url: str, transport: str, works: bool, now: float) -> None:
+        """What became of the event ``Probe``."""
+        if self.connected and url == self.url and self._ladder.probed(transport, works, now):
+            self.leaving = Close.NORMAL, f"step_up: the transport {transport} works here"
 
     def not_renewed(self, now: float) -> None:
         """The new token that ``Renew`` asked for could not be had: it is asked for again."""
@@ -232,7 +263,9 @@ class Machine:
                 self._server_ahead = answer.time / 1000 - now
                 self._taken(answer.expires, now)
                 told = self._attempts.stood(now)
-                return [Status(name="connected", url=self.url, user=self.state.user), *told]
+                self._ladder.stood(now)
+                here = Status(name="connected", url=self.url, transport=self.transport, user=self.state.user)
+                return [here, *told]
             case wire.Renewed():
                 self._taken(answer.expires, now)
             case wire.Published():
@@ -256,6 +289,12 @@ class Machine:
         self._renewal.begun()
         return [Renew()]
 
+    def _probe(self, now: float) -> list[MachineEvent]:
+        at = self._ladder.probe_at
+        if not self.connected or at is None or now < at:
+            return []
+        return [Probe(self.url, self._ladder.probe())]
+
     def _named(self, servers: Iterable[tuple[str, int]]) -> None:
         try:
             self.servers.add(parse_servers(servers))
@@ -268,7 +307,17 @@ class Machine:
             return
         for one in self._outgoing.take(now):
             number = self.state.publish(
-                one.subject, one.content, one.fields, one.closure, one.retained, one.qos, one.reply_to, one.number
+                one.subject,
+                one.content,
+                one.fields,
+                one.closure,
+                one.retained,
+                one.qos,
+                one.reply_to,
+                one.number,
+                one.replace,
+                one.removed,
+                one.traceparent,
             )
             self._outgoing.on_wire(one, number)
 
@@ -276,6 +325,7 @@ class Machine:
         lost = self.state.lose()
         self._recovery.lose()
         self._renewal.stop()
+        self._ladder.stop()
         return [*lost, *self._tell(self._outgoing.lose(too_big))]
 
     def _disconnected(self, code: int, reason: str) -> Status:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 from ..errors import QueueFull, Unavailable, Unknown, refusal
-from ..message import Position
+from ..message import Position, check_values
 
 HOLD_SECONDS = 0.5
 """Nothing is sent for so long, and until all on the wire is answered, after a server said that it cannot store now."""
@@ -44,6 +44,11 @@ class Publication:
     """That was its last answer."""
     doubt: bool = False
     """It was sent before and nobody knows what came of that."""
+    replace: bool = False
+    """No field of before stays in the snapshot."""
+    removed: bool = False
+    """It removes the subject."""
+    traceparent: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -211,7 +216,8 @@ class Outgoing:
 def _size(publication: Publication) -> int:
     """The size of content and fields in bytes.
 
-    Raises UnicodeEncodeError, which names the part, for half a character anywhere: it could not be sent later.
+    Raises UnicodeEncodeError, which names the part, for half a character anywhere, and TypeError for what is neither
+    text nor bytes: it could not be sent later.
     """
     part = "subject"
     try:
@@ -225,4 +231,7 @@ def _size(publication: Publication) -> int:
         return sum(len(value) if isinstance(value, bytes) else len(value.encode()) for value in values)
     except UnicodeEncodeError as error:
         error.reason = f"half a character in the {part} of a publication"
+        raise
+    except AttributeError:
+        check_values(publication.content, publication.fields)
         raise

@@ -12,10 +12,11 @@ from msgspec import UNSET
 
 from fastpath.core.protocol import codec
 from fastpath.core.protocol import messages as wire
+from fastpath.core.protocol.limits import REQUEST_MS
 from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 from ..message import Status
-from .events import Answered, Event, Interesting, Named
+from .events import Answered, Event, Interesting, Named, Requested, RequestOver
 from .subscription_set import covered
 from .subscriptions import Subscriptions
 
@@ -37,7 +38,12 @@ class ClientState:
         self._base = 0
         self._id = 0
         self._offered: list[str] = []
+        self._responded: list[str] = []
         self._interest: dict[str, None] = {}
+
+    def publish_as(self, publisher: str) -> None:
+        """Number publications under this name from now on; before the first of them."""
+        self._publisher = publisher
 
     # The connection.
 
@@ -50,13 +56,16 @@ class ClientState:
         self.following.open()
         if self._offered:
             self.advertise(self._offered)
+        if self._responded:
+            self.respond(self._responded)
 
     def lose(self) -> list[Event]:
         """The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here
         interests is not known."""
         self.out.clear()
         self.following.lose()
-        return self._keep_interests(())
+        over: list[Event] = [RequestOver(None)] if self._responded else []
+        return [*self._keep_interests(()), *over]
 
     def take_out(self) -> list[bytes]:
         """Take the frames that are to be sent now."""
@@ -75,6 +84,9 @@ class ClientState:
         qos: str = GUARANTEED,
         reply_to: str = "",
         publication: int = 0,
+        replace: bool = False,
+        removed: bool = False,
+        traceparent: str = "",
     ) -> int:
         """Publish one message, now."""
         return self.command(
@@ -88,6 +100,9 @@ class ClientState:
                 reply_to=reply_to,
                 closure=closure,
                 publication=publication,
+                replace=replace,
+                removed=removed,
+                traceparent=traceparent,
             )
         )
 
@@ -111,6 +126,27 @@ class ClientState:
     def advertise(self, patterns: Sequence[str]) -> int:
         """Tell the server what this client can publish."""
         return self.command(lambda number: wire.Advertise(id=number, patterns=list(patterns)))
+
+    def responds(self, patterns: Sequence[str]) -> None:
+        """Set which requests this client answers, over all connections; ``respond`` tells the server."""
+        self._responded = list(patterns)
+
+    def respond(self, patterns: Sequence[str]) -> int:
+        """Tell the server which requests this client answers."""
+        return self.command(lambda number: wire.Respond(id=number, patterns=list(patterns)))
+
+    def request(self, subject: str, content: Value, fields: Fields, timeout: int, replies: int) -> int:
+        """Ask whoever responds; ``timeout`` is in ms."""
+        timeout = REQUEST_MS if timeout == REQUEST_MS else timeout  # the very default is left out
+        return self.command(
+            lambda number: wire.MakeRequest(
+                id=number, subject=subject, content=content, fields=fields, timeout=timeout, replies=replies
+            )
+        )
+
+    def reply(self, reply: wire.GiveReply) -> None:
+        """Answer a request."""
+        self.out.append(codec.encode(reply, self.form))
 
     def command(self, make: Callable[[int], wire.AnyCommand]) -> int:
         """Send a command, which is made with its id; answers the id."""
@@ -143,6 +179,10 @@ class ClientState:
                 return self.following.lagging(frame)
             case wire.Interest():
                 return self._interests(frame.subjects, frame.wanted)
+            case wire.Asked():
+                return [Requested(frame)]
+            case wire.Over():
+                return [RequestOver(frame.to)]
             case wire.Expiring():
                 return [Status(name="expiring")]
             case wire.Notice():

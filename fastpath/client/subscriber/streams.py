@@ -55,6 +55,7 @@ class Feed(Generic[T]):
             self._ended = True
             self._error = error
             self._changed.set()
+            self._room.set()
 
     def drop(self, unwanted: Callable[[T], bool]) -> None:
         """Forget items that nobody read yet."""

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from fastpath.core.matching.subject_tree import SYSTEM
 from fastpath.core.matching.subscribed_patterns import covers
 from fastpath.core.protocol.messages import Result
-from fastpath.core.protocol.subject import check_pattern, check_subject, is_wildcard
+from fastpath.core.protocol.subject import RESERVED, check_pattern, check_subject, is_wildcard
 
 from ..message import Position
 
@@ -102,7 +101,8 @@ class Subscription:
         self.live, self.waits, self.lagging, self.tries = True, False, False, 0
         self.epoch = 0 if result.epoch is UNSET else result.epoch
         self.interval = result.conflation
-        self.conflation = self.interval if self.conflation else 0
+        # Longer than what was asked for is what the subject's options want (features.md C7), as long as they do.
+        self.conflation = min(self.conflation, self.interval)
         self.target = None if result.seq is UNSET else Position(self.epoch, result.seq)
         if last is not None and self.target is not None:
             follow = result.messages if result.recovery == "recovered" and not self.private else 0
@@ -177,6 +177,10 @@ class Pattern:
     waits: bool = False
     tries: int = 0
 
+    def end(self) -> None:
+        """An operator has ended it: it is asked for again with another connection."""
+        self.live = False
+
     def begin(self) -> None:
         """The server looks for its subjects."""
         self.live, self.waits, self.tries, self.resumes = True, False, 0, True
@@ -204,12 +208,12 @@ class Shape(NamedTuple):
         """The literal segments of the pattern of this shape that covers the subject; None when none can."""
         if len(segments) <= self.length if self.open else len(segments) != self.length:
             return None
-        if segments[0] == SYSTEM and self.literals[:1] != (0,):
+        if segments[0] in RESERVED and self.literals[:1] != (0,):
             return None
         return tuple(segments[at] for at in self.literals)
 
 
-class Request(NamedTuple):
+class SubscriptionRequest(NamedTuple):
     """The content of a subscribe command."""
 
     wanted: Sequence[Subscription | Pattern]
@@ -346,7 +350,7 @@ class SubscriptionSet:
         wanted.begin(result, own, asked)
         wanted.hearers_at = -1
 
-    def resumptions(self, patterns: Iterable[Pattern]) -> Iterator[tuple[Request, list[Subscription]]]:
+    def resumptions(self, patterns: Iterable[Pattern]) -> Iterator[tuple[SubscriptionRequest, list[Subscription]]]:
         """The subscribe commands for patterns.
 
         With each come the subjects that are too many for it, to be asked for before it by name.
@@ -364,10 +368,10 @@ class SubscriptionSet:
             history = pattern.history
             if pattern.resumes:
                 history, since = 0, {name: Position(0, 0), **since}
-            yield Request([pattern], history, pattern.conflation, pattern.slow, since), more
+            yield SubscriptionRequest([pattern], history, pattern.conflation, pattern.slow, since), more
 
 
-def requests(subscriptions: Iterable[Subscription]) -> Iterator[Request]:
+def requests(subscriptions: Iterable[Subscription]) -> Iterator[SubscriptionRequest]:
     """The subscribe commands for subjects; subjects with the same options share a command."""
     groups: dict[tuple[int, int, str], list[Subscription]] = {}
     for wanted in subscriptions:
@@ -378,7 +382,7 @@ def requests(subscriptions: Iterable[Subscription]) -> Iterator[Request]:
         for start in range(0, len(members), SUBJECTS_PER_COMMAND):
             some = members[start : start + SUBJECTS_PER_COMMAND]
             since = {wanted.subject: wanted.after for wanted in some if wanted.after}
-            yield Request(some, history, conflation, slow, since)
+            yield SubscriptionRequest(some, history, conflation, slow, since)
 
 
 def check_name(text: str) -> None:

@@ -16,7 +16,15 @@ from fastpath.core.protocol.subject import is_wildcard
 from ..errors import refusal
 from ..message import Position, Status, message_of
 from .events import Answered, Arrived, Event, Refused
-from .subscription_set import NOTHING, SUBJECTS_PER_COMMAND, Pattern, Request, Subscription, SubscriptionSet, requests
+from .subscription_set import (
+    NOTHING,
+    SUBJECTS_PER_COMMAND,
+    Pattern,
+    Subscription,
+    SubscriptionRequest,
+    SubscriptionSet,
+    requests,
+)
 
 RETRY_MS = 1000
 """Pause before a subject is asked for again whose answer ``not_ready`` named none."""
@@ -278,9 +286,15 @@ class Subscriptions:
         return [Status(name="lagging" if lagging else "caught_up", subject=wanted.subject) for wanted in told]
 
     def revoked(self, frame: wire.Revoked) -> list[Event]:
-        """Rights are gone (protocol.md 4.7)."""
+        """Rights are gone, or an operator has ended it (protocol.md 4.7)."""
         told: list[Event] = []
-        for wanted in filter(None, map(self.wanted.subjects.get, frame.subjects)):
+        for name in frame.subjects:
+            pattern, wanted = self.wanted.patterns.get(name), self.wanted.subjects.get(name)
+            if pattern is not None:
+                pattern.end()
+                told.append(Status(name="revoked", subject=name, pattern=name, reason=frame.reason))
+            if wanted is None:
+                continue
             self._unname(wanted)
             wanted.end()
             told.append(Status(name="revoked", subject=wanted.subject, reason=frame.reason))
@@ -310,7 +324,7 @@ class Subscriptions:
         for request in requests(subscriptions) if self._open else ():
             self._subscribe(request)
 
-    def _subscribe(self, request: Request) -> None:
+    def _subscribe(self, request: SubscriptionRequest) -> None:
         number = self._send(
             lambda number: wire.Subscribe(
                 id=number,

@@ -62,6 +62,7 @@ def together(call: Callable[[], Any], callers: int = CALLERS) -> list[tuple[Any,
         return list(pool.map(one, range(callers)))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("verb", ["publish", "snapshot", "hello"])
 def test_the_time_counts_from_the_call_whoever_else_waits(sidecar: Sidecar, verb: str) -> None:
     """Not from when the calls before it have given up."""
@@ -79,6 +80,7 @@ def test_the_time_counts_from_the_call_whoever_else_waits(sidecar: Sidecar, verb
         until(lambda: isinstance(timed(nodes.hello)[0], dict))
 
 
+@pytest.mark.timing
 def test_a_connection_of_several_threads_is_waited_for_no_longer(sidecar: Sidecar) -> None:
     """Who had no turn at all is told that nothing was sent."""
     with Control(sidecar.control, SECONDS) as control:
@@ -92,6 +94,7 @@ def test_a_connection_of_several_threads_is_waited_for_no_longer(sidecar: Sideca
         assert control.hello()["pid"] == sidecar.pid
 
 
+@pytest.mark.timing
 def test_after_a_time_out_calls_fail_at_once_until_it_answers(sidecar: Sidecar) -> None:
     """One call at a time tries; when it has its answer all have theirs."""
     with Nodes([sidecar.control], SECONDS) as nodes:
@@ -109,6 +112,7 @@ def test_after_a_time_out_calls_fail_at_once_until_it_answers(sidecar: Sidecar) 
         assert all(isinstance(found, dict) for found, _ in together(lambda: nodes.publish([ROW])))
 
 
+@pytest.mark.timing
 def test_one_that_ends_while_it_hangs_is_found_when_it_is_back(sidecar: Sidecar) -> None:
     """Refused at once is no time-out: nobody waits, so nothing has to be kept from asking."""
     with Nodes([sidecar.control], SECONDS) as nodes:
@@ -120,6 +124,7 @@ def test_one_that_ends_while_it_hangs_is_found_when_it_is_back(sidecar: Sidecar)
         assert nodes.hello()["pid"] == sidecar.pid
 
 
+@pytest.mark.timing
 def test_the_next_node_takes_over_for_all_who_wait(sidecar: Sidecar) -> None:
     """And is asked first while the other one is not asked."""
     with Sidecar() as other, Nodes([sidecar.control, other.control], SECONDS) as nodes:
@@ -132,6 +137,7 @@ def test_the_next_node_takes_over_for_all_who_wait(sidecar: Sidecar) -> None:
             assert len(set(map(str, sequence))) == CALLERS
 
 
+@pytest.mark.timing
 def test_two_nodes_that_hang_cost_twice_the_time_and_then_nothing(sidecar: Sidecar) -> None:
     with Sidecar() as other, Nodes([sidecar.control, other.control], SECONDS) as nodes, hung(sidecar, other):
         found = together(lambda: nodes.publish([ROW]))

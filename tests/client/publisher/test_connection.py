@@ -78,6 +78,7 @@ def test_what_one_server_cannot_store_goes_to_the_next_under_the_same_numbers(si
     assert [(len(rows), first) for _, _, rows, first in batches] == [(2, 1), (1, 3)]
 
 
+@pytest.mark.timing
 def test_where_nobody_can_store_it_is_tried_until_its_time_is_over() -> None:
     frames: list[list[Any]] = []
     with port(lambda number, rows, first: [["unavailable", "no replica"]] * len(rows), frames) as broken:

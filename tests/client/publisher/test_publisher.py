@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -145,6 +149,7 @@ def test_the_next_address_is_tried(sidecar: Sidecar) -> None:
             assert publisher.publish(A, "x") > 0
 
 
+@pytest.mark.timing
 def test_an_outage_that_lasts_is_an_error_and_what_was_sent_is_kept(sidecar: Sidecar) -> None:
     publisher = Publisher(sidecar.publisher_url, retry_seconds=0.3)
     publisher.connect()
@@ -197,7 +202,7 @@ def test_over_tls(tmp_path: Path) -> None:
             publisher.send_batch([[A, "x" * 1000]] * 3000)
             assert publisher.flush().accepted == 3000
         with pytest.raises(PublishTimeout, match="certificate"):
-            Publisher(f"tls://{sidecar.publisher_url}", retry_seconds=0.1).connect()
+            Publisher(f"tls://{sidecar.publisher_url}", retry_seconds=1).connect()
 
 
 def test_several_publishers_on_one_subject_keep_each_its_order(sidecar: Sidecar) -> None:
@@ -235,3 +240,69 @@ async def test_a_subscriber_gets_what_a_publisher_sends(sidecar: Sidecar) -> Non
             "x", {"f": "1"}, "/r/r", "c-1", 7)  # fmt: skip
     with Control(sidecar.control) as control:
         until(lambda: control.stats()["publishers"] == 0)
+
+
+def in_a_child(publish: Callable[[], object]) -> str:
+    """What it came to in a process that was forked."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - in the child
+        signal.alarm(10)
+        try:
+            said = str(publish())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(tell, said.encode())
+        os._exit(0)
+    os.close(tell)
+    said = os.read(told, 1000).decode()
+    os.close(told)
+    os.waitpid(child, 0)
+    return said
+
+
+def test_processes_that_were_forked_number_for_themselves(sidecar: Sidecar) -> None:
+    """A publisher that was made before the fork is each process' own; one that was used there is that process'."""
+    publisher = Publisher(sidecar.publisher_url)
+    for number in (1, 2):
+        assert in_a_child(lambda number=number: publisher.publish(A, f"child {number}")) == str(number)  # type: ignore[misc]
+    assert publisher.publish(A, "parent") == 3
+    assert in_a_child(lambda: publisher.publish(A, "late")).startswith("ClientError: this publisher was used before")
+    assert publisher.publish(A, "parent") == 4
+    publisher.close()
+    assert cached(sidecar) == ["child 1", "child 2", "parent", "parent"]
+
+
+def test_clients_that_were_made_before_a_fork_number_for_themselves(sidecar: Sidecar) -> None:
+    """The same for the asynchronous client, which each process opens for itself."""
+    client = connect(sidecar.client_url)
+
+    async def publish(content: str) -> int:
+        async with client:
+            return (await client.publish(A, content)).seq
+
+    for number in (1, 2):
+        assert in_a_child(lambda number=number: asyncio.run(publish(f"child {number}"))) == str(number)  # type: ignore[misc]
+    assert cached(sidecar) == ["child 1", "child 2"]
+
+
+def test_what_replaces_leaves_no_field_of_before(sidecar: Sidecar) -> None:
+    with Publisher(sidecar.publisher_url) as publisher, Control(sidecar.control) as control:
+        publisher.publish(A, "1", {"a": "1"})
+        publisher.publish(A, "2", {"b": "2"}, replace=True)
+        assert control.snapshot(A)["message"]["fields"] == {"b": "2"}
+
+
+def test_a_subject_is_removed(sidecar: Sidecar) -> None:
+    with Publisher(sidecar.publisher_url) as publisher, Control(sidecar.control) as control:
+        first = publisher.publish(A, "1", {"a": "1"})
+        assert publisher.remove(A, closure="c", as_of={"version": 3}) == first + 1
+        answer = control.snapshot(A)
+        assert (answer["status"], answer["reason"]) == ("none", "the subject was removed")
+        with pytest.raises(RefusedMessage, match="version 2"):
+            publisher.remove(A, as_of={"version": 2})
+        publisher.send_batch([[A, "2"], [A, "", None, {"removed": True}], [A, "3", {"b": "3"}]])
+        publisher.flush()
+        assert control.snapshot(A)["message"]["fields"] == {"b": "3"}
+        assert publisher.remove(A, qos="standard") == 0
+        assert control.snapshot(A)["status"] == "none"

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fastpath.client.errors import CommandRefused
 from fastpath.client.message import Status
-from fastpath.client.options import Options
+from fastpath.client.options import TRANSPORTS, Options
 from fastpath.client.servers import parse_servers
-from fastpath.client.subscriber.events import Arrived, Interesting, Refused, Renew
+from fastpath.client.subscriber.events import Arrived, Interesting, Probe, Refused, Renew, Requested, RequestOver
 from fastpath.client.subscriber.machine import Machine, MachineEvent
 from fastpath.client.subscriber.outgoing import Publication, Settled
+from fastpath.client.subscriber.transports.ladder import Failure, Remembered
+from fastpath.client.subscriber.transports.memory import AddressMemory
+from tests.behaviours.table import EXPECTED, addressed, agrees, cases, own
 
-TABLE = sorted((Path(__file__).parents[2] / "behaviours").glob("*.json"))
-CASES = [
-    pytest.param(case, id=f"{path.stem}-{case['name']}") for path in TABLE for case in json.loads(path.read_text())
-]
-ANSWERS = {
-    "subscribed": "subscribe",
-    "unsubscribed": "unsubscribe",
-    "published": "publish",
-    "renewed": "token",
-    "connected": "connect",
-    "advertised": "advertise",
-}
-EXPECTED = ("connect", "sent", "statuses", "messages", "interest", "results", "wait", "closes")
+CASES = [pytest.param(case, id=f"{file}-{case['name']}") for file, case in cases("python")]
 NOT_OPTIONS = ("urls", "publisher", "token", "tokens")
 
 
@@ -42,8 +32,12 @@ def draws(numbers: Iterable[float]) -> Callable[[], float]:
 class Conversation:
     """One case: ``step`` does what a step says and answers what the client did."""
 
-    def __init__(self, case: dict[str, Any]) -> None:
-        given = case.get("options", {})
+    def __init__(self, case: dict[str, Any], transports: tuple[str, ...]) -> None:
+        given = {"transports": transports} | case.get("options", {})
+        self.pinned = len(given["transports"]) == 1
+        self.memory = AddressMemory()
+        for url, (transport, seconds) in case.get("remembered", {}).items():
+            self.memory.save(url, Remembered(transport, seconds))
         self.now = 0.0
         self.tokens = list(given.get("tokens", [given.get("token", "")]))
         self.renewable = "tokens" in given
@@ -55,6 +49,7 @@ class Conversation:
             renewable=self.renewable,
             pick_draw=draws(case.get("picks", ())),
             wait_draw=draws(case.get("waits", ())),
+            memory=self.memory,
         )
         self.token = ""
         self.begin_at: float | None = None
@@ -64,7 +59,7 @@ class Conversation:
 
     def step(self, step: dict[str, Any]) -> dict[str, Any]:
         self.seen = {}
-        getattr(self, step["do"])(**{name: value for name, value in step.items() if name not in (*EXPECTED, "do")})
+        getattr(self, step["do"])(**{name: value for name, value in own(step).items() if name != "do"})
         self.sent()
         if len(self.seen.get("connect", ())) == 1:
             [self.seen["connect"]] = self.seen["connect"]
@@ -74,7 +69,8 @@ class Conversation:
 
     def start(self) -> None:
         self.token = self.next_token()
-        self.see("connect", self.machine.begin())
+        self.machine.begin(self.now)
+        self.tried()
 
     def open(self) -> None:
         self.standing = True
@@ -88,26 +84,34 @@ class Conversation:
         self.frame({"op": "connected", "id": "last", "server": "s", "epoch": 1, "user": user, "time": 0, "base": 0,
                     "ping_ms": 25000, **ends})  # fmt: skip
 
-    def refuse(self) -> None:
-        self.close(1006, "it does not open")
+    def refuse(self, how: Failure = "unreachable") -> None:
+        self.close(1006, "it does not open", how)
 
-    def close(self, code: int, reason: str = "") -> None:
+    def silence(self) -> None:
+        self.close(1006, "no answer", "silent")
+
+    def probed(self, transport: str, works: bool) -> None:
+        self.machine.probed(self.machine.url, transport, works, self.now)
+        self.leaves()
+
+    def close(self, code: int, reason: str = "", how: Failure = "closed") -> None:
         self.standing = False
-        self.happened(self.machine.ended(code, reason, self.now))
+        self.happened(self.machine.ended(code, reason, self.now, how))
         if self.machine.at_once:
             self.start()
         elif self.machine.wait is not None:
             self.begin_at = self.now + self.machine.wait
         elif self.machine.failure is None and not self.machine.paused:
-            self.see("connect", self.machine.url)
+            self.tried()
 
     def frame(self, frame: Any) -> None:
-        if isinstance(frame, dict):
-            frame = self.addressed(frame)
-        self.happened(self.machine.receive(json.dumps(frame).encode(), self.now))
-        if self.machine.leaving:
+        self.happened(self.machine.receive(json.dumps(addressed(frame, self.commands)).encode(), self.now))
+        self.leaves()
+
+    def leaves(self) -> None:
+        if self.machine.leaving is not None:
             self.seen["closes"] = True
-            self.close(4000, "drain")
+            self.close(*self.machine.leaving)
 
     def subscribe(self, subjects: list[str], history: int = 0, conflation: int = 0, since: Any = None,
                   slow: str = "close", to: str = "owner") -> None:  # fmt: skip
@@ -117,6 +121,11 @@ class Conversation:
         self.happened(self.machine.state.offer(patterns))
         if self.machine.connected:
             self.machine.state.advertise(patterns)
+
+    def respond(self, patterns: list[str]) -> None:
+        self.machine.state.responds(patterns)
+        if self.machine.connected:
+            self.machine.state.respond(patterns)
 
     def unsubscribe(self, subjects: list[str], to: str = "owner") -> None:
         self.happened(self.machine.unsubscribe(subjects)[1])
@@ -162,6 +171,11 @@ class Conversation:
 
     # What is seen.
 
+    def tried(self) -> None:
+        """The address that is tried, behind the transport where that is not a WebSocket or the only one."""
+        url, transport = self.machine.url, self.machine.transport
+        self.see("connect", url if self.pinned or transport == "websocket" else f"{transport} {url}")
+
     def see(self, key: str, what: Any) -> None:
         self.seen.setdefault(key, []).append(what)
 
@@ -188,8 +202,14 @@ class Conversation:
                     self.see("statuses", self.status(event))
                 case Renew():
                     self.renewed(self.next_token())
+                case Probe(_, transport):
+                    self.see("probes", transport)
                 case Interesting(subjects, wanted):
                     self.see("interest", {"subjects": subjects, "wanted": wanted})
+                case Requested(asked):
+                    self.see("asked", {name: getattr(asked, name) for name in asked.__struct_fields__})
+                case RequestOver(name):
+                    self.see("over", {"to": name})
                 case Arrived(to, message):
                     seen = {name: getattr(message, name) for name in (*message.__struct_fields__, "qos")}
                     self.see("messages", seen | {"to": to})
@@ -211,17 +231,6 @@ class Conversation:
             told["code"] = status.notice
         return told | {"attempts": status.count}
 
-    def addressed(self, frame: dict[str, Any]) -> dict[str, Any]:
-        """The frame with the id of the command that it answers."""
-        op = ANSWERS.get(frame["op"])
-        if frame["op"] == "published":
-            asked = [each for each in self.commands if each["op"] == op and each["closure"] == frame["closure"]]
-            return {**frame, "id": asked[-1]["id"]}
-        if not isinstance(frame.get("id"), str):
-            return frame
-        asked = [each for each in self.commands if frame["op"] == "error" or each["op"] == op]
-        return {**frame, "id": asked[int(frame["id"].removeprefix("last") or "0") - 1]["id"]}
-
     def next_token(self) -> Any:
         return self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
 
@@ -234,32 +243,14 @@ class Conversation:
         self.sent()
 
 
-def agrees(key: str, wanted: Any, found: Any) -> bool:
-    """Whether what was seen is what the table says."""
-    if wanted is None or found is None:
-        return wanted is found
-    if key == "wait":
-        return abs(wanted - found) <= 0.001
-    if key in ("sent", "connect", "closes"):
-        return bool(wanted == found)
-    return len(wanted) == len(found) and all(
-        one.keys() <= other.keys() and all(one[name] == plain(other[name]) for name in one)
-        for one, other in zip(wanted, found, strict=True)
-    )
-
-
-def plain(value: Any) -> Any:
-    """As JSON has it."""
-    return list(value) if isinstance(value, tuple) else value
-
-
 def test_there_is_a_table() -> None:
     assert len(CASES) > 20
 
 
+@pytest.mark.parametrize("transports", [TRANSPORTS, *((one,) for one in TRANSPORTS)], ids="/".join)
 @pytest.mark.parametrize("case", CASES)
-def test_behaviour(case: dict[str, Any]) -> None:
-    conversation = Conversation(case)
+def test_behaviour(case: dict[str, Any], transports: tuple[str, ...]) -> None:
+    conversation = Conversation(case, transports)
     for index, step in enumerate(case["steps"]):
         seen = conversation.step(step)
         for key in EXPECTED:

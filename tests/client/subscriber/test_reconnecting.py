@@ -137,6 +137,7 @@ async def test_a_server_that_hangs_is_passed_over(sidecar: Sidecar) -> None:
             assert client.url == sidecar.client_url
 
 
+@pytest.mark.timing
 async def test_publications_wait_for_a_connection_within_bounds(sidecar: Sidecar) -> None:
     with Proxy(sidecar.client_url) as proxy:
         url = f"ws://{proxy.address}/ws"
@@ -161,6 +162,7 @@ async def test_publications_wait_for_a_connection_within_bounds(sidecar: Sidecar
             assert (done.closure, done.epoch, done.seq) == ("d", *position)
 
 
+@pytest.mark.timing
 async def test_a_publication_whose_answer_never_comes_may_be_stored(sidecar: Sidecar) -> None:
     with Proxy(sidecar.client_url) as proxy:
         async with connect(f"ws://{proxy.address}/ws", publish_seconds=0.3) as client:
@@ -224,7 +226,7 @@ def listing(servers: list[Any]) -> Iterator[str]:
             self.wfile.write(json.dumps({"servers": servers}).encode())
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """No line for each request."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -316,3 +318,21 @@ async def test_who_waits_for_a_publication_is_told_when_the_client_is_refused_fo
             await asyncio.to_thread(proxy.open)
             with pytest.raises(ConnectionRejected, match="bad_token"):
                 await waiting
+
+
+async def test_a_token_that_never_comes_is_as_one_that_cannot_be_had(sidecar: Sidecar) -> None:
+    """Where the last one may serve the client reconnects with it."""
+    asked = 0
+
+    async def token() -> str:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await asyncio.Event().wait()
+        return "any"
+
+    async with connect(sidecar.client_url, token, timeout_seconds=2) as client:
+        client.pause()
+        client.resume()
+        await auntil(lambda: client.connected)
+    assert asked == 2

@@ -57,11 +57,11 @@ def test_a_failed_renewal_comes_again_later_and_later() -> None:
 
 @pytest.mark.slow
 async def test_a_connection_outlives_its_first_token() -> None:
-    source = one_after_the_other(ann(4), None, ann(60))
+    source = one_after_the_other(ann(6), None, ann(60))
     with Sidecar(mode="jwt", token_secret=SECRET) as sidecar:
         async with connect(sidecar.client_url, source, on_status=(told := []).append) as client:
             stream = client.subscribe("/a/a")
-            end = time.monotonic() + 4.5
+            end = time.monotonic() + 6.5
             await auntil(lambda: time.monotonic() > end)
             await client.publish("/a/a", "after")
             assert (await anext(stream)).content == "after"

@@ -146,6 +146,7 @@ async def test_silence_is_the_end_of_a_connection() -> None:
         assert "no sign of life" in lost.reason
 
 
+@pytest.mark.timing
 async def test_a_lost_connection_leaves_no_publication_without_an_answer() -> None:
     async def behave(connection: ServerConnection, number: int) -> None:
         await connection.recv()

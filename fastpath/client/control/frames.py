@@ -1,0 +1,206 @@
+"""Publications of several threads in one frame: what waits at the same moment is sent together, by one who waits."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from ..errors import ClientError
+from .client import Answer
+
+FRAME_ROWS = 1000
+"""A call with more of them goes alone."""
+
+FRAME_BYTES = 1 << 20
+"""A call with more of them goes alone, so that few small messages wait for a large one."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Call:
+    """One call of publish(), from its beginning until it returns.
+
+    Its rows are encoded here, in its own thread: what cannot be is nobody else's error. With a ``publisher`` they have
+    numbers of that name already, and go alone.
+    """
+
+    __slots__ = ("bytes", "deadline", "frame", "gone", "leads", "outcome", "publisher", "rows", "woken")
+
+    def __init__(self, rows: Iterable[Sequence[Any]], deadline: float, publisher: str = "") -> None:
+        self.rows = [Raw(_encode(row)) for row in rows]
+        self.bytes = sum(map(len, self.rows))
+        self.deadline = deadline
+        self.publisher = publisher
+        self.frame: SharedFrame | None = None
+        """What it was sent in, or is to be."""
+        self.leads = False
+        """It sends its frame, and says who goes on."""
+        self.gone = False
+        """Nobody waits for its outcome any more."""
+        self.outcome: Answer | ClientError | None = None
+        self.woken = threading.Lock()
+        self.woken.acquire()
+
+    def lead(self) -> None:
+        """It sends the frame that it is in, and its thread wakes for that."""
+        self.leads = True
+        self.woken.release()
+
+
+class SharedFrame:
+    """Calls that are sent together. ``publisher`` and ``first``, the number of the first row, are given when that is
+    done, and stay: sent again it is the same."""
+
+    __slots__ = ("calls", "done", "first", "publisher", "sent", "told")
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.calls = calls
+        self.publisher = ""
+        self.first = 0
+        self.sent = self.done = False
+        self.told: Iterator[Call] = iter(())
+        """When it is done: who is still to be woken."""
+
+    @property
+    def rows(self) -> list[msgspec.Raw]:
+        """Those of all calls, in their order."""
+        return [row for call in self.calls for row in call.rows] if len(self.calls) > 1 else self.calls[0].rows
+
+    def begin(self) -> None:
+        """It is sent now: without those who have gone, who are told that they were not sent."""
+        if not self.sent:
+            self.calls = [call for call in self.calls if not call.gone]
+            self.sent = True
+
+    def number(self, publisher: str, first: int) -> None:
+        """The name and the number of the first row."""
+        self.publisher, self.first = publisher, first
+
+    def finish(self) -> None:
+        """Every call has its outcome."""
+        self.told = iter(self.calls)
+        self.done = True
+
+    def settle(self, epoch: int, results: Sequence[Any]) -> None:
+        """Each call gets its part of the answer."""
+        at = 0
+        for call in self.calls:
+            behind = at + len(call.rows)
+            call.outcome = {"epoch": epoch, "results": results[at:behind]}
+            at = behind
+        self.finish()
+
+    def fail(self, error: ClientError) -> None:
+        """Each call gets the error, as one of its own: threads that raise the same one write into each other's."""
+        for call in self.calls:
+            call.outcome = copy.copy(error)
+        self.finish()
+
+
+class Frames:
+    """Who calls while nobody sends does so at once. Who calls meanwhile waits; what has come until the answer is there
+    leaves in the next frame, which the one of them sends who has most time left.
+
+    Frames leave one after the other, calls in their order. ``send(frame, deadline)`` tells each call its outcome. A
+    thread that is interrupted while it sends (KeyboardInterrupt, a task's time limit) leaves that to another one of the
+    frame, who sends it again as it was; one whose time is over goes, whatever becomes of its rows.
+    """
+
+    def __init__(self, send: Callable[[SharedFrame, float], None]) -> None:
+        self._send = send
+        # Held for moments, in which nothing is waited for. What interrupts a thread there, a signal's handler or a
+        # finalizer, may publish as well.
+        self._lock = threading.RLock()
+        self._waiting: deque[Call] = deque()
+        self._busy = False
+
+    def locked(self) -> bool:
+        """Whether somebody sends."""
+        return self._busy
+
+    def carry_out(self, call: Call) -> None:
+        """Return when the call has its outcome, or without one when its time is over; not sent, it has no frame."""
+        try:
+            if self._begin(call) or self._wait(call):
+                assert call.frame is not None
+                self._send(call.frame, call.deadline)
+        finally:
+            self._leave(call)
+
+    def _begin(self, call: Call) -> bool:
+        """Whether the call may be sent now; else it waits."""
+        with self._lock:
+            if self._busy:
+                self._waiting.append(call)
+                return False
+            frame = call.frame = SharedFrame([call])
+            frame.begin()
+            call.leads = self._busy = True
+            return True
+
+    def _wait(self, call: Call) -> bool:
+        """Wait for the outcome, or until it is this thread that sends: True."""
+        call.woken.acquire(timeout=max(0.0, call.deadline - time.monotonic()))
+        if not call.leads or time.monotonic() >= call.deadline:
+            return False
+        with self._lock:
+            assert call.frame is not None
+            call.frame.begin()
+        return True
+
+    def _leave(self, call: Call) -> None:
+        """The call returns: what it does for others is done, or is another one's from now on."""
+        with self._lock:
+            call.gone = True
+            frame = call.frame
+            if frame is None:
+                if call in self._waiting:
+                    self._waiting.remove(call)
+                return
+            if call.leads:
+                self._pass_on(frame)
+                call.leads = False
+            if frame.done:
+                # One wakes the next: all at once they would only wait for the interpreter, each in the others' way.
+                for one in frame.told:
+                    if not one.gone:
+                        one.woken.release()
+                        break
+            elif not frame.sent:
+                call.frame = None
+
+    def _pass_on(self, frame: SharedFrame) -> None:
+        """Somebody else sends: the same frame where it is not done, else the next, if anybody waits."""
+        there = [] if frame.done else [call for call in frame.calls if not call.gone]
+        if not there:
+            there = self._gather()
+            frame = SharedFrame(there)
+        self._busy = bool(there)
+        if there:
+            for call in there:
+                call.frame = frame
+            max(there, key=_deadline).lead()
+
+    def _gather(self) -> list[Call]:
+        """The calls of the next frame."""
+        calls: list[Call] = []
+        rows = size = 0
+        while self._waiting:
+            call = self._waiting[0]
+            rows += len(call.rows)
+            size += call.bytes
+            if calls and (rows > FRAME_ROWS or size > FRAME_BYTES or call.publisher or calls[0].publisher):
+                break
+            calls.append(self._waiting.popleft())
+        return calls
+
+
+_deadline = attrgetter("deadline")

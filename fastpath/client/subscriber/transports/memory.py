@@ -1,0 +1,31 @@
+"""What the clients of this process remember of transports, by address."""
+
+from __future__ import annotations
+
+from .ladder import Remembered
+
+ADDRESSES_MAX = 64
+"""So many addresses are remembered; the one that was learnt first is forgotten for a new one."""
+
+
+class AddressMemory:
+    """Times are those of ``time.monotonic()``."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Remembered] = {}
+
+    def load(self, url: str) -> Remembered | None:
+        """What is remembered of an address."""
+        return self._known.get(url)
+
+    def save(self, url: str, remembered: Remembered | None) -> None:
+        """Remember it; None forgets it."""
+        self._known.pop(url, None)
+        if remembered is not None:
+            self._known[url] = remembered
+            if len(self._known) > ADDRESSES_MAX:
+                del self._known[next(iter(self._known))]
+
+
+PROCESS = AddressMemory()
+"""What all clients of the process share: one that comes later need not find out again."""

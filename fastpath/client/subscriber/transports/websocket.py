@@ -1,0 +1,89 @@
+"""The transport ``websocket``: frames as they are, in both forms."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.typing import Subprotocol
+
+from fastpath.core.protocol.codec import JSON, SUBPROTOCOLS, Form
+
+from .link import ABNORMAL, FRAME_BYTES_MAX, LinkEndedError, NotOpenedError, not_opened
+
+CLOSE_SECONDS = 1
+NORMAL = 1000
+
+
+class WebSocketLink:
+    """A WebSocket that stands."""
+
+    def __init__(self, websocket: ClientConnection) -> None:
+        self._websocket = websocket
+        # A server that chooses no subprotocol speaks JSON (protocol.md 1.2).
+        self.form: Form = SUBPROTOCOLS.get(websocket.subprotocol or "", JSON)
+
+    async def read(self) -> bytes:
+        """The next frame."""
+        try:
+            return await self._websocket.recv(decode=False)
+        except ConnectionClosed as error:
+            raise _ended(error) from None
+
+    async def write(self, frames: list[bytes]) -> None:
+        """Send frames in their order."""
+        try:
+            for frame in frames:
+                await self._websocket.send(frame, text=self.form == JSON)
+        except ConnectionClosed as error:
+            raise _ended(error) from None
+
+    async def close(self) -> None:
+        """Say goodbye, and wait for the answer for a short time."""
+        # A transport that is aborted twice has forgotten its loop and says so with an AttributeError.
+        with contextlib.suppress(AttributeError):
+            await self._websocket.close()
+
+
+async def open_websocket(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> WebSocketLink:
+    """Open a WebSocket; raises NotOpenedError."""
+    return WebSocketLink(await _connect(url, form, seconds, CLOSE_SECONDS, tls))
+
+
+async def probe_websocket(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> bool:
+    """Whether frames pass in both directions: the server answers a close frame with one of its own."""
+    try:
+        websocket = await _connect(url, form, seconds, seconds, tls)
+        await websocket.close()
+    except (NotOpenedError, AttributeError):
+        return False
+    return websocket.protocol.close_rcvd is not None and websocket.protocol.close_rcvd.code == NORMAL
+
+
+async def _connect(
+    url: str, form: Form, seconds: float, close_seconds: float, tls: ssl.SSLContext | None
+) -> ClientConnection:
+    offered = next(name for name, meaning in SUBPROTOCOLS.items() if meaning == form)
+    try:
+        return await connect(
+            url,
+            subprotocols=[Subprotocol(offered)],
+            compression=None,
+            ssl=tls or (True if url.startswith("wss:") else None),
+            open_timeout=seconds,
+            close_timeout=close_seconds,
+            ping_interval=None,
+            max_size=FRAME_BYTES_MAX,
+        )
+    except WebSocketException as error:
+        raise NotOpenedError("refused", str(error) or type(error).__name__) from None
+    except OSError as error:
+        raise not_opened(error) from None
+
+
+def _ended(error: ConnectionClosed) -> LinkEndedError:
+    if error.rcvd is None:
+        return LinkEndedError(ABNORMAL, "the connection was lost")
+    return LinkEndedError(error.rcvd.code, error.rcvd.reason)
