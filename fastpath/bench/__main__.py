@@ -10,11 +10,11 @@ from types import ModuleType
 
 from fastpath.core.protocol.errors import FastpathError
 
-from .by_hand import publish, subscribe
+from .by_hand import acknowledged, publish, subscribe
 from .guarantee import guarantee
 from .load import wire_sizes
 from .machine.description import revision
-from .micro import figures, patterns, rules
+from .micro import figures, outbox, patterns, publishing, rules
 from .report import report
 from .scenarios import capacity, compare, run
 
@@ -32,10 +32,13 @@ COMMANDS = (
     Command("run", run, "measure the scenarios F1 to F11"),
     Command("subscribe", subscribe, "simulate clients of a running server"),
     Command("publish", publish, "simulate publishers for a running server"),
+    Command("acknowledged", acknowledged, "what MQTT's quality of service 1 costs a running server"),
     Command("compare", compare, "the same scenarios beside other servers, which are started for it"),
     Command("capacity", capacity, "find the greatest load that holds, and the machines that N users need"),
     Command("guarantee", guarantee, "measure what it costs that nothing acknowledged is lost"),
     Command("figures", figures, "measure what the sidecar's own figures cost"),
+    Command("publishing", publishing, "measure publish() of Django's threads beside a bare round trip and Redis"),
+    Command("outbox", outbox, "measure how soon the outbox sends, and how much"),
     Command("rules", rules, "measure what a hundred thousand rules cost"),
     Command("patterns", patterns, "measure what subscriptions to patterns cost"),
     Command("report", report, "make a page, or the documentation's tables and charts, of results"),

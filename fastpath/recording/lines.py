@@ -68,6 +68,7 @@ class Recorded(msgspec.Struct, tag_field="type", tag="message", omit_defaults=Tr
     reply_to: str = ""
     closure: str = ""
     as_of: Any = None
+    removed: bool = False
 
     @property
     def value(self) -> Value:
@@ -144,6 +145,7 @@ def recorded(message: Message, at_us: int) -> Recorded:
         reply_to=message.reply_to,
         closure=message.closure,
         as_of=message.as_of,
+        removed=message.removed,
     )
 
 

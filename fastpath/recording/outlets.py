@@ -190,6 +190,7 @@ class SocketOutlet(Outlet):
                 qos=message.qos,
                 reply_to=message.reply_to or None,
                 closure=message.closure or None,
+                removed=message.removed,
             )
         except InvalidSubject as error:
             self._refuse("invalid", error.reason)
@@ -237,6 +238,8 @@ def row_of(message: Recorded) -> Row:
         value = getattr(message, name)
         if value not in ("", None):
             meta[name] = value
+    if message.removed:
+        meta["removed"] = True
     row: list[Any] = [message.subject, message.value]
     if meta:
         return [*row, message.values or None, meta]

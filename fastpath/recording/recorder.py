@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from fastpath.client.errors import ClientError
 from fastpath.client.message import Message, Status
-from fastpath.client.subscriber.machine import ABNORMAL
 from fastpath.client.subscriber.streams import MessageStream
+from fastpath.client.subscriber.transports.link import ABNORMAL
 
 from .lines import RecordingError, happened, recorded
 from .writing import Parts, ReaderGone

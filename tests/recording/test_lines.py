@@ -39,6 +39,7 @@ MESSAGES = st.builds(
     reply_to=TEXT,
     closure=TEXT,
     as_of=st.none() | TEXT | TIME,
+    removed=st.booleans(),
 )
 
 
@@ -53,7 +54,7 @@ def test_a_message_is_read_again_as_it_was(message: Message, at_us: int) -> None
     found = decode(line)
     assert isinstance(found, Recorded)
     assert (found.at_us, found.value, found.values, found.qos) == (at_us, message.content, message.fields, message.qos)
-    for name in ("subject", "epoch", "seq", "time", "kind", "retained", "reply_to", "closure", "as_of"):
+    for name in ("subject", "epoch", "seq", "time", "kind", "retained", "reply_to", "closure", "as_of", "removed"):
         assert getattr(found, name) == getattr(message, name), name
 
 

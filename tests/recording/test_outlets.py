@@ -23,6 +23,7 @@ from tests.support.recording.samples import message
             ["/a/b", b"\xff", {"f": b"\x00", "g": ""}],
         ),
         ({"retained": False}, ["/a/b", "x", None, {"retained": False}]),
+        ({"content": "", "removed": True}, ["/a/b", "", None, {"removed": True}]),
         ({"qos": "standard", "kind": "snapshot"}, ["/a/b", "x", None, {"qos": "standard"}]),
         (
             {"fields": {"f": "1"}, "reply_to": "/r/x", "closure": "c", "as_of": 0},

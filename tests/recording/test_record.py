@@ -132,11 +132,11 @@ def test_who_may_not_go_on_is_told_and_the_file_says_so(tmp_path: Path) -> None:
     """The token ends and there is no other: what came is kept, the status is 2."""
     with Sidecar(mode="rules", token_secret=SECRET) as sidecar:
         load_rights(sidecar.control, rule(1, "user:1", "/a/**"))
-        short = {"RECORDING_TOKEN": mint("ann", "1", hours=2.5 / 3600)}
+        short = {"RECORDING_TOKEN": mint("ann", "1", hours=9 / 3600)}
         with Recording(tmp_path, tmp_path / "a.jsonl", sidecar.client_url, "/a/*", **short) as recording:
             with Control(sidecar.control) as control:
                 control.publish([["/a/b", "1"]])
-            assert recording.process.wait(20) == 2
+            assert recording.process.wait(30) == 2
             assert "fastpath.recording: the server refused the connection with 4007" in recording.errors
 
     *lines, failed, end = read(recording.path)

@@ -32,7 +32,7 @@ def server() -> Iterator[Sidecar]:
 
 def _record(server: Sidecar, path: Path, pattern: str, *words: str) -> list[Any]:
     asked = ["record", pattern, "--url", server.client_url, "--output", str(path), "--history", "100", "--quiet"]
-    assert main([*asked, "--for", "300ms", *words]) == 0
+    assert main([*asked, "--for", "1s", *words]) == 0
     return messages(path)
 
 
@@ -126,7 +126,7 @@ def test_each_option_of_a_replay_has_its_effect(
         (["replay", "{file}", "--url", "127.0.0.1:1", "--retry", "10ms"], "nothing was acknowledged"),
         (["record", "/a/b", "--url", "{ws}", "--output", "{file}"], "is there already"),
         (["record", "/a/b", "--url", "{ws}", "--output", "{tmp}/none/x"], "No such file"),
-        (["record", "/a/b", "--url", "{ws}", "--output", "/dev/full", "--for", "300ms"], "No space left on device"),
+        (["record", "/a/b", "--url", "{ws}", "--output", "/dev/full", "--for", "10s"], "No space left on device"),
         (["record", "/a", "--url", "{ws}", "--output", "{tmp}/x"], "only one segment"),
         (["record", "/a/b", "--url", "{ws}", "--output", "{tmp}/y", "--files", "2"], "--files counts"),
         (["record", "/a/b", "--url", "http://h", "--output", "{tmp}/z"], "ws://"),

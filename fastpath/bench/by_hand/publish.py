@@ -14,7 +14,7 @@ from fastpath.recording.replay import speed
 
 from ..load.dialects import Fastpath
 from ..load.latency import Histogram
-from ..load.payload import Payloads
+from ..load.payload import Payloads, check_size
 from ..load.publishing import Outlet, PortOutlet
 from ..load.sockets import BenchError, Sockets
 from ..load.swarm import Swarm
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise BenchError(
             "each process needs a connection and each connection a subject: --processes, --connections, --count"
         )
-    Payloads(arguments.size, 1)
+    check_size(arguments.size)
     team = Team(arguments.processes, SLOTS)
     begin = shown_at = time.monotonic()
     shown = 0

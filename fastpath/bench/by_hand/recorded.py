@@ -90,5 +90,7 @@ def _command(message: Recorded) -> dict[str, Any]:
         command["fields"] = message.fields
     if not message.retained:
         command["retained"] = False
+    if message.removed:
+        command["removed"] = True
     command["qos"] = message.qos
     return command

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
 from fastpath.core.websocket.frames import BINARY, TEXT
 
 from .peer_dialects import PeerDialect, masked, upgrade
+from .sockets import BenchError, Sockets
 from .tracks import FrameTrack, MarkerTrack, Tally, Track
 
 Tokens = Callable[[int], str]
@@ -35,7 +39,8 @@ class Dialect(ABC):
 
     ``settled`` are bytes whose arrival says that every subscription is in force, empty if the answer to the
     upgrade says it; ``refused`` those that say, before it, that one was refused; ``upgrades`` whether a connection
-    begins with a WebSocket upgrade.
+    begins with a WebSocket upgrade. Where there is a ``greeting``, the end of what the server says first, it is waited
+    for before the preamble is said.
     """
 
     name = ""
@@ -44,6 +49,7 @@ class Dialect(ABC):
     settled = b""
     refused = b""
     upgrades = True
+    greeting = b""
 
     def subject(self, index: int) -> str:
         """A subject's name by its index."""
@@ -56,6 +62,11 @@ class Dialect(ABC):
     def preamble(self, number: int, subjects: Sequence[str]) -> bytes:
         """Sent after the upgrade, or at once where there is none; a publisher has no subjects."""
         return b""
+
+    def say(self, sockets: Sockets, fd: int, preamble: bytes, heard: bytes) -> None:
+        """Say the preamble; ``heard`` is what the server has said before."""
+        del heard
+        sockets.write_all(fd, preamble)
 
     @abstractmethod
     def publications(self, items: Items) -> bytes:
@@ -151,7 +162,7 @@ class Fastpath(Dialect):
             if since:
                 command["since"] = {subject: since[subject] for subject in some if subject in since}
             commands.append(command)
-        return b"".join([masked(self._opcode, self._encode(command)) for command in commands])
+        return self.commands(commands)
 
     def publications(self, items: Items) -> bytes:
         fields: dict[str, object] = {"fields": self.fields} if self.fields else {}
@@ -169,3 +180,62 @@ class Fastpath(Dialect):
 
     def track(self, tally: Tally) -> Track:
         return FrameTrack(tally, self.form, conflated=bool(self.options.get("conflation")))
+
+
+class Events(Fastpath):
+    """This server's events over HTTP, which only subscribers read (docs/reference/events.md)."""
+
+    name = "fastpath-events"
+    settled = b"event: subscribed"
+    refused = b"event: denied"
+    upgrades = False
+
+    def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
+        return b""
+
+    def preamble(self, number: int, subjects: Sequence[str], since: Mapping[str, Sequence[int]] | None = None) -> bytes:
+        """A request; who comes back would bring a cursor, and not ``since``."""
+        token = self._tokens(number)
+        query = urlencode({"subjects": ",".join(subjects), **self.options, **({"token": token} if token else {})})
+        return f"GET /events?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+    def track(self, tally: Tally) -> Track:
+        return MarkerTrack(tally)
+
+
+class StreamSession(Fastpath):
+    """This server's sessions over HTTP (docs/reference/sessions.md): subscribers read a stream, and post what they
+    say over one connection of their process."""
+
+    name = "fastpath-stream"
+    upgrades = False
+    greeting = b"\n\n"
+    _poster: HTTPConnection | None = None
+
+    def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
+        return b"GET /session/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    def say(self, sockets: Sockets, fd: int, preamble: bytes, heard: bytes) -> None:
+        if self._poster is None:
+            self._poster = HTTPConnection(*sockets.address)
+        number = heard.partition(b'"session":"')[2].partition(b'"')[0].decode()
+        self._poster.request("POST", f"/session/{number}?n=1", preamble, {"Content-Type": "text/plain"})
+        answer = self._poster.getresponse()
+        answer.read()
+        if answer.status != 204:
+            raise BenchError(f"the server answered {answer.status} to what a subscriber posted")
+
+    def commands(self, commands: Sequence[Mapping[str, object]]) -> bytes:
+        return b"\n".join([self._encode(command) for command in commands])
+
+    def track(self, tally: Tally) -> Track:
+        return MarkerTrack(tally)
+
+
+_OVER_HTTP: dict[str, type[Fastpath]] = {"sse": Events, "stream": StreamSession}
+
+
+def fastpath(form: str, tokens: Tokens = anonymous, **more: Any) -> Fastpath:
+    """The dialect of this server's subscribers in this form; ``sse`` are events, ``stream`` sessions over HTTP."""
+    made = _OVER_HTTP.get(form)
+    return Fastpath(form, tokens, **more) if made is None else made("json", tokens, **more)

@@ -23,8 +23,7 @@ class Payloads:
     """Payloads of one size, numbered by subject from 1; ``run`` tells them from another publisher's of the subjects."""
 
     def __init__(self, size: int, subjects: int, run: str = "") -> None:
-        if size < BYTES_MIN:
-            raise PayloadError(f"a payload of {size} bytes: the send time and the marker take {BYTES_MIN}")
+        check_size(size)
         self._width = size - len(_END)
         self.numbers = [0] * subjects
         self._names = [f"{subject}.{run}".encode() if run else b"%d" % subject for subject in range(subjects)]
@@ -33,6 +32,12 @@ class Payloads:
         """The next payload of a subject; ``sent_ns`` is of the monotonic clock."""
         self.numbers[subject] += 1
         return (b"@#%d %s %d " % (sent_ns, self._names[subject], self.numbers[subject])).ljust(self._width, b"x") + _END
+
+
+def check_size(size: int) -> None:
+    """Raises PayloadError for a size that has no room for what is measured."""
+    if size < BYTES_MIN:
+        raise PayloadError(f"a payload of {size} bytes: the send time and the marker take {BYTES_MIN}")
 
 
 def read(payload: bytes) -> tuple[int, bytes, int]:

@@ -124,21 +124,27 @@ class NatsWebSocket(Nats):
 
 
 class Mqtt(PeerDialect):
-    """MQTT 3.1.1 with quality 0: CONNECT (3.1), SUBSCRIBE (3.8), PUBLISH (3.3)."""
+    """MQTT 3.1.1: CONNECT (3.1), SUBSCRIBE (3.8), PUBLISH (3.3); ``quality`` of service 0 or 1."""
 
     name = "mqtt"
     settled = b"\x90"
     """SUBACK (3.9); a CONNACK has no such byte."""
+
+    def __init__(self, quality: int = 0) -> None:
+        self.quality = quality
 
     def greeting(self, number: int, subjects: Sequence[str]) -> bytes:
         client = _text(f"{'c' if subjects else 'p'}{number:08}")
         connect = _packet(0x10, b"\x00\x04MQTT\x04\x02\x00\x00" + client)
         if not subjects:
             return connect
-        return connect + _packet(0x82, SUBSCRIBE_ID + b"".join(_text(subject) + b"\x00" for subject in subjects))
+        return connect + _packet(
+            0x82, SUBSCRIBE_ID + b"".join(_text(subject) + bytes((self.quality,)) for subject in subjects)
+        )
 
     def publish(self, subject: str, payload: bytes) -> bytes:
-        return _packet(0x30, _text(subject) + payload)
+        packet_id = b"\x00\x01" if self.quality else b""
+        return _packet(0x30 | self.quality << 1, _text(subject) + packet_id + payload)
 
 
 class MqttWebSocket(Mqtt):

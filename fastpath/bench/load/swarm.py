@@ -148,6 +148,8 @@ class Swarm:
             self.sockets.write_all(fd, opening)
         if self.dialect.upgrades:
             self.special[fd] = _Answer(self._upgraded, b"\r\n\r\n", self)
+        elif self.dialect.greeting:
+            self.special[fd] = _Answer(self._introduce, self.dialect.greeting, self)
         else:
             self._introduce(fd, b"")
         return 0
@@ -162,7 +164,7 @@ class Swarm:
     def _introduce(self, fd: int, rest: bytes) -> int:
         preamble = self._opening[fd]
         if preamble:
-            self.sockets.write_all(fd, preamble)
+            self.dialect.say(self.sockets, fd, preamble, rest)
         index = self._index[fd]
         if index in self.sampled and index not in self.tracks:
             self.tracks[index] = self.dialect.track(self.tally)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 STOP_SECONDS_MAX = 10
 
@@ -40,7 +41,7 @@ def open_files_most() -> int:
     return hard
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[Any]) -> None:
     """End it, with force if it does not go."""
     process.terminate()
     try:
@@ -48,6 +49,14 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def close_pipes(process: subprocess.Popen[Any]) -> None:
+    """Close the ends that this process has, of one that has ended; what is left unwritten is nobody's."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def family(pid: int) -> list[int]:

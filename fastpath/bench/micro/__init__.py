@@ -1,1 +1,1 @@
-"""Measurements of single parts: what figures, rules and patterns cost."""
+"""Measurements of single parts: what figures, rules, patterns, publish() and the outbox cost."""

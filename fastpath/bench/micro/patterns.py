@@ -33,13 +33,13 @@ class _Nowhere(Link):
         """Gone."""
 
     def lag(self, data: bytes, sent: int) -> None:
-        """Never."""
+        """A client of no socket takes all at once."""
 
     def hold(self, why: int, held: bool) -> None:
-        """Never."""
+        """A client of no socket says nothing that could be held."""
 
     def close(self, code: int, reason: str) -> None:
-        """Never."""
+        """A client of no socket has none to close."""
 
 
 class CoreServer:

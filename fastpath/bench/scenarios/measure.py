@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..load.dialects import Dialect, Fastpath, Floor, FloorAll
+from ..load.dialects import Dialect, Fastpath, Floor, FloorAll, fastpath
 from ..load.drive import Load, Progress
 from ..load.publishing import Outlet, PortOutlet
 from ..load.sockets import Sockets, TlsSockets
@@ -76,7 +76,7 @@ def measure_own(scenario: Scenario, options: Options, **dialect: Any) -> Result:
 
 def measure_server(scenario: Scenario, server: Server, options: Options, **dialect: Any) -> Result:
     """A sidecar that runs."""
-    spoken = Fastpath(options.form, server.token, **dialect)
+    spoken = fastpath(options.form, server.token, **dialect)
     shown = {"settings": server.settings | options.shown, "command": options.command}
     with loaded(scenario, server, spoken, options) as load:
         return run(scenario, load) | shown

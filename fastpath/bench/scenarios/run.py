@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """What `compare` and `capacity` take as well."""
-    parser.add_argument("--form", choices=("json", "msgpack"), default="json", help="of the WebSockets (default json)")
+    parser.add_argument(
+        "--form",
+        choices=("json", "msgpack", "sse", "stream"),
+        default="json",
+        help="of the WebSockets, or events, or sessions over HTTP (default json)",
+    )
     parser.add_argument("--publish-via", choices=("port", "ws"), default="", help="publisher port or WebSocket")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="FASTPATH_WORKERS of the sidecar")
     parser.add_argument("--tls", action="store_true", help="subscribers over TLS")

@@ -1,4 +1,7 @@
-"""The other servers that ours is compared with: found, configured in a temporary folder, started and stopped."""
+"""The other servers that ours is compared with: found, configured in a temporary folder, started and stopped.
+
+Ours as a broker of MQTT is among them, spoken to just as Mosquitto is.
+"""
 
 from __future__ import annotations
 
@@ -148,6 +151,18 @@ def _mosquitto(place: Place) -> list[str]:
     return [_program("mosquitto"), "-c", str(config)]
 
 
+def _own_mqtt(place: Place) -> list[str]:
+    """Our own server, spoken to as Mosquitto is."""
+    settings = {
+        "FASTPATH_LISTEN": f"mqtt://127.0.0.1:{place.port},clients://127.0.0.1:{place.ws_port}",
+        "FASTPATH_CONTROL": str(place.folder / "control"),
+        "FASTPATH_MODE": "none",
+        "FASTPATH_WORKERS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    return ["/usr/bin/env", *(f"{name}={value}" for name, value in settings.items()), sys.executable, "-m", "fastpath"]
+
+
 def _nats(place: Place) -> list[str]:
     config = place.folder / "nats.conf"
     config.write_text(
@@ -247,6 +262,8 @@ PEERS = {
             "mosquitto-ws", "Mosquitto WebSocket", "mqtt-ws", True,
             "apt-get install mosquitto", _lacks("mosquitto"), _mosquitto,
         ),
+        Peer("fastpath-mqtt", "Fastpath MQTT TCP", "mqtt", False, "make setup", str, _own_mqtt),
+        Peer("fastpath-mqtt-ws", "Fastpath MQTT WebSocket", "mqtt-ws", True, "make setup", str, _own_mqtt),
         Peer(
             "channels", "Channels + Daphne", "channels", True,
             "pip install channels daphne", _lacks_channels, _channels, slow=True,

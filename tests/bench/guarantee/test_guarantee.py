@@ -43,6 +43,7 @@ def test_a_round_goes_there_and_back() -> None:
     assert [cost.in_turn(names, number) for number in range(3)] == [names, names[::-1], names]
 
 
+@pytest.mark.slow
 def test_acknowledgements_are_timed_at_a_rate_and_at_the_most() -> None:
     """In memory, and with a journal that is synced before each."""
     with servers_of(["memory", "batch"], Options()) as found:
@@ -83,6 +84,7 @@ def test_what_does_not_come_back_is_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     assert tables.faults(found) > 0
 
 
+@pytest.mark.slow
 def test_the_journal_is_written_and_replayed() -> None:
     """Ten thousand messages; what one costs, and a start with them."""
     found = starts.journal(Options(), _quiet, 0.01)

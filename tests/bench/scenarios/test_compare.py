@@ -13,7 +13,7 @@ from fastpath.bench.report.page import page
 from fastpath.bench.scenarios.compare import CompareError, add_arguments, chosen, compare, run
 from fastpath.bench.servers import peers
 
-COSTS = {"": 2.0, "channels": 300.0}
+COSTS = {"": 2.0, "channels": 300.0, "fastpath-mqtt": 3.0, "fastpath-mqtt-ws": 4.0}
 
 
 def measured(scenario: str, running: peers.Running | None, changes: dict[str, Any]) -> dict[str, Any]:
@@ -31,16 +31,17 @@ def measured(scenario: str, running: peers.Running | None, changes: dict[str, An
     } | beside
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_missing_gets_its_word_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing but Channels, which is no program, can be found on an empty PATH."""
+    """Nothing but Channels and ours, which are no programs, can be found on an empty PATH."""
     monkeypatch.setenv("PATH", "")
     said: list[str] = []
 
     runs = list(compare(["F1"], chosen(""), measured, None, said.append))
 
-    assert [run["peer"] for run in runs] == ["fastpath", "channels"]
+    assert [run["peer"] for run in runs] == ["fastpath", "fastpath-mqtt", "fastpath-mqtt-ws", "channels"]
     words = [line for line in said if "skipped" in line]
-    assert len(words) == len(peers.PEERS) - 1
+    assert len(words) == len(peers.PEERS) - 3
     assert "Redis: skipped, no redis-server on the PATH; install it with: apt-get install redis-server" in words
 
 
@@ -56,6 +57,7 @@ def test_the_table_has_the_floor_ours_and_the_ratio_to_ours() -> None:
     assert next(line for line in lines if line[:1] == ["floor"])[3:5] == ["1.6", "0.80"]
 
 
+@pytest.mark.slow
 def test_a_peer_that_breaks_down_does_not_end_the_comparison() -> None:
     """Its line says what happened."""
     said: list[str] = []
@@ -84,6 +86,7 @@ def arguments(*words: str) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+@pytest.mark.slow
 def test_a_short_comparison_with_redis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Real servers, an instant each; where Redis is not installed, its word stands in its place.
 

@@ -28,6 +28,7 @@ def _short(name: str, **changes: Any) -> Scenario:
     return SCENARIOS[name].changed({"duration_s": 1.0, "warmup_s": 0.1} | changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes", "options"),
     [
@@ -116,6 +117,7 @@ def test_several_workers_and_load_processes_lose_nothing() -> None:
     assert len(found["server_pids"]) == 3
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_and_writes_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`run F1 --json --output FILE`, the machine described beside it."""
     output = tmp_path / "results.json"

@@ -78,3 +78,11 @@ def test_a_peer_that_does_not_start_says_why() -> None:
 def test_the_family_of_a_process_begins_with_itself() -> None:
     """And has its children."""
     assert family(os.getpid())[0] == os.getpid()
+
+
+def test_ours_is_spoken_to_as_any_broker_of_mqtt() -> None:
+    with peers.run(peers.PEERS["fastpath-mqtt"]) as running:
+        with socket.create_connection(("127.0.0.1", running.port), 10) as connection:
+            connection.sendall(b"\x10\x0d\0\4MQTT\4\2\0\0\0\1a")
+            assert connection.recv(4) == b"\x20\2\0\0"
+        assert running.pids
