@@ -14,13 +14,15 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from entitlement import (
-    admin_tokens,  # noqa: F401 - registers its page
+    admin_options,  # noqa: F401 - registers its page
+    admin_tokens,  # noqa: F401 - the same
     history,
 )
 from entitlement.following.triggers import membership_field
-from entitlement.models import Effect, Rule, RuleChange
+from entitlement.models import Effect, Rule, RuleChange, word
 from entitlement.rules.explain import moment
 from entitlement.rules.forms import InlineRuleForm, MembersForm, RuleForm, members_of
 from entitlement.rules.hints import hints
@@ -32,7 +34,7 @@ CHANGES_SHOWN = 10
 INLINE_RULES_MAX = 100
 """A group with more rules shows a link to their list."""
 
-DECISION_HELP = (
+DECISION_HELP = gettext_lazy(
     "Of all rules that cover a subject the most specific decides, compared segment by segment from the left: a "
     "name is more specific than *, and * more than **. Between equals, deny wins. What no rule covers is denied. "
     "Active superusers may do everything."
@@ -42,12 +44,12 @@ DECISION_HELP = (
 class ValidityFilter(admin.SimpleListFilter):
     """Rules by whether they are in force now."""
 
-    title = "validity"
+    title = gettext_lazy("validity")
     parameter_name = "validity"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """The three states."""
-        return [("now", "in force"), ("later", "not yet"), ("ended", "ended")]
+        return [("now", gettext("in force")), ("later", gettext("not yet")), ("ended", gettext("ended"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Rule]) -> QuerySet[Rule]:
         """The rules of the chosen state."""
@@ -60,16 +62,16 @@ class ValidityFilter(admin.SimpleListFilter):
 class WhoFilter(admin.SimpleListFilter):
     """Rules by the kind of holder."""
 
-    title = "who"
+    title = gettext_lazy("who")
     parameter_name = "who"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """The four ways to say who."""
         return [
-            ("user", "a user"),
-            ("group", "a group"),
-            ("everyone", "everyone"),
-            ("anonymous", "anonymous"),
+            ("user", gettext("a user")),
+            ("group", gettext("a group")),
+            ("everyone", gettext("everyone")),
+            ("anonymous", gettext("anonymous")),
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Rule]) -> QuerySet[Rule]:
@@ -115,23 +117,26 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
     list_select_related = ("user", "group")
     list_per_page = 50
     show_full_result_count = False
-    search_help_text = "Search in number, pattern, note, user name and group name."
+    search_help_text = gettext_lazy("Search in number, pattern, note, user name and group name.")
     save_as = True
     radio_fields = {"action": admin.HORIZONTAL, "effect": admin.HORIZONTAL}
     fieldsets = (
         (
-            "Who",
+            gettext_lazy("Who"),
             {
                 "fields": ("user", "group", ("everyone", "anonymous")),
-                "description": "Exactly one of these four.",
+                "description": gettext_lazy("Exactly one of these four."),
             },
         ),
-        ("What", {"fields": ("pattern", "action", "effect", "enabled"), "description": DECISION_HELP}),
         (
-            "When and why",
+            gettext_lazy("What"),
+            {"fields": ("pattern", "action", "effect", "enabled"), "description": DECISION_HELP},
+        ),
+        (
+            gettext_lazy("When and why"),
             {
                 "fields": (("valid_from", "valid_until"), "note"),
-                "description": "A rule without dates is always in force.",
+                "description": gettext_lazy("A rule without dates is always in force."),
             },
         ),
     )
@@ -150,37 +155,39 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
             if site.is_registered(model) and site.get_model_admin(model).get_search_fields(request)
         )
 
-    @admin.display(description="who", ordering="group__name")
+    @admin.display(description=gettext_lazy("who"), ordering="group__name")
     def who(self, rule: Rule) -> str:
         """The holder, in words."""
         return rule.who_text()
 
-    @admin.display(description="action", ordering="action")
+    @admin.display(description=gettext_lazy("action"), ordering="action")
     def what(self, rule: Rule) -> str:
         """The action, in a word."""
-        return str(rule.action)
+        return rule.action_word()
 
-    @admin.display(description="effect", ordering="effect")
+    @admin.display(description=gettext_lazy("effect"), ordering="effect")
     def decision(self, rule: Rule) -> str:
         """Allow or deny, told apart by a sign and not by colour alone."""
-        return "✓\N{NO-BREAK SPACE}allow" if rule.effect == Effect.ALLOW else "✕\N{NO-BREAK SPACE}deny"
+        return ("✓" if rule.effect == Effect.ALLOW else "✕") + "\N{NO-BREAK SPACE}" + word(rule.effect)
 
-    @admin.display(description="validity", ordering="valid_until")
+    @admin.display(description=gettext_lazy("validity"), ordering="valid_until")
     def validity(self, rule: Rule) -> str:
         """From when to when, and whether that is now."""
         now = timezone.now()
         if rule.valid_from and rule.valid_from > now:
-            return f"from {moment(rule.valid_from)}"
+            return gettext("from %(time)s") % {"time": moment(rule.valid_from)}
         if rule.valid_until:
-            return f"{'ended' if rule.valid_until <= now else 'until'} {moment(rule.valid_until)}"
-        return "always"
+            words = gettext("ended %(time)s") if rule.valid_until <= now else gettext("until %(time)s")
+            return words % {"time": moment(rule.valid_until)}
+        return gettext("always")
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """With the rule's number, by which the sidecar names it, and its newest changes."""
         changes = RuleChange.objects.filter(rule=object_id) if object_id.isdecimal() else RuleChange.objects.none()
-        more = {"changes": changes[:CHANGES_SHOWN], "changes_total": changes.count(), "title": f"Rule {object_id}"}
+        title = gettext("Rule %(number)s") % {"number": object_id}
+        more = {"changes": changes[:CHANGES_SHOWN], "changes_total": changes.count(), "title": title}
         return super().change_view(request, object_id, form_url, more | (extra_context or {}))
 
     def save_model(self, request: HttpRequest, obj: Rule, form: Any, change: bool) -> None:
@@ -190,15 +197,22 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
             for hint in hints(obj):
                 messages.info(request, hint)
 
-    @admin.action(description="Switch the selected rules on", permissions=["change"])
+    @admin.action(description=gettext_lazy("Switch the selected rules on"), permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
         """Enable the chosen rules."""
-        self.message_user(request, f"{queryset.update(enabled=True)} rules are on.")
+        count = queryset.update(enabled=True)
+        # English has one text for all numbers.
+        self.message_user(
+            request, ngettext("%(count)s rules are on.", "%(count)s rules are on.", count) % {"count": count}
+        )
 
-    @admin.action(description="Switch the selected rules off", permissions=["change"])
+    @admin.action(description=gettext_lazy("Switch the selected rules off"), permissions=["change"])
     def switch_off(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
         """Disable the chosen rules."""
-        self.message_user(request, f"{queryset.update(enabled=False)} rules are off.")
+        count = queryset.update(enabled=False)
+        self.message_user(
+            request, ngettext("%(count)s rules are off.", "%(count)s rules are off.", count) % {"count": count}
+        )
 
 
 class RuleInline(admin.TabularInline):  # type: ignore[type-arg]
@@ -209,7 +223,7 @@ class RuleInline(admin.TabularInline):  # type: ignore[type-arg]
     extra = 0
     fields = ("pattern", "action", "effect", "enabled", "note")
     show_change_link = True
-    verbose_name_plural = "Rules of this group"
+    verbose_name_plural = gettext_lazy("Rules of this group")
 
 
 @admin.register(RuleChange)
@@ -222,10 +236,10 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_per_page = 50
     show_full_result_count = False
     search_fields = ("=rule", "user_name", "means")
-    search_help_text = "Search a rule's number, who made the change, or by what means."
+    search_help_text = gettext_lazy("Search a rule's number, who made the change, or by what means.")
     date_hierarchy = None
 
-    @admin.display(description="rule", ordering="rule")
+    @admin.display(description=gettext_lazy("rule"), ordering="rule")
     def number(self, change: RuleChange) -> SafeString | int:
         """The rule's number, which leads to it while it is there."""
         if change.after is None:
@@ -234,18 +248,20 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             '<a href="{}">{}</a>', reverse("admin:entitlement_rule_change", args=[change.rule]), change.rule
         )
 
-    @admin.display(description="change")
+    @admin.display(description=gettext_lazy("change"))
     def kind(self, change: RuleChange) -> str:
         """Added, changed or deleted."""
-        return change.kind()
+        return change.kind_word()
 
-    @admin.display(description="from what to what")
+    @admin.display(description=gettext_lazy("from what to what"))
     def what(self, change: RuleChange) -> SafeString:
         """The change in words: each value that differs, or the whole rule."""
         if change.kind() == "changed":
             return format_html_join("; ", "{}: {} → {}", change.differences())
         state = change.after or change.before or {}
-        return format_html("{} {} {} {}", *(state.get(name, "") for name in ("effect", "who", "action", "pattern")))
+        return format_html(
+            "{} {} {} {}", *(word(state.get(name, "")) for name in ("effect", "who", "action", "pattern"))
+        )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Changes come about by themselves."""
@@ -286,16 +302,16 @@ class GroupRules(Recorded):
         group = kwargs.get("obj")
         if group is not None and _many_rules(group):
             link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
-            text = "This group has more than {} rules. <a href='{}'>Look at them in their list.</a>"
+            text = gettext("This group has more than {} rules. <a href='{}'>Look at them in their list.</a>")
             messages.info(request, format_html(text, INLINE_RULES_MAX, link))
         return super().render_change_form(request, context, *args, **kwargs)  # type: ignore[misc, no-any-return]
 
-    @admin.display(description="members")
+    @admin.display(description=gettext_lazy("members"))
     def member_count(self, group: Group) -> int | str:
         """The number of users in the group."""
         return (group.members_n or 0) if membership_field() is not None else "–"  # type: ignore[attr-defined]
 
-    @admin.display(description="rules")
+    @admin.display(description=gettext_lazy("rules"))
     def rule_count(self, group: Group) -> SafeString:
         """The number of rules about the group, as a link to them."""
         link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
@@ -318,7 +334,7 @@ class GroupAdmin(GroupRules, DjangoGroupAdmin):
         members = ("members",) if _may_change_members(request) else ()
         return (
             (None, {"fields": ("name", *members)}),
-            ("Permissions in this admin", {"fields": ("permissions",)}),
+            (gettext("Permissions in this admin"), {"fields": ("permissions",)}),
         )
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_lazy
 
 from entitlement import tokens
 from entitlement.models import RevokedToken
@@ -16,9 +17,11 @@ class RevokeForm(forms.ModelForm):  # type: ignore[type-arg]
     """A token, or its id, and why."""
 
     token = forms.CharField(
-        label="Token or its id",
+        label=gettext_lazy("Token or its id"),
         widget=forms.Textarea(attrs={"rows": 5, "cols": 80, "spellcheck": "false", "autocapitalize": "off"}),
-        help_text="The whole token as it was given out (eyJ…), or its id, the claim jti. The token itself is not kept.",
+        help_text=gettext_lazy(
+            "The whole token as it was given out (eyJ…), or its id, the claim jti. The token itself is not kept."
+        ),
     )
 
     class Meta:
@@ -36,7 +39,7 @@ class RevokeForm(forms.ModelForm):  # type: ignore[type-arg]
         except tokens.RevokeError as error:
             raise forms.ValidationError(str(error)) from None
         if found.pk is not None:
-            raise forms.ValidationError(f"The token {found.jti} is revoked already.")
+            raise forms.ValidationError(gettext("The token %(id)s is revoked already.") % {"id": found.jti})
         self.instance = found
         return given
 
@@ -49,7 +52,7 @@ class RevokedTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_filter = ("time",)
     list_select_related = ("by",)
     search_fields = ("jti", "user_name", "note")
-    search_help_text = "Search in id, user name and note."
+    search_help_text = gettext_lazy("Search in id, user name and note.")
     fields = ("jti", "user_name", "time", "by", "expires", "note")
 
     def get_form(
@@ -64,7 +67,7 @@ class RevokedTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """The fields to fill in, with a sentence on what revoking does."""
         if obj is not None:
             return super().get_fieldsets(request, obj)
-        what = (
+        what = gettext(
             "Connections that this token opened are closed within a second, and it opens none any more. That is final."
         )
         return ((None, {"fields": ("token", "note"), "description": what}),)

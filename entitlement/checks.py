@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as CheckWarning
 from django.db import DatabaseError, connections, router
 
 from entitlement import conf, keys, sessions
-from entitlement.following import triggers
+from entitlement.following import mariadb_checks, triggers
 from entitlement.models import Change, Generation, Rule
 
 _SECRET_BYTES_MIN = 32
 
 
 def check_database(**_: Any) -> list[CheckMessage]:
-    """Changes are seen by triggers, which exist for SQLite and PostgreSQL, inside one database."""
+    """Changes are seen by triggers, which exist for some databases, inside one of them."""
     connection = connections[router.db_for_write(Rule)]
     found: list[CheckMessage] = []
     if connection.vendor not in triggers.VENDORS:
         found.append(
             Error(
                 f"entitlement cannot follow changes in a {connection.vendor} database: its triggers exist for "
-                "SQLite and PostgreSQL only.",
+                "SQLite, PostgreSQL, MariaDB and MySQL only.",
                 hint="Keep the rules, users and sessions in one of these.",
                 id="entitlement.E001",
             )
@@ -86,6 +87,32 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     return found
 
 
+FIRST_RULE = "entitlement_rules allow everyone '/scores/**'"
+
+
+def check_rules(**_: Any) -> list[CheckMessage]:
+    """Only for ``manage.py check``: without a rule nobody may read, which a newcomer takes for a fault."""
+    return rules_messages() if "check" in sys.argv[1:2] else []
+
+
+def rules_messages() -> list[CheckMessage]:
+    """A hint with the command that makes the first rule, where rules decide and there is none."""
+    if os.environ.get("FASTPATH_MODE", "rules") != "rules":
+        return []
+    try:
+        if Rule.objects.exists():
+            return []
+    except DatabaseError:
+        return []  # before the first migrate
+    return [
+        Info(
+            "There is no rule yet: nobody may read or publish anything.",
+            hint=f"Add one in the admin, or for example with `{sys.argv[0]} {FIRST_RULE}`.",
+            id="entitlement.I001",
+        )
+    ]
+
+
 def _check_keys() -> list[CheckMessage]:
     """The file of keys holds one that signs, and is not everybody's to read."""
     path = conf.token_keys()
@@ -113,25 +140,28 @@ def _check_keys() -> list[CheckMessage]:
 
 
 def check_triggers(databases: Any = None, **_: Any) -> list[CheckMessage]:
-    """The triggers are there (with ``check --database``, and before ``migrate``)."""
+    """The triggers are there, or can be made (with ``check --database``, and before ``migrate``)."""
     alias = router.db_for_write(Rule)
     connection = connections[alias]
     if alias not in (databases or ()) or connection.vendor not in triggers.VENDORS:
         return []
     try:
+        found = mariadb_checks.database_messages(connection)
         # Before the first migrate there is nothing to miss.
-        if Rule._meta.db_table not in connection.introspection.table_names():
-            return []
-        absent = triggers.missing(connection)
+        is_first = Rule._meta.db_table not in connection.introspection.table_names()
+        absent = [] if is_first else triggers.missing(connection)
+        if is_first or absent:
+            found += mariadb_checks.privilege_messages(connection)
     except DatabaseError as error:
         return [CheckWarning(f"The triggers cannot be looked up: {error}", id="entitlement.W001")]
     if not absent:
-        return []
+        return found
     return [
+        *found,
         CheckWarning(
             f"{len(absent)} triggers are missing, of {triggers.in_words(connection, absent)}: until they are there, "
             "changes of rights are seen only by an agent that runs and compares the tables five times a second.",
             hint="Run migrate, as the database user that owns the tables: it installs them.",
             id="entitlement.W001",
-        )
+        ),
     ]

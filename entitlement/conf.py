@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+
+_SOCKET_PATH_BYTES_MAX = 100
+"""The kernel takes 107; the rest is left for names that are made from it."""
+
+_NO_CONTROL = 'Set REALTIME["CONTROL"] to the path of the sidecar\'s control socket.'
 
 TOKEN_SECONDS = 12 * 3600
 """How long a token is valid unless asked otherwise; one of a session is never valid for longer."""
@@ -45,12 +53,39 @@ def token_seconds_max() -> int:
 
 
 def control_addresses() -> list[str]:
-    """REALTIME["CONTROL"]: one or more paths of control sockets and tls:// addresses; else ImproperlyConfigured."""
-    given = _read("CONTROL", ())
+    """REALTIME["CONTROL"]: one or more paths of control sockets and tls:// addresses; else ``default_control()``."""
+    given = _read("CONTROL", None)
+    if given is None:
+        return [default_control()]
     found = [str(one) for one in (given if isinstance(given, list | tuple) else [given]) if str(one)]
     if not found:
-        raise ImproperlyConfigured('Set REALTIME["CONTROL"] to the path of the sidecar\'s control socket.')
+        raise ImproperlyConfigured(_NO_CONTROL)
     return found
+
+
+def default_control() -> str:
+    """BASE_DIR/var/fastpath.sock, where a project names no socket; raises ImproperlyConfigured without BASE_DIR."""
+    base = getattr(settings, "BASE_DIR", None)
+    if not base:
+        raise ImproperlyConfigured(_NO_CONTROL)
+    return control_path(Path(base) / "var")
+
+
+def control_path(folder: Path) -> str:
+    """The control socket in a folder, or in a private one of the system's where that path would be too long.
+
+    Raises ImproperlyConfigured when the private folder is somebody else's as well.
+    """
+    path = folder.absolute() / "fastpath.sock"
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES_MAX:
+        return str(path)
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    private = Path(tempfile.gettempdir()) / f"realtime-{os.getuid()}-{digest}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    status = private.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise ImproperlyConfigured(f"{private} is not this user's alone: remove it, or choose another control socket")
+    return str(private / "fastpath.sock")
 
 
 def _read(name: str, default: Any) -> Any:

@@ -17,18 +17,19 @@ from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import models, transaction
 from django.utils import timezone
+from django.utils.translation import gettext, gettext_lazy
 
 SHOWN = {
-    "who": "who",
-    "pattern": "pattern",
-    "action": "action",
-    "effect": "effect",
-    "enabled": "enabled",
-    "from": "from",
-    "until": "until",
-    "note": "note",
+    "who": gettext_lazy("who"),
+    "pattern": gettext_lazy("pattern"),
+    "action": gettext_lazy("action"),
+    "effect": gettext_lazy("effect"),
+    "enabled": gettext_lazy("enabled"),
+    "from": gettext_lazy("from"),
+    "until": gettext_lazy("until"),
+    "note": gettext_lazy("note"),
 }
-"""What is kept of a rule, and what it is called."""
+"""What is kept of a rule, and what it is called on pages."""
 
 _BATCH = 500
 
@@ -150,7 +151,7 @@ def differences(before: State | None, after: State | None) -> list[tuple[str, st
     """The differences of two states in words, as (name, old, new); a value that is not set is a dash."""
     old, new = before or {}, after or {}
     return [
-        (title, _words(old.get(name)), _words(new.get(name)))
+        (str(title), _words(old.get(name)), _words(new.get(name)))
         for name, title in SHOWN.items()
         if old.get(name) != new.get(name)
     ]
@@ -228,4 +229,6 @@ def _record(using: str, before: dict[int, State], after: dict[int, State], actor
 def _words(value: Any) -> str:
     if value is None or value == "":
         return "–"
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return gettext("yes") if value else gettext("no")
+    return str(value)

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_noop
+
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
-from fastpath.core.protocol.subject import check_pattern
+from fastpath.core.protocol.options import check_option_pattern
+from fastpath.core.protocol.subject import USERS, check_pattern, is_system, user_segment
 
 REPAIRS_MAX = SUBJECT_SEGMENTS_MAX
 """A pattern may have a fault in each segment; after so many repairs none is offered."""
 
 _ADVICE = {
-    "no leading slash": "a pattern begins with a slash",
-    "empty segment": "there is nothing between two slashes; * stands for any one segment",
-    "last segment empty": "it ends with a slash; /** at the end stands for everything below",
-    "a single empty segment": "a slash alone names nothing; /** is every subject",
-    "only one segment": "a subject has two segments or more",
-    "reserved segment": "it holds a character that no subject can hold",
-    "not utf-8": "it holds half of a character",
-    "too long": f"a subject has at most {SUBJECT_BYTES_MAX} bytes of UTF-8",
-    "too many segments": f"a subject has at most {SUBJECT_SEGMENTS_MAX} segments",
-    "** only as the last segment": "* stands for one segment in the middle",
-    "* must be a whole segment": "part of a segment cannot be matched",
-    "only {username} may stand in braces, as a whole segment": "{username} stands for the name of the user who asks",
+    gettext_noop("no leading slash"): gettext_noop("a pattern begins with a slash"),
+    gettext_noop("empty segment"): gettext_noop("there is nothing between two slashes; * stands for any one segment"),
+    gettext_noop("last segment empty"): gettext_noop(
+        "it ends with a slash; /** at the end stands for everything below"
+    ),
+    gettext_noop("a single empty segment"): gettext_noop("a slash alone names nothing; /** is every subject"),
+    gettext_noop("only one segment"): gettext_noop("a subject has two segments or more"),
+    gettext_noop("reserved segment"): gettext_noop("it holds a character that no subject can hold"),
+    gettext_noop("not utf-8"): gettext_noop("it holds half of a character"),
+    gettext_noop("too long"): gettext_noop("a subject has at most %(most)s bytes of UTF-8"),
+    gettext_noop("too many segments"): gettext_noop("a subject has at most %(most)s segments"),
+    gettext_noop("** only as the last segment"): gettext_noop("* stands for one segment in the middle"),
+    gettext_noop("* must be a whole segment"): gettext_noop("part of a segment cannot be matched"),
+    gettext_noop("only {username} may stand in braces, as a whole segment"): gettext_noop(
+        "{username} stands for the name of the user who asks"
+    ),
 }
+
+_MOST = {"too long": SUBJECT_BYTES_MAX, "too many segments": SUBJECT_SEGMENTS_MAX}
+"""The numbers in the advice."""
+
+_OTHERS = (
+    gettext_noop("not a text"),
+    gettext_noop("not UTF-8"),
+    gettext_noop("{username} is for rules: name the user"),
+)
+"""Reasons that a pattern of a rule never has, but a subject that somebody types (protocol.md 2)."""
 
 
 def fault(pattern: str) -> str:
@@ -33,9 +51,31 @@ def fault(pattern: str) -> str:
     if not reason:
         return ""
     place, _ = _PLACES[reason](pattern)
-    text = f"{reason.capitalize()} (character {place + 1}): {_ADVICE[reason]}."
+    text = gettext("%(reason)s (character %(place)s): %(advice)s.") % {
+        "reason": capfirst(gettext(reason)),
+        "place": place + 1,
+        "advice": gettext(_ADVICE[reason]) % {"most": _MOST.get(reason, 0)},
+    }
     better = repaired(pattern)
-    return f"{text} Write {better} instead." if better else text
+    return gettext("%(text)s Write %(pattern)s instead.") % {"text": text, "pattern": better} if better else text
+
+
+def option_fault(pattern: str) -> str:
+    """The same of the pattern of options: these are nobody's own, and the server's subjects have none."""
+    if text := fault(pattern):
+        return text
+    if is_system(pattern):
+        return gettext("Subjects under /__sys__/ are the server's: they have no options.")
+    try:
+        check_option_pattern(pattern)
+    except InvalidSubject:
+        return gettext("{username} stands for whoever asks, and options are the same for all: * stands for any name.")
+    return ""
+
+
+def reason_words(reason: str) -> str:
+    """Why a text is no subject or pattern, ``InvalidSubject.reason``, in the language of the page."""
+    return gettext(reason)
 
 
 def repaired(pattern: str) -> str:
@@ -114,9 +154,13 @@ def wider(pattern: str, user: str = "", most: int = 2000) -> set[str] | None:
 
     With a user also those with ``{username}``. None when there are more than ``most``: a pattern of many segments.
     """
+    segments = pattern[1:].split("/")
     prefixes = [""]
     found: set[str] = set()
-    for segment in pattern[1:].split("/"):
+    if segments[0] == USERS:  # no wildcard stands for it (protocol.md 2.4)
+        user = user_segment(user)
+        prefixes = [f"/{segments.pop(0)}"]
+    for segment in segments:
         found.update(f"{prefix}/**" for prefix in prefixes)
         if segment == "**":
             break
@@ -134,17 +178,11 @@ def wider(pattern: str, user: str = "", most: int = 2000) -> set[str] | None:
 def overlap(one: str, other: str) -> bool:
     """Whether some subject is covered by both; ``{username}`` may be any name."""
     first, second = one[1:].split("/"), other[1:].split("/")
+    if USERS in (first[0], second[0]) and first[0] != second[0]:
+        return False
     for mine, theirs in zip(first, second, strict=False):
         if "**" in (mine, theirs):
             return True
         if mine != theirs and not {mine, theirs} & {"*", "{username}"}:
             return False
     return len(first) == len(second)
-
-
-def rank(pattern: str) -> tuple[int, ...]:
-    """How specific it is: of two that cover a subject the one of the greater rank decides.
-
-    docs/develop/entitlement.md explains it.
-    """
-    return tuple({"*": 1, "**": 0}.get(segment, 2) for segment in pattern[1:].split("/"))

@@ -12,6 +12,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import ValidationError
+from django.db.models import Q
+from django.utils.translation import gettext
 
 from entitlement import conf, keys
 from entitlement.following.compiler import group_ids, position
@@ -106,12 +108,14 @@ def find(token: str) -> RevokedToken:
         try:
             content, _ = signed_content(text, keys.verification_keys())
         except Refused as error:
-            raise RevokeError(f"This is no token that this project has signed ({error.reason}).") from None
+            words = gettext("This is no token that this project has signed (%(reason)s).")
+            raise RevokeError(words % {"reason": error.reason}) from None
         user, expires, text = str(content.get("sub", "")), float(content["exp"]), str(content.get("jti") or "")
         if not text:
-            raise RevokeError("This token has no id to be told by: change the user's password instead.")
+            raise RevokeError(gettext("This token has no id to be told by: change the user's password instead."))
     if not text or len(text) > JTI_CHARS_MAX or any(char.isspace() for char in text):
-        raise RevokeError(f"Give a token, or its id (jti) of at most {JTI_CHARS_MAX} characters.")
+        words = gettext("Give a token, or its id (jti) of at most %(most)s characters.")
+        raise RevokeError(words % {"most": JTI_CHARS_MAX})
     known = RevokedToken.objects.filter(jti=text).first()
     ends = datetime.fromtimestamp(min(expires, latest), UTC)
     return known or RevokedToken(jti=text, user_name=user[:JTI_CHARS_MAX], expires=ends)
@@ -138,7 +142,8 @@ def bearer(token: str) -> AbstractBaseUser:
         raise TokenRefused("the token was revoked")
     # Compared here, as the database writes keys in its own way and tokens name sessions by a digest: they are those of
     # the hours that a token lives.
-    later = Change.objects.filter(generation__gt=claims.generation).order_by().values_list("key", flat=True)
+    since = Q(generation__gt=claims.generation) | Q(generation=Change.PENDING)
+    later = Change.objects.filter(since).order_by().values_list("key", flat=True)
     if any(primary.to_python(key) == user.pk for key in later.filter(kind=Change.Kind.PASSWORD).iterator()):
         raise TokenRefused(PASSWORD_CHANGED)
     ended = later.filter(kind=Change.Kind.SESSION) if claims.session else later.none()

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import Error as DatabaseFailure
 from django.db import ProgrammingError, connections, router
 
-from entitlement.following import compiler
+from entitlement.following import compiler, mariadb
 from entitlement.following.polling import LATE_SECONDS, Poll
 from entitlement.models import Rule
 from fastpath.client.control.client import Control
@@ -39,6 +39,9 @@ JOIN_SECONDS = 1.0
 
 FORGET_SECONDS = 3600.0
 """How often changes that no living token can contradict are deleted."""
+
+FORGET_MORE_SECONDS = 1.0
+"""The same while there may be more of them than are deleted at once."""
 
 _log = logging.getLogger("entitlement.agent")
 
@@ -79,7 +82,7 @@ class Agent:
         self._poll = poll
         self._database = connections[router.db_for_write(Rule)].alias
         self._server = ""
-        self._needed = False
+        self._needed = self._options_alone = False
         self._sent: int | None = None
         self._upkeep_at = 0.0
         self._forget_at = time.monotonic() + UPKEEP_SECONDS
@@ -129,8 +132,10 @@ class Agent:
     def _round(self) -> None:
         """Greet the sidecar, then send what is new."""
         hello = self._control.hello()
-        self._needed = hello["mode"] == "rules"
-        if self._needed:
+        has_rules = hello["mode"] == "rules"
+        self._options_alone = not has_rules
+        self._needed = has_rules or hello.get("accepts") == "options"  # an older one takes nothing in other modes
+        if has_rules:
             self._tell(hello["server"])
         self._greet(hello)
         now = time.monotonic()
@@ -138,9 +143,11 @@ class Agent:
             connections[self._database].close()
             self._upkeep_at = now + UPKEEP_SECONDS
         if now >= self._forget_at:
-            compiler.forget()
-            self._forget_at = now + FORGET_SECONDS
+            has_more = compiler.forget() >= mariadb.AT_ONCE
+            self._forget_at = now + (FORGET_MORE_SECONDS if has_more else FORGET_SECONDS)
         if self._needed:
+            if self._sent is not None and hello.get("options") is False:
+                self._send_options(self._sent)
             self._send()
 
     def _tell(self, server: str) -> None:
@@ -177,7 +184,8 @@ class Agent:
         if self._sent is None or not at.forgotten <= self._sent < at.generation:
             self._send_all(at.generation)
             return
-        records = compiler.difference(self._sent, at.generation)
+        find = compiler.options_difference if self._options_alone else compiler.difference
+        records = find(self._sent, at.generation)
         if records.largest() > compiler.CHUNK:
             self._send_all(at.generation)
             return
@@ -189,6 +197,7 @@ class Agent:
                 removed=records.removed,
                 users=records.users,
                 sessions=records.sessions,
+                options=records.options,
             )
         except ControlRefused as error:
             if error.code != "stale":
@@ -197,16 +206,26 @@ class Agent:
         else:
             self._sent = at.generation
 
+    def _send_options(self, generation: int) -> None:
+        """The set that the sidecar has came from an agent of a version that knows of no options: they are added."""
+        try:
+            self._control.rules_diff(after=generation, generation=generation, options=compiler.option_records())
+        except ControlRefused as error:
+            if error.code != "stale":
+                raise
+            self._lost()  # there is another set since
+
     def _send_all(self, generation: int) -> None:
-        records = compiler.full_set(generation)
+        records = (compiler.options_set if self._options_alone else compiler.full_set)(generation)
         self._control.rules_begin(generation)
         for chunk in records.chunks():
             self._control.rules_chunk(**chunk)
         self._control.rules_commit(generation)
         self._sent = generation
         _log.info(
-            "sent all %d rules, %d changed users and %d revoked sessions, generation %d, to %s",
+            "sent all %d rules, %d options, %d changed users and %d revoked sessions, generation %d, to %s",
             len(records.rules),
+            len(records.options or ()),
             len(records.users),
             len(records.sessions),
             generation,

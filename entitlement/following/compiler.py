@@ -14,12 +14,16 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from django.contrib.auth import get_user_model
+from django.db import connections, router
 from django.db.models import Max, Model, Q
 
-from entitlement import conf
+from entitlement import conf, patterns
+from entitlement.following.mariadb import delete_some, number_notes
 from entitlement.following.triggers import membership_field
-from entitlement.models import Change, Generation, RevokedToken, Rule
+from entitlement.models import Change, Delivery, Generation, RevokedToken, Rule, SubjectOptions
 from entitlement.sessions import session_id
+from fastpath.core.protocol.limits import CONFLATION_GRID_MS
+from fastpath.core.protocol.options import PUBLISH_RATE_MAX
 
 CHUNK = 1000
 """Records of a kind in one frame of the control socket (protocol.md 8.1)."""
@@ -55,35 +59,55 @@ class Records:
     removed: list[int] = field(default_factory=list)
     users: list[dict[str, Any]] = field(default_factory=list)
     sessions: list[dict[str, Any]] = field(default_factory=list)
+    options: list[dict[str, Any]] | None = None
+    """All that there are; None, in a difference: none of them has changed."""
 
     def largest(self) -> int:
         """The length of the longest list."""
-        return max(map(len, (self.rules, self.removed, self.users, self.sessions)))
+        return max(map(len, (self.rules, self.removed, self.users, self.sessions, self.options or ())))
 
     def chunks(self) -> Iterator[dict[str, list[dict[str, Any]]]]:
-        """The arguments of ``rules_chunk``, as often as it takes."""
-        lists = {"rules": self.rules, "users": self.users, "sessions": self.sessions}
-        for start in range(0, max(map(len, lists.values()), default=0), CHUNK):
+        """The arguments of ``rules_chunk``, as often as it takes: once for nothing, or options were not spoken of."""
+        lists = {
+            "rules": self.rules,
+            "users": self.users,
+            "sessions": self.sessions,
+            "options": self.options or [],
+        }
+        for start in range(0, max(1, *map(len, lists.values())), CHUNK):
             yield {name: records[start : start + CHUNK] for name, records in lists.items()}
 
 
 def position() -> Position | None:
     """The database's current generation; None before the end of the first ``migrate``."""
+    number_notes(connections[router.db_for_write(Generation)])
     row = Generation.objects.values_list("value", "forgotten").first()
     return None if row is None else Position(*row)
 
 
 def full_set(generation: int) -> Records:
-    """Enabled rules, and the users and sessions of whom a living token may say otherwise."""
+    """Enabled rules, the users and sessions of whom a living token may say otherwise, and the options of subjects."""
     lasting = Q(time__gte=_since(time.time(), conf.token_seconds_max()))
     rules = [rule_record(rule) for rule in Rule.objects.filter(enabled=True).iterator()]
     users = user_records(_latest(_OF_USERS, lasting))
     sessions = session_records(_latest([Change.Kind.SESSION], lasting))
-    return Records(generation, rules, [], users, sessions + token_records(_latest([Change.Kind.TOKEN], lasting)))
+    sessions += token_records(_latest([Change.Kind.TOKEN], lasting))
+    return Records(generation, rules, [], users, sessions, option_records())
+
+
+def options_set(generation: int) -> Records:
+    """The options of subjects alone: all that a sidecar takes in modes other than ``rules``."""
+    return Records(generation, options=option_records())
+
+
+def options_difference(after: int, generation: int) -> Records:
+    """The same as a difference: all of them if one has changed after a generation."""
+    changed = _latest([Change.Kind.OPTIONS], Q(generation__gt=after))
+    return Records(generation, options=option_records() if changed else None)
 
 
 def difference(after: int, generation: int) -> Records:
-    """The rules, users, sessions and tokens that changed after a generation."""
+    """The rules, users, sessions and tokens that changed after a generation; and all options if one of them did."""
     newer = Q(generation__gt=after)
     keys = [int(key) for key in _latest([Change.Kind.RULE], newer)]
     rules: list[dict[str, Any]] = []
@@ -96,27 +120,29 @@ def difference(after: int, generation: int) -> Records:
         [key for key in keys if key not in there],
         user_records(_latest(_OF_USERS, newer)),
         session_records(_latest([Change.Kind.SESSION], newer)) + token_records(_latest([Change.Kind.TOKEN], newer)),
+        option_records() if _latest([Change.Kind.OPTIONS], newer) else None,
     )
 
 
 def forget() -> int:
-    """Delete the changes, and the revoked tokens, that no living token can contradict; how many changes there were.
+    """Delete the changes, and the revoked tokens, that no living token can contradict; how many of which more went.
 
-    A rule's change is needed only by an agent that has not sent it yet; one that was away longer sends a full set.
+    On MariaDB no more than ``mariadb.AT_ONCE`` of each. A change of a rule or of options is needed only by an agent
+    that has not sent it yet; one that was away longer sends a full set.
     """
     now = time.time()
-    RevokedToken.objects.filter(expires__lt=datetime.fromtimestamp(now - MARGIN_SECONDS, UTC)).delete()
-    seconds = dict.fromkeys(Change.Kind, conf.token_seconds_max()) | {Change.Kind.RULE: 0}
+    tokens = delete_some(RevokedToken.objects.filter(expires__lt=datetime.fromtimestamp(now - MARGIN_SECONDS, UTC)))
+    seconds = dict.fromkeys(Change.Kind, conf.token_seconds_max()) | {Change.Kind.RULE: 0, Change.Kind.OPTIONS: 0}
     old = Q()
     for kind, age in seconds.items():
         old |= Q(kind=kind, time__lt=_since(now, age))
-    changes = Change.objects.filter(old)
+    changes = Change.objects.filter(old, generation__gt=Change.PENDING)
     last = changes.aggregate(last=Max("generation"))["last"]
     if last is None:
-        return 0
+        return tokens
     # First say that they are gone, then delete: an agent between the two sends a full set, which is never wrong.
     Generation.objects.filter(forgotten__lt=last).update(forgotten=last)
-    return changes.filter(generation__lte=last).delete()[0]
+    return max(tokens, delete_some(changes.filter(generation__lte=last)))
 
 
 def rule_record(rule: Rule) -> dict[str, Any]:
@@ -136,6 +162,28 @@ def rule_record(rule: Rule) -> dict[str, Any]:
         "allow": allow,
         "start": _milliseconds(rule.valid_from, up=allow),
         "end": _milliseconds(rule.valid_until, up=not allow),
+    }
+
+
+def option_records() -> list[dict[str, Any]]:
+    """All options in wire form (protocol.md 8.3), but for those that no form has let in: their pattern is none."""
+    rows = SubjectOptions.objects.order_by("id")
+    return [option_record(row) for row in rows if not patterns.option_fault(row.pattern)]
+
+
+def option_record(row: SubjectOptions) -> dict[str, Any]:
+    """The options of a pattern in wire form."""
+    seconds, interval = row.cache_seconds, row.conflation_ms
+    return {
+        "id": row.pk,
+        "pattern": row.pattern,
+        "cache_messages": row.cache_messages,
+        "cache_ms": None if seconds is None else seconds * 1000,
+        "conflation_ms": None if interval is None else interval // CONFLATION_GRID_MS * CONFLATION_GRID_MS,
+        "retained": row.retained,
+        "delivery": row.delivery if row.delivery in Delivery.values else None,
+        "presence": row.presence,
+        "publish_rate": None if row.publish_rate is None else min(row.publish_rate, PUBLISH_RATE_MAX),
     }
 
 
@@ -215,7 +263,7 @@ def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 def _latest(kinds: Sequence[Change.Kind], condition: Q) -> dict[str, int]:
     """The last generation of each key that changed in one of these ways."""
-    changes = Change.objects.filter(condition, kind__in=kinds)
+    changes = Change.objects.filter(condition, kind__in=kinds, generation__gt=Change.PENDING)
     return dict(changes.order_by("key").values_list("key").annotate(Max("generation")))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from entitlement.following.triggers import Watch, watched
+from entitlement.following.triggers import watched
+from entitlement.following.watch import Watch
 from entitlement.models import Change, Generation
 
 BATCH = 500
@@ -49,18 +50,24 @@ class Copy:
         }
 
 
-def note(connection: BaseDatabaseWrapper, changes: Collection[tuple[str, str]], *, forget: bool = False) -> None:
-    """Raise the generation and log these changes; ``forget``: others are not known, so a full set is to be sent."""
+def note(connection: BaseDatabaseWrapper, changes: Collection[tuple[str, str]], *, forget: bool = False) -> int:
+    """Raise the generation and log these changes; ``forget``: others are not known, so a full set is to be sent.
+
+    The generation, which no other note has; 0 where nothing was to be noted.
+    """
     if not changes and not forget:
-        return
+        return 0
     alias = connection.alias
     with transaction.atomic(using=alias):
         raised = {"value": models.F("value") + 1}
-        Generation.objects.using(alias).update(**raised, **({"forgotten": models.F("value") + 1} if forget else {}))
+        # In this order: MariaDB's second assignment sees the first.
+        Generation.objects.using(alias).update(**({"forgotten": models.F("value") + 1} if forget else {}), **raised)
         now = int(time.time() * 1000)
+        value = 0
         for value in Generation.objects.using(alias).values_list("value", flat=True):
             rows = (Change(generation=value, kind=kind, key=key, time=now) for kind, key in sorted(changes))
             Change.objects.using(alias).bulk_create(rows, batch_size=BATCH)
+    return value
 
 
 def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[Watch]) -> dict[Any, tuple[int, ...]]:
@@ -72,7 +79,7 @@ def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[W
         columns += watch.columns
         # All columns, which come last, where none is named.
         spans.append(slice(start, len(columns) if watch.columns else None))
-    every = ", *" if any(not watch.columns for watch in updates) else ""
+    every = f", {quote(table)}.*" if any(not watch.columns for watch in updates) else ""
     found: dict[Any, tuple[int, ...]] = {}
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(map(quote, columns))}{every} FROM {quote(table)}")

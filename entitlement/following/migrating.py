@@ -1,8 +1,10 @@
 """What ``migrate`` does about the triggers: set aside around what would alter their table, and installed at the end.
 
 PostgreSQL refuses to alter a column that a trigger names, and SQLite to drop one; SQLite makes many a table anew,
-without its triggers. So the operations of a plan are wrapped, each by itself: what sets triggers aside is undone with
-the migration's transaction if that fails, and holds the table against everybody else until they are back.
+without its triggers; MariaDB drops the column, and then refuses whatever has the trigger look at it. So the operations
+of a plan are wrapped, each by itself: what sets triggers aside is undone with the migration's transaction if that
+fails, and holds the table against everybody else until they are back. Without such a transaction, as always on MariaDB,
+they are brought back after the operation, whether it fails or not, and what changed meanwhile is noted.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from django.db.migrations.operations.base import Operation
 
 from entitlement.following import triggers
 from entitlement.following.copies import Copy, note
+from entitlement.following.truncation import begin_log
 from entitlement.models import Generation
 
 _ALTERING = (
@@ -63,9 +66,12 @@ def after_migrate(using: str, **_: Any) -> None:
     # The clock, so that an emptied database goes on above every generation that a token or sidecar holds.
     now = int(time.time() * 1000)
     _, created = Generation.objects.using(using).get_or_create(pk=1, defaults={"value": now, "forgotten": now})
-    if changed and not created:
+    if created:
+        begin_log(connection)
+    elif changed:
         # What was changed while the triggers were away is not in the log: only a full set tells it.
-        Generation.objects.using(using).update(value=models.F("value") + 1, forgotten=models.F("value") + 1)
+        # In this order: MariaDB's second assignment sees the first.
+        Generation.objects.using(using).update(forgotten=models.F("value") + 1, value=models.F("value") + 1)
 
 
 def _wrap(operations: Iterable[Operation]) -> None:
@@ -101,7 +107,7 @@ class _Wrapped:
         try:
             self._alter(app_label, editor, from_state, to_state)
         except BaseException:
-            if not connection.in_atomic_block:  # nothing takes back what was set aside
+            if not _is_held(connection):  # nothing takes back what was set aside
                 _bring_back_after_failure(connection, before, aside.copy)
             raise
         _bring_back(connection, before, aside.copy)
@@ -133,10 +139,10 @@ class _Aside:
 
     def take(self, tables: set[str], *, may_write: bool) -> None:
         """Set the triggers of the tables aside; ``may_write``: the operation may also change rows of them."""
-        if not tables:
+        if not tables or _refuses_alterations(self._connection):
             return
         # In a transaction nobody else writes a table whose triggers are aside.
-        if self.copy is None and (may_write or not self._connection.in_atomic_block):
+        if self.copy is None and (may_write or not _is_held(self._connection)):
             self.copy = Copy(self._connection)
         triggers.remove(self._connection, tables)
 
@@ -170,6 +176,16 @@ class _Editor:
         if tables:
             triggers.fire(self._editor.connection)
         self._aside.take(tables, may_write=True)
+
+
+def _is_held(connection: BaseDatabaseWrapper) -> bool:
+    """Whether all that is done to tables and triggers is part of a transaction."""
+    return connection.in_atomic_block and triggers.holds_ddl(connection)
+
+
+def _refuses_alterations(connection: BaseDatabaseWrapper) -> bool:
+    """Whether Django refuses to alter a table: on MariaDB it does in a transaction, which that would commit."""
+    return connection.in_atomic_block and not triggers.holds_ddl(connection)
 
 
 def _of_sql(text: str, tables: set[str]) -> set[str]:

@@ -15,9 +15,10 @@ from django.db import Error as DatabaseFailure
 from django.db import OperationalError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from entitlement.following import triggers
+from entitlement.following import mariadb, triggers
 from entitlement.following.copies import Copy, note
-from entitlement.models import Rule
+from entitlement.following.truncation import Emptied, generation, note_emptied, unnoted
+from entitlement.models import Change, Rule
 
 POLL_SECONDS = 0.2
 """How often it is looked whether the triggers are there, and the tables are compared while they are not."""
@@ -50,6 +51,10 @@ class Poll:
         self._upkeep_at = 0.0
         self._copy: Copy | None = None
         self._copy_at = 0.0
+        self._copied_generation = 0
+        self._own: set[int] = set()
+        self._emptied = Emptied()
+        self._cascades: dict[str, str] = {}
         self._polling = False
         self._install_at = 0.0
         self._refused = ""
@@ -103,6 +108,7 @@ class Poll:
         if now >= self._upkeep_at or not self._wanted <= have:
             self._wanted = frozenset(triggers.wanted(connection))
             self._upkeep_at = now + COPY_SECONDS
+            self._look_for_cascades(connection)
         absent = self._wanted - have
         self.missing = len(absent)
         if absent and not self._polling:
@@ -112,14 +118,60 @@ class Poll:
             copy = Copy(connection)
             note(connection, copy.changes_since(self._copy) if self._copy else ())
             self._copy = copy
+        elif connection.vendor == mariadb.VENDOR:
+            self._look_beside_triggers(connection, now)
         elif now >= self._copy_at:
-            self._copy = Copy(connection)
-            self._copy_at = now + max(COPY_SECONDS, COPY_SHARE * (time.monotonic() - now))
+            self._copy_anew(connection, now)
         if self._polling and not absent:
             _log.info("the triggers are there again")
             self._polling = False
         elif absent and now >= self._install_at:
             self._install(connection, now)
+
+    def _copy_anew(self, connection: BaseDatabaseWrapper, now: float) -> None:
+        self._copy = Copy(connection)
+        self._copy_at = now + max(COPY_SECONDS, COPY_SHARE * (time.monotonic() - now))
+
+    def _look_for_cascades(self, connection: BaseDatabaseWrapper) -> None:
+        """While there are such foreign keys the tables are compared at each look, and else once a minute."""
+        if connection.vendor != mariadb.VENDOR:
+            return
+        cascades = mariadb.cascades(connection, triggers.watched_rows(connection))
+        if cascades and cascades != self._cascades:
+            _log.error(
+                "the database itself changes rows (%s): the tables are compared all the time", "; ".join(cascades)
+            )
+        self._cascades = cascades
+        self._emptied.learn(connection, compared=cascades.values())
+
+    def _look_beside_triggers(self, connection: BaseDatabaseWrapper, now: float) -> None:
+        """On MariaDB there are changes that fire no trigger: TRUNCATE, and what the database does to a foreign key."""
+        emptied = self._emptied.look(connection, self._own)
+        if emptied:
+            _log.warning("%s was emptied by TRUNCATE: everything is sent anew", " and ".join(sorted(emptied)))
+            self._own.add(note_emptied(connection, emptied, self._copy))
+            self._emptied.told(connection)
+        elif now < self._copy_at and not self._cascades:
+            return
+        mariadb.number_notes(connection)
+        since = generation(connection)
+        before = self._copy
+        self._copy_anew(connection, now)
+        if before is None:
+            # The rules may have been emptied while nobody looked: all are sent once.
+            note(connection, (), forget=True)
+        elif self._copy is not None:
+            changed = self._copy.changes_since(before)
+            changes = unnoted(connection, changed, self._copied_generation, self._own)
+            self._own = {own for own in self._own if own > self._copied_generation}
+            if self._cascades:
+                # A note of the same may be of before, and read. Not a password: none is theirs, and it ends new tokens.
+                changes |= {(kind, key) for kind, key in changed if kind != Change.Kind.PASSWORD}
+            elif changes:
+                _log.warning("%d changes were noted by no trigger", len(changes))
+            if changes:
+                self._own.add(note(connection, changes))
+        self._copied_generation = since
 
     def _begin(self, connection: BaseDatabaseWrapper, absent: list[str], now: float) -> None:
         _log.error(

@@ -9,8 +9,9 @@ transaction that changes the row, so a rollback takes the generation back with i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -19,39 +20,29 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement import sessions
-from entitlement.models import Change, Generation, RevokedToken, Rule
+from entitlement.following import mariadb
+from entitlement.following.watch import Trigger, Watch
+from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
 
 PREFIX = "entitlement_on_"
-VENDORS = ("sqlite", "postgresql")
+VENDORS = ("sqlite", "postgresql", mariadb.VENDOR)
 _FUNCTION = "entitlement_raise_"
 
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """An event of a table to watch, and the entry it makes in the change log."""
-
-    table: str
-    event: str
-    kind: str
-    key: str
-    columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """A named trigger, and the statement that creates it."""
-
-    name: str
-    table: str
-    event: str
-    sql: str
+_PRESENT = {
+    "sqlite": "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+    "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND pg_table_is_visible(c.oid)",
+    mariadb.VENDOR: "SELECT trigger_name, event_object_table FROM information_schema.triggers "
+    "WHERE trigger_schema = DATABASE()",
+}
+"""Names and tables of the triggers that are there."""
 
 
 def watches() -> Iterator[Watch]:
-    """Everything that changes a right, for whatever user and session models the project has."""
-    rules = Rule._meta.db_table
-    for event in ("INSERT", "UPDATE", "DELETE"):
-        yield Watch(rules, event, Change.Kind.RULE.value, "id")
+    """Everything that changes a right, or options of subjects, for whatever user and session models the project has."""
+    for model, kind in ((Rule, Change.Kind.RULE), (SubjectOptions, Change.Kind.OPTIONS)):
+        for event in ("INSERT", "UPDATE", "DELETE"):
+            yield Watch(model._meta.db_table, event, kind.value, "id")
     yield from _user_watches()
     if memberships := membership_field():
         for event in ("INSERT", "UPDATE", "DELETE"):
@@ -107,6 +98,11 @@ def watched(connection: BaseDatabaseWrapper) -> list[Watch]:
     return found
 
 
+def watched_rows(connection: BaseDatabaseWrapper) -> set[str]:
+    """The tables of which rows that change or go are watched, and not only new ones."""
+    return {watch.table for watch in watched(connection) if watch.event != "INSERT"}
+
+
 def own_tables() -> set[str]:
     """The tables that every trigger writes."""
     return {Generation._meta.db_table, Change._meta.db_table}
@@ -119,20 +115,14 @@ def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
         found += [replace(watch, event="TRUNCATE") for watch in found if watch.event == "DELETE"]
         if any(watch.table == get_user_model()._meta.db_table for watch in found):
             found.append(_emptied_log())
-    make = _sqlite if connection.vendor == "sqlite" else _postgresql
+    make = {"sqlite": _sqlite, "postgresql": _postgresql, mariadb.VENDOR: _mariadb}[connection.vendor]
     return {trigger.name: trigger for trigger in (make(connection, watch) for watch in found)}
 
 
 def present(connection: BaseDatabaseWrapper) -> dict[str, str]:
     """The triggers of ours that the database has: name → table. One that is disabled is none."""
-    query = (
-        "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
-        if connection.vendor == "sqlite"
-        else "SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-        "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND pg_table_is_visible(c.oid)"
-    )
     with connection.cursor() as cursor:
-        cursor.execute(query)
+        cursor.execute(_PRESENT[connection.vendor])
         return {name: table for name, table in cursor.fetchall() if name.startswith(PREFIX)}
 
 
@@ -154,7 +144,7 @@ def install(connection: BaseDatabaseWrapper, *, add_only: bool = False, wait_ms:
     """Bring the database's triggers up to date; whether anything had to change.
 
     ``add_only`` leaves those that are not wanted: another version of the project, which runs beside this one, may want
-    them. ``wait_ms``: on PostgreSQL, how long to wait at most for a table that is in use (0: without end).
+    them. ``wait_ms``: how long to wait at most for a table that is in use (0: without end; on MariaDB, whole seconds).
     """
     if connection.vendor not in VENDORS:
         return False
@@ -163,6 +153,11 @@ def install(connection: BaseDatabaseWrapper, *, add_only: bool = False, wait_ms:
     add = [trigger for name, trigger in want.items() if name not in have]
     if not drop and not add:
         return False
+    if connection.vendor == mariadb.VENDOR:
+        mariadb.install(connection, [trigger.sql for trigger in add], wait_ms)
+        with connection.cursor() as cursor:
+            _drop(connection, cursor, drop)
+        return True
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             if wait_ms:
@@ -182,8 +177,15 @@ def remove(connection: BaseDatabaseWrapper, tables: Collection[str] | None = Non
         return
     have = {name: table for name, table in present(connection).items() if tables is None or table in tables}
     if have:
-        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        # Where a transaction does not hold DDL each is gone by itself.
+        whole = transaction.atomic(using=connection.alias) if holds_ddl(connection) else nullcontext()
+        with whole, connection.cursor() as cursor:
             _drop(connection, cursor, have)
+
+
+def holds_ddl(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction takes back what it did to triggers and tables; else each such statement commits it."""
+    return bool(connection.features.can_rollback_ddl)
 
 
 def fire(connection: BaseDatabaseWrapper) -> None:
@@ -214,12 +216,12 @@ def _column(model: type[models.Model], name: str) -> str:
     return str(model._meta.get_field(name).column)
 
 
-def _named(watch: Watch, body: str) -> Trigger:
+def _named(quote: Callable[[str], str], watch: Watch, body: str) -> Trigger:
     """The trigger whose statement, but for its name, is ``body``."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:10]
-    # PostgreSQL cuts names at 63 bytes.
+    # PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64 characters.
     name = f"{PREFIX}{watch.table[:24]}_{watch.event.lower()}_{digest}"
-    return Trigger(name, watch.table, watch.event, body.replace("%NAME%", f'"{name}"'))
+    return Trigger(name, watch.table, watch.event, body.replace("%NAME%", quote(name)))
 
 
 def _event(connection: BaseDatabaseWrapper, watch: Watch, differs: str) -> tuple[str, str]:
@@ -239,6 +241,7 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
     keys = " UNION ".join(f"SELECT {row}.{key} AS k" for row in _rows(watch))
     generation, change = quote(Generation._meta.db_table), quote(Change._meta.db_table)
     return _named(
+        quote,
         watch,
         f"""
         CREATE TRIGGER %NAME% AFTER {event} ON {quote(watch.table)} FOR EACH ROW{condition} BEGIN
@@ -271,7 +274,11 @@ def _postgresql(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
             # After it: what is noted before goes with the rest.
             users = get_user_model()._meta.db_table.replace("'", "''")
             body = body.replace("BEFORE", "AFTER").replace(arguments, f"{arguments}, '{users}'")
-    return _named(watch, body)
+    return _named(quote, watch, body)
+
+
+def _mariadb(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
+    return _named(connection.ops.quote_name, watch, mariadb.body(connection, watch))
 
 
 def _postgresql_function(connection: BaseDatabaseWrapper) -> tuple[str, str]:

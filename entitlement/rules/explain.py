@@ -10,16 +10,17 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from entitlement import conf, tokens
 from entitlement.following.compiler import QUERY_KEYS, batches, group_ids, position, rule_record
-from entitlement.models import Rule
-from entitlement.patterns import rank, wider
+from entitlement.models import Rule, word
+from entitlement.patterns import wider
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
-from fastpath.core.auth.rules import BOTH, PUBLISH, SUBSCRIBE, RuleSet
+from fastpath.core.auth.rules import BOTH, OWN, PUBLISH, SUBSCRIBE, RuleSet
 from fastpath.core.auth.rules import Rule as CoreRule
-from fastpath.core.protocol.subject import is_reported, is_system, presence_of
+from fastpath.core.protocol.subject import is_reported, is_system, owner_of, presence_of, specificity
 
 SIDECAR_SECONDS = 2.0
 """How long a page waits for the sidecar."""
@@ -39,7 +40,7 @@ class Person:
     active: bool = True
 
     def __str__(self) -> str:
-        return self.name or "Somebody who is not signed in"
+        return self.name or gettext("Somebody who is not signed in")
 
     def holds(self, rule: Rule) -> bool:
         """True when the rule is about this person."""
@@ -55,6 +56,8 @@ class Verdict:
     reason: str
     asked: str = ""
     """The subject whose rules were asked, where it is another one: that whose presence is told."""
+    implied: bool = False
+    """It is the user's own, for which there need not be a rule."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,16 @@ class Explanation:
 
     def sentence(self) -> str:
         """The verdict in a sentence."""
-        may = "may" if self.verdict.allowed else "may not"
-        return f"{self.person} {may} {self.action} {self.subject}: {self.verdict.reason}."
+        if self.verdict.allowed:
+            words = gettext("%(person)s may %(action)s %(subject)s: %(reason)s.")
+        else:
+            words = gettext("%(person)s may not %(action)s %(subject)s: %(reason)s.")
+        return words % {
+            "person": self.person,
+            "action": word(self.action),
+            "subject": self.subject,
+            "reason": self.verdict.reason,
+        }
 
 
 class Decider:
@@ -112,54 +123,70 @@ class Decider:
         """The decision as the sidecar takes it at ``now`` (ms since 1970)."""
         person = self.person
         if not person.active:
-            return Verdict(False, None, f"{person} is not active: there is no token, live connections are closed")
+            words = gettext("%(person)s is not active: there is no token, live connections are closed")
+            return Verdict(False, None, words % {"person": person})
         if action == PUBLISH and is_system(subject) and not is_reported(subject):
-            return Verdict(False, None, "subjects below /__sys__ belong to the server: nobody publishes to them")
+            return Verdict(
+                False, None, gettext("subjects below /__sys__ belong to the server: nobody publishes to them")
+            )
         if person.superuser:
-            return Verdict(True, None, "active superusers may do everything")
+            return Verdict(True, None, gettext("active superusers may do everything"))
         decisive = self._enabled.decide(person.holders, person.name, subject, action, now)
+        if decisive is OWN:
+            return Verdict(True, None, "what is below /user/ and the own name may be read without a rule", implied=True)
         about = presence_of(subject) if action == SUBSCRIBE else ""
-        if about and (decisive is None or not decisive.allow):  # protocol.md 3.9
+        if about and (owner_of(about) or decisive is None or not decisive.allow):  # protocol.md 3.9
             verdict = self.verdict(about, action, now)
-            return replace(verdict, reason=f"{verdict.reason}; who may read {about} may see who is there", asked=about)
+            words = gettext("%(reason)s; who may read %(subject)s may see who is there")
+            return replace(verdict, reason=words % {"reason": verdict.reason, "subject": about}, asked=about)
         if decisive is None:
-            return Verdict(False, None, "no rule in force allows it")
+            return Verdict(False, None, gettext("no rule in force allows it"))
         rule = self.rules[decisive.id]
-        return Verdict(decisive.allow, rule, f"rule {rule.pk} decides ({rule})")
+        words = gettext("rule %(number)s decides (%(rule)s)") % {"number": rule.pk, "rule": rule}
+        return Verdict(decisive.allow, rule, words)
 
     def lines(self, subject: str, action: str, now: int) -> list[Line]:
         """Every rule that covers the subject, in the order in which they decide."""
         verdict = self.verdict(subject, action, now)
         return [
-            Line(rule, rule == verdict.rule, self._part(rule, record, verdict.rule, action, now))
+            Line(rule, rule == verdict.rule, self._part(rule, record, verdict, action, now))
             for record in self._all.covering(self.person.holders, self.person.name, verdict.asked or subject)
             for rule in (self.rules[record.id],)
         ]
 
-    def _part(self, rule: Rule, record: CoreRule, decisive: Rule | None, action: str, now: int) -> str:
+    def _part(self, rule: Rule, record: CoreRule, verdict: Verdict, action: str, now: int) -> str:
+        decisive = verdict.rule
         if record.action not in (action, BOTH):
-            return f"it is about {rule.get_action_display()}"
+            return gettext("it is about %(action)s") % {"action": rule.get_action_display()}
         if not rule.enabled:
-            return "it is switched off"
+            return gettext("it is switched off")
         if not record.in_force(now):
             early = record.start is not None and now < record.start
-            return f"it begins {moment(rule.valid_from)}" if early else f"it ended {moment(rule.valid_until)}"
+            if early:
+                return gettext("it begins %(time)s") % {"time": moment(rule.valid_from)}
+            return gettext("it ended %(time)s") % {"time": moment(rule.valid_until)}
+        if verdict.implied:
+            return gettext("less specific than the user's own name")
         if decisive is None:  # somebody for whom no rule counts: a superuser, somebody inactive
-            return "it is not asked"
+            return gettext("it is not asked")
         if rule == decisive:
-            return "it decides"
+            return gettext("it decides")
         return weaker(rule, decisive)
 
 
 def weaker(rule: Rule, decisive: Rule) -> str:
     """The reason in words why another rule decides."""
-    mine, theirs = rank(rule.pattern), rank(decisive.pattern)
+    mine, theirs = specificity(rule.pattern), specificity(decisive.pattern)
     if mine == theirs:
-        same = rule.effect == decisive.effect
-        return f"as specific as rule {decisive.pk}: {'it says the same' if same else 'deny wins'}"
+        if rule.effect == decisive.effect:
+            words = gettext("as specific as rule %(number)s: it says the same")
+        else:
+            words = gettext("as specific as rule %(number)s: deny wins")
+        return words % {"number": decisive.pk}
     segments, others = rule.pattern[1:].split("/"), decisive.pattern[1:].split("/")
     at = next(place for place, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other)
-    return f"less specific than rule {decisive.pk}: {segments[at]} in place of {others[at]}"
+    words = gettext("less specific than rule %(number)s: %(mine)s in place of %(other)s")
+    return words % {"number": decisive.pk, "mine": segments[at], "other": others[at]}
 
 
 def person(user: AbstractBaseUser | None) -> Person:
@@ -220,12 +247,13 @@ def sidecar_says(who: Person, subject: str, action: str) -> Sidecar:
 def differs(hello: dict[str, Any]) -> str:
     """The reason why the sidecar may answer otherwise than the rules in the database; usually empty."""
     if hello.get("mode") != "rules":
-        return f"The sidecar runs in mode {hello.get('mode')}: there these rules do not decide."
+        words = gettext("The sidecar runs in mode %(mode)s: there these rules do not decide.")
+        return words % {"mode": hello.get("mode")}
     at = position()
     if hello.get("generation") is None:
-        return "The rules have not arrived at the sidecar yet."
+        return gettext("The rules have not arrived at the sidecar yet.")
     if at is not None and hello["generation"] < at.generation:
-        return "The newest changes have not arrived at the sidecar yet."
+        return gettext("The newest changes have not arrived at the sidecar yet.")
     return ""
 
 

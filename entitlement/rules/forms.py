@@ -14,6 +14,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_lazy
 
 from entitlement import patterns, tokens
 from entitlement.following.triggers import membership_field
@@ -25,15 +27,23 @@ from fastpath.core.protocol.subject import check_subject, is_wildcard
 TEXT_MAX = 1 << 20
 """What is shown of a file that was tried, so that it can be put right in place; a larger one is chosen again."""
 
-PATTERN_HELP = format_html(
+PATTERN_HELP = gettext_lazy(
     "<code>/stocks/us/IBM</code> this subject alone · "
     "<code>/stocks/*/IBM</code> <b>*</b> stands for exactly one segment · "
     "<code>/stocks/**</code> <b>**</b> at the end stands for one or more · "
-    "<code>/inbox/{}</code> the name of the user who asks.",
-    "{username}",
+    "<code>/inbox/{username}</code> the name of the user who asks."
 )
 
-_PLAIN = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+PLAIN_INPUT = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+"""Attributes of an input whose text is no prose: nothing corrects or completes it."""
+
+
+def pattern_widgets() -> dict[str, forms.TextInput]:
+    """The inputs of a row that is about a pattern, and has a note."""
+    return {
+        "pattern": forms.TextInput(attrs={"size": 60, "placeholder": "/stocks/us/*"} | PLAIN_INPUT),
+        "note": forms.TextInput(attrs={"size": 60}),
+    }
 
 
 class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -43,10 +53,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Rule
         fields = "__all__"
         help_texts = {"pattern": PATTERN_HELP}
-        widgets = {
-            "pattern": forms.TextInput(attrs={"size": 60, "placeholder": "/stocks/us/*"} | _PLAIN),
-            "note": forms.TextInput(attrs={"size": 60}),
-        }
+        widgets = pattern_widgets()
 
 
 class InlineRuleForm(RuleForm):
@@ -54,7 +61,7 @@ class InlineRuleForm(RuleForm):
 
     class Meta(RuleForm.Meta):
         widgets = {
-            "pattern": forms.TextInput(attrs={"size": 24} | _PLAIN),
+            "pattern": forms.TextInput(attrs={"size": 24} | PLAIN_INPUT),
             "note": forms.TextInput(attrs={"size": 16}),
         }
 
@@ -88,9 +95,10 @@ class MembersForm(GroupForm):
 
     members = forms.ModelMultipleChoiceField(
         get_user_model()._default_manager.none(),
+        label=gettext_lazy("Members"),
         required=False,
-        widget=MembersWidget("members", False),
-        help_text="A change takes effect on the members' live connections within a second.",
+        widget=MembersWidget(gettext_lazy("members"), False),
+        help_text=gettext_lazy("A change takes effect on the members' live connections within a second."),
     )
 
 
@@ -114,17 +122,26 @@ class WhoForm(forms.Form):
         super().__init__(*args, **kwargs)
         model = get_user_model()
         admin = site.get_model_admin(model) if site.is_registered(model) else None
-        help_text = "Empty: somebody who is not signed in."
+        help_text = gettext("Empty: somebody who is not signed in.")
         if admin is not None and admin.get_search_fields(request) and admin.has_view_permission(request):
             widget = UserWidget(
-                Rule._meta.get_field("user"), site, attrs={"data-placeholder": "not signed in", "style": "width: 20em"}
+                Rule._meta.get_field("user"),
+                site,
+                attrs={"data-placeholder": gettext("not signed in"), "style": "width: 20em"},
             )
             self.fields["user"] = forms.ModelChoiceField(
-                model._default_manager.all(), required=False, widget=widget, help_text=help_text
+                model._default_manager.all(),
+                label=gettext("User"),
+                required=False,
+                widget=widget,
+                help_text=help_text,
             )
         else:
             self.fields["user"] = forms.CharField(
-                required=False, help_text=help_text, widget=forms.TextInput(attrs={"size": 24} | _PLAIN)
+                label=gettext("User"),
+                required=False,
+                help_text=help_text,
+                widget=forms.TextInput(attrs={"size": 24} | PLAIN_INPUT),
             )
         self.order_fields(["user"])
 
@@ -136,7 +153,7 @@ class WhoForm(forms.Form):
         try:
             return tokens.user_named(given) if given else None
         except tokens.UnknownUser:
-            raise forms.ValidationError(f"There is no user {given!r}.") from None
+            raise forms.ValidationError(gettext("There is no user %(name)r.") % {"name": given}) from None
 
 
 class PreviewForm(WhoForm):
@@ -145,15 +162,17 @@ class PreviewForm(WhoForm):
     subjects = forms.CharField(
         required=False,
         strip=True,
-        help_text="A pattern, /stocks/*/IBM, or how they begin, /stocks/us. Empty: all.",
-        widget=forms.TextInput(attrs={"size": 36, "placeholder": "all"} | _PLAIN),
+        label=gettext_lazy("Subjects"),
+        help_text=gettext_lazy("A pattern, /stocks/*/IBM, or how they begin, /stocks/us. Empty: all."),
+        widget=forms.TextInput(attrs={"size": 36, "placeholder": gettext_lazy("all")} | PLAIN_INPUT),
     )
     show = forms.ChoiceField(
+        label=gettext_lazy("Show"),
         required=False,
         choices=[
-            (preview.ALL, "all"),
-            (preview.ALLOWED, "what they may read"),
-            (preview.DENIED, "what they may not read"),
+            (preview.ALL, gettext_lazy("all")),
+            (preview.ALLOWED, gettext_lazy("what they may read")),
+            (preview.DENIED, gettext_lazy("what they may not read")),
         ],
     )
 
@@ -169,10 +188,17 @@ class ExplainForm(WhoForm):
     """The form for an explanation: a user, a subject and an action."""
 
     subject = forms.CharField(
-        widget=forms.TextInput(attrs={"size": 48, "placeholder": "/stocks/us/IBM"} | _PLAIN),
-        help_text="One subject, without wildcards.",
+        label=gettext_lazy("Subject"),
+        widget=forms.TextInput(attrs={"size": 48, "placeholder": "/stocks/us/IBM"} | PLAIN_INPUT),
+        help_text=gettext_lazy("One subject, without wildcards."),
     )
-    action = forms.ChoiceField(choices=[(Action.SUBSCRIBE, "subscribe (read)"), (Action.PUBLISH, "publish (write)")])
+    action = forms.ChoiceField(
+        label=gettext_lazy("Action"),
+        choices=[
+            (Action.SUBSCRIBE, gettext_lazy("subscribe (read)")),
+            (Action.PUBLISH, gettext_lazy("publish (write)")),
+        ],
+    )
 
     def clean_subject(self) -> str:
         """Say what is wrong with the subject."""
@@ -181,9 +207,9 @@ class ExplainForm(WhoForm):
             check_subject(text)
         except InvalidSubject as error:
             if is_wildcard(text):
-                raise forms.ValidationError("One subject, please: without * and **.") from None
+                raise forms.ValidationError(gettext("One subject, please: without * and **.")) from None
             raise forms.ValidationError(
-                patterns.fault(text) or f"{error.reason[0].upper()}{error.reason[1:]}."
+                patterns.fault(text) or f"{capfirst(patterns.reason_words(error.reason))}."
             ) from None
         return text
 
@@ -191,15 +217,24 @@ class ExplainForm(WhoForm):
 class ImportForm(forms.Form):
     """A file of rules, or its text."""
 
-    file = forms.FileField(required=False, help_text="A .json or .csv file, as the export writes it.")
+    file = forms.FileField(
+        label=gettext_lazy("File"),
+        required=False,
+        help_text=gettext_lazy("A .json or .csv file, as the export writes it."),
+    )
     text = forms.CharField(
         required=False,
         strip=False,
-        label="or its text",
-        widget=forms.Textarea(attrs={"rows": 14, "wrap": "off", "class": "vLargeTextField rules-text"} | _PLAIN),
+        label=gettext_lazy("or its text"),
+        widget=forms.Textarea(attrs={"rows": 14, "wrap": "off", "class": "vLargeTextField rules-text"} | PLAIN_INPUT),
     )
-    format = forms.ChoiceField(choices=[("json", "JSON"), ("csv", "CSV")], required=False, help_text="Of the text.")
-    replace = forms.BooleanField(required=False, label="Delete the rules that are not in the file")
+    format = forms.ChoiceField(
+        label=gettext_lazy("Format"),
+        choices=[("json", "JSON"), ("csv", "CSV")],
+        required=False,
+        help_text=gettext_lazy("Of the text."),
+    )
+    replace = forms.BooleanField(required=False, label=gettext_lazy("Delete the rules that are not in the file"))
 
     def clean(self) -> dict[str, Any]:
         """The text and its form; a file goes before a text."""
@@ -210,16 +245,18 @@ class ImportForm(forms.Form):
             data["name"] = file.name
             suffix = Path(file.name).suffix.lstrip(".").lower()
             if suffix not in transfer.FORMATS:
-                raise forms.ValidationError("The file's name ends in neither .json nor .csv.")
+                raise forms.ValidationError(gettext("The file's name ends in neither .json nor .csv."))
             if file.size > transfer.BYTES_MAX:
-                raise forms.ValidationError(f"The file is larger than {transfer.BYTES_MAX >> 20} MB.")
+                raise forms.ValidationError(
+                    gettext("The file is larger than %(most)s MB.") % {"most": transfer.BYTES_MAX >> 20}
+                )
             data["format"] = suffix
             try:
                 data["text"] = file.read().decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise forms.ValidationError(f"The file is no UTF-8: {error}.") from None
+                raise forms.ValidationError(gettext("The file is no UTF-8: %(error)s.") % {"error": error}) from None
         elif not data.get("text", "").strip():
-            raise forms.ValidationError("Choose a file, or put its text into the box.")
+            raise forms.ValidationError(gettext("Choose a file, or put its text into the box."))
         return data
 
 

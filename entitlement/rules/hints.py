@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from entitlement.models import Action, Effect, Rule
-from entitlement.patterns import overlap, rank, wider
+from entitlement.patterns import overlap, wider
+from fastpath.core.protocol.subject import specificity
 
 LOOK_MAX = 2000
 """Rules that are looked at; where more would have to be, nothing is said."""
@@ -34,12 +36,18 @@ def hints(rule: Rule) -> list[str]:
 def _tie(rule: Rule, other: Rule) -> str:
     """The hint about two rules with the same pattern, or an empty text."""
     if rule.effect == other.effect:
-        return f"Rule {other.pk} already decides this: it says the same ({other})." if _embraces(other, rule) else ""
-    if rule.effect == Effect.DENY:
-        return f"This rule wins over rule {other.pk} ({other}): between equals, deny wins."
-    if _embraces(other, rule):
-        return f"Rule {other.pk} already decides this ({other}): between equals, deny wins. This rule has no effect."
-    return f"Rule {other.pk} ({other}) decides where both are about somebody: between equals, deny wins."
+        if not _embraces(other, rule):
+            return ""
+        words = gettext("Rule %(number)s already decides this: it says the same (%(rule)s).")
+    elif rule.effect == Effect.DENY:
+        words = gettext("This rule wins over rule %(number)s (%(rule)s): between equals, deny wins.")
+    elif _embraces(other, rule):
+        words = gettext(
+            "Rule %(number)s already decides this (%(rule)s): between equals, deny wins. This rule has no effect."
+        )
+    else:
+        words = gettext("Rule %(number)s (%(rule)s) decides where both are about somebody: between equals, deny wins.")
+    return words % {"number": other.pk, "rule": other}
 
 
 def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
@@ -47,7 +55,7 @@ def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
     wide = [other for other in near if other.effect == rule.effect and _embraces(other, rule)]
     if not wide:
         return []
-    closest = max(wide, key=lambda other: rank(other.pattern))
+    closest = max(wide, key=lambda other: specificity(other.pattern))
     first = rule.pattern.split("/")[1]
     begins = Q()
     if first not in ("*", "**", "{username}"):
@@ -58,10 +66,11 @@ def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
     opposed = list(against.values_list("pattern", flat=True)[: LOOK_MAX + 1])
     if len(opposed) > LOOK_MAX:
         return []
-    low, high = rank(closest.pattern), rank(rule.pattern)
-    if any(low <= rank(pattern) <= high and overlap(pattern, rule.pattern) for pattern in opposed):
+    low, high = specificity(closest.pattern), specificity(rule.pattern)
+    if any(low <= specificity(pattern) <= high and overlap(pattern, rule.pattern) for pattern in opposed):
         return []
-    return [f"Rule {closest.pk} already decides this: it says the same, of more subjects ({closest})."]
+    words = gettext("Rule %(number)s already decides this: it says the same, of more subjects (%(rule)s).")
+    return [words % {"number": closest.pk, "rule": closest}]
 
 
 def _embraces(other: Rule, rule: Rule) -> bool:

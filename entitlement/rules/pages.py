@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.urls.resolvers import URLPattern
+from django.utils.translation import gettext
 
 from entitlement import history
 from entitlement.models import Rule
@@ -58,7 +59,7 @@ class RulePages:
                 "next": urlencode(again | {"after": page.after}) if page.after else "",
                 "user_key": request.GET.get("user", ""),
             }
-        return self._page(request, "preview", "What a user can see", form, context)
+        return self._page(request, "preview", gettext("What a user can see"), form, context)
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
         """The page that shows which rule decides about a user, a subject and an action, and why."""
@@ -71,7 +72,7 @@ class RulePages:
             chosen = form.cleaned_data
             who = explain.person(chosen["user"])
             context["explanation"] = explain.explain(who, chosen["subject"], chosen["action"])
-        return self._page(request, "explain", "Why may they, or why not", form, context)
+        return self._page(request, "explain", gettext("Why may they, or why not"), form, context)
 
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
         """A file of the rules, of those in the list that the request came from."""
@@ -103,13 +104,13 @@ class RulePages:
                 form.add_error(None, str(error))
             else:
                 if not dry and not plan.errors:
-                    messages.success(request, f"The file was taken: {plan.summary()}")
+                    messages.success(request, gettext("The file was taken: %(summary)s") % {"summary": plan.summary()})
                     return HttpResponseRedirect(reverse("admin:entitlement_rule_changelist"))
                 shown = {"plan": plan, "errors": plan.errors[:ERRORS_SHOWN]}
                 context = shown | {"more_errors": len(plan.errors) - ERRORS_SHOWN}
                 form = _with_text(chosen)
                 context["choose_again"] = not form.initial["text"]
-        return self._page(request, "import", "Import rules", form, context)
+        return self._page(request, "import", gettext("Import rules"), form, context)
 
     def _may(self, request: HttpRequest, permission: str) -> None:
         if not getattr(self, f"has_{permission}_permission")(request):

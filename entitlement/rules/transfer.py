@@ -23,6 +23,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext
 
 from entitlement.following.compiler import QUERY_KEYS, batches
 from entitlement.models import Rule
@@ -58,7 +59,11 @@ class RowError:
     text: str
 
     def __str__(self) -> str:
-        return f"row {self.row}, {self.column}: {self.text}" if self.column else f"row {self.row}: {self.text}"
+        if self.column:
+            words = gettext("row %(row)s, %(column)s: %(text)s")
+        else:
+            words = gettext("row %(row)s: %(text)s")
+        return words % {"row": self.row, "column": self.column, "text": self.text}
 
 
 @dataclass
@@ -73,10 +78,13 @@ class Plan:
 
     def summary(self) -> str:
         """In a sentence."""
-        return (
-            f"{len(self.add)} to add, {len(self.change)} to change, {len(self.delete)} to delete, "
-            f"{self.same} as they are."
-        )
+        words = gettext("%(add)s to add, %(change)s to change, %(delete)s to delete, %(same)s as they are.")
+        return words % {
+            "add": len(self.add),
+            "change": len(self.change),
+            "delete": len(self.delete),
+            "same": self.same,
+        }
 
 
 def export(rules: QuerySet[Rule], form: str) -> Iterator[str]:
@@ -151,20 +159,21 @@ def _cell(value: Any) -> str:
 def _parse(text: str, form: str) -> Iterator[dict[str, Any]]:
     """The rows of a file; raises TransferError."""
     if len(text) > BYTES_MAX:
-        raise TransferError(f"The file is larger than {BYTES_MAX >> 20} MB.")
+        raise TransferError(gettext("The file is larger than %(most)s MB.") % {"most": BYTES_MAX >> 20})
     if form == "json":
         try:
             rows = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise TransferError(f"This is no JSON: {error}.") from None
+            raise TransferError(gettext("This is no JSON: %(error)s.") % {"error": error}) from None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise TransferError('A file of rules is a list of objects: [{"who": …, "pattern": …}, …].')
+            raise TransferError(gettext('A file of rules is a list of objects: [{"who": …, "pattern": …}, …].'))
         yield from rows
         return
     try:
         reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), restkey="", strict=True)
         if not reader.fieldnames or not {"who", "pattern"} <= set(reader.fieldnames):
-            raise TransferError(f"The first line names the columns, of these: {', '.join(COLUMNS)}.")
+            words = gettext("The first line names the columns, of these: %(columns)s.")
+            raise TransferError(words % {"columns": ", ".join(COLUMNS)})
         for row in reader:
             yield {
                 name: value[1:] if isinstance(value, str) and value[:1] == "'" and value[1:2] in _FORMULA else value
@@ -172,7 +181,7 @@ def _parse(text: str, form: str) -> Iterator[dict[str, Any]]:
                 if value is not None
             }
     except csv.Error as error:
-        raise TransferError(f"This is no CSV: {error}.") from None
+        raise TransferError(gettext("This is no CSV: %(error)s.") % {"error": error}) from None
 
 
 def _plan(rows: list[dict[str, Any]], replace: bool) -> Plan:
@@ -190,7 +199,7 @@ def _plan(rows: list[dict[str, Any]], replace: bool) -> Plan:
             continue
         key = _key(rule)
         if key in seen:
-            plan.errors.append(RowError(number, "", f"it says the same as row {seen[key]}"))
+            plan.errors.append(RowError(number, "", gettext("it says the same as row %(row)s") % {"row": seen[key]}))
             continue
         seen[key] = number
         known = there.get(key)
@@ -214,10 +223,10 @@ def _unfit(row: dict[str, Any]) -> list[tuple[str, str]]:
         column = name if name in COLUMNS else ""
         for text in (name, value):
             if found := _NO_TEXT.search(text) if isinstance(text, str) else None:
-                where = f"character {found.start() + 1} (U+{ord(found[0]):04X})"
-                faults.append((column, f"{where} is none that a text may have"))
+                words = gettext("character %(place)s (U+%(code)04X) is none that a text may have")
+                faults.append((column, words % {"place": found.start() + 1, "code": ord(found[0])}))
         if column and isinstance(value, list | dict):
-            faults.append((column, "a list or an object is no value"))
+            faults.append((column, gettext("a list or an object is no value")))
     return faults
 
 
@@ -244,8 +253,9 @@ def _rule(
 ) -> tuple[Rule | None, list[tuple[str, str]]]:
     """The rule of a row, or what is wrong with it, as (column, sentence)."""
     errors: list[tuple[str, str]] = []
-    if unknown := [str(name) or "a column without a name" for name in row if name not in COLUMNS]:
-        errors.append(("", f"unknown: {', '.join(unknown)}; there are {', '.join(COLUMNS)}"))
+    if unknown := [str(name) or gettext("a column without a name") for name in row if name not in COLUMNS]:
+        words = gettext("unknown: %(unknown)s; there are %(columns)s")
+        errors.append(("", words % {"unknown": ", ".join(unknown), "columns": ", ".join(COLUMNS)}))
     rule = Rule(
         pattern=_text(row, "pattern"),
         action=_text(row, "action") or "subscribe",
@@ -257,7 +267,7 @@ def _rule(
     enabled = row.get("enabled", True)
     word = _TRUE.get(_text(row, "enabled").lower()) if not isinstance(enabled, bool) else enabled
     if word is None:
-        errors.append(("enabled", f"{enabled!r} is neither yes nor no"))
+        errors.append(("enabled", gettext("%(value)r is neither yes nor no") % {"value": enabled}))
     rule.enabled = bool(word)
     for column, name in (("from", "valid_from"), ("until", "valid_until")):
         try:
@@ -284,10 +294,12 @@ def _put_who(rule: Rule, who: str, users: dict[str, Any], groups: dict[str, Any]
         rule.user_id = users[name]
     elif kind == "group" and name in groups:
         rule.group_id = groups[name]
-    elif kind in ("user", "group") and name:
-        return f"there is no {kind} {name!r}"
+    elif kind == "user" and name:
+        return gettext("there is no user %(name)r") % {"name": name}
+    elif kind == "group" and name:
+        return gettext("there is no group %(name)r") % {"name": name}
     else:
-        return f"{who!r} is none of user:NAME, group:NAME, everyone, anonymous"
+        return gettext("%(who)r is none of user:NAME, group:NAME, everyone, anonymous") % {"who": who}
     return ""
 
 
@@ -306,7 +318,7 @@ def _time(text: str) -> datetime | None:
     except ValueError:
         found = None
     if found is None:
-        raise ValueError(f"{text!r} is no time like 2026-01-31T09:30:00+00:00")
+        raise ValueError(gettext("%(text)r is no time like 2026-01-31T09:30:00+00:00") % {"text": text})
     if timezone.is_naive(found) and not settings.USE_TZ:
         return found
     try:
@@ -314,7 +326,8 @@ def _time(text: str) -> datetime | None:
         local = timezone.make_naive(aware)
         aware = aware.astimezone(UTC)
     except (OverflowError, ValueError):
-        raise ValueError(f"{text!r} is too early or too late; leave it empty for always") from None
+        words = gettext("%(text)r is too early or too late; leave it empty for always")
+        raise ValueError(words % {"text": text}) from None
     return aware if settings.USE_TZ else local
 
 

@@ -9,8 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
-from entitlement.models import Change, Generation
-from tests.support.databases import settle
+from tests.support.entitlement.changes import changes
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +33,4 @@ def desk(db: None) -> Group:
 @pytest.fixture
 def news(db: None) -> Callable[[], set[tuple[str, str]]]:
     """A function that answers what changed since it was called last, as (kind, key)."""
-    settle()
-    seen = Generation.objects.get().value
-
-    def changed() -> set[tuple[str, str]]:
-        nonlocal seen
-        settle()
-        value = Generation.objects.get().value
-        found = set(Change.objects.filter(generation__gt=seen, generation__lte=value).values_list("kind", "key"))
-        assert bool(found) == (value > seen), "a raised generation names what changed"
-        seen = value
-        return found
-
-    return changed
+    return changes()

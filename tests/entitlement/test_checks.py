@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from django.core.checks import run_checks
 from django.db import connection
 
-from entitlement import keys
+from entitlement import checks, keys
 from entitlement.following import triggers
+from entitlement.models import Rule
 
 
 def _ids(**options: object) -> list[str]:
@@ -18,19 +20,21 @@ def test_nothing_to_say(db):
     assert _ids(databases=["default"]) == []
 
 
-def test_missing_triggers(db):
+@pytest.mark.django_db(transaction=True)  # MariaDB has no transactions that take triggers back
+def test_missing_triggers():
     count = len(triggers.present(connection))
     triggers.remove(connection)
     [message] = [m for m in run_checks(databases=["default"]) if m.id == "entitlement.W001"]
+    triggers.install(connection)
     assert f"{count} triggers are missing" in message.msg
     assert "entitlement_rule (DELETE, INSERT, " in message.msg
     assert "migrate" in message.hint
 
 
 def test_other_databases(db, monkeypatch):
-    monkeypatch.setattr(connection, "vendor", "mysql")
+    monkeypatch.setattr(connection, "vendor", "oracle")
     [message] = [m for m in run_checks() if m.id == "entitlement.E001"]
-    assert "cannot follow changes in a mysql database" in message.msg
+    assert "cannot follow changes in a oracle database" in message.msg
 
 
 def test_databases_that_triggers_cannot_bridge(db, settings):
@@ -66,3 +70,15 @@ def test_settings_that_make_no_sense(db, settings):
     settings.REALTIME = {}
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
     assert _ids() == ["entitlement.W003"]
+
+
+def test_without_a_rule_the_command_for_one_is_named(db, monkeypatch):
+    [hint] = checks.rules_messages()
+    assert (hint.id, hint.is_serious(), "entitlement_rules allow everyone '/scores/**'" in hint.hint) == (
+        "entitlement.I001", False, True,
+    )  # fmt: skip
+    monkeypatch.setenv("FASTPATH_MODE", "jwt")
+    assert checks.rules_messages() == []
+    monkeypatch.delenv("FASTPATH_MODE")
+    Rule.objects.create(everyone=True, pattern="/a/b")
+    assert checks.rules_messages() == []

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entitlement.patterns import fault, overlap, rank, repaired, wider
+from entitlement.patterns import fault, overlap, repaired, wider
 from fastpath.core.auth.rules import Rule, RuleSet
-from fastpath.core.protocol.subject import check_pattern
+from fastpath.core.protocol.subject import check_pattern, specificity
 
 FAULTS = [
     # pattern, what begins the sentence, what it offers
@@ -93,8 +93,10 @@ def test_wider_with_a_user_and_its_bound() -> None:
     assert wider("/a" * 20) is None
 
 
-def test_rank_orders_as_the_rules_do() -> None:
+def test_specificity_orders_as_the_rules_do() -> None:
     """From the left: a name before *, and * before **."""
-    assert rank("/a/b") == rank("/a/{username}") > rank("/a/*") > rank("/a/**") > rank("/*/b") > rank("/**")
+    assert specificity("/a/b") == specificity("/a/{username}") > specificity("/a/*")
+    ordered = ["/a/*", "/a/**", "/*/b", "/**"]
+    assert sorted(ordered, key=specificity, reverse=True) == ordered
     assert not overlap("/a/b", "/a/b/c")
     assert overlap("/a/{username}", "/a/b")

@@ -75,7 +75,7 @@ def test_lifetimes(bob, settings):
     def seconds(*args: object, **kwargs: object) -> int:
         return round(tokens.mint(bob, *args, **kwargs)[1] / 1000 - time.time())
 
-    assert seconds(seconds=60) in (59, 60)
+    assert seconds(seconds=60) in range(50, 61)
     assert seconds(seconds=30 * 24 * 3600) > 29 * 24 * 3600
     assert seconds(session, seconds=24 * 3600) <= 12 * 3600, "changes of sessions are remembered no longer"
     settings.SESSION_COOKIE_AGE = 600

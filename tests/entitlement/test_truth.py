@@ -103,6 +103,8 @@ class World:
                     return "error" not in result
                 answer = client.ask("publish", "published", subject=self.row.subject, content="y", closure="c")
                 assert answer["status"] in ("ok", "denied")
+                removal = {"subject": self.row.subject, "content": "", "removed": True, "closure": "d"}
+                assert client.ask("publish", "published", **removal)["status"] == answer["status"]
                 return bool(answer["status"] == "ok")
         except Ended as end:
             assert end.code == 4502
@@ -119,6 +121,22 @@ class World:
         answer = Client().get("/snapshot", {"subject": self.row.subject}, headers=headers)
         assert answer.status_code in (200, 401, 403, 404), answer.content
         return answer.status_code in (200, 404)
+
+    def forwarded(self) -> bool:
+        """What the web port hands on answers: history for who reads, a publication for who publishes."""
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if self.row.action == "subscribe":
+            answer = Client().get("/api/history", {"subject": self.row.subject}, headers=headers)
+            assert answer.status_code in (200, 401, 403), answer.content
+            return bool(answer.status_code == 200)
+        body = [{"subject": self.row.subject, "content": "z"}, {"subject": self.row.subject, "removed": True}]
+        answer = Client().post("/api/publish", body, content_type="application/json", headers=headers)
+        if answer.status_code == 401:
+            return False
+        outcome, removal = answer.json()["results"]
+        assert outcome["status"] == removal["status"]
+        assert outcome["status"] in ("ok", "denied")
+        return bool(outcome["status"] == "ok")
 
     def preview(self, admin: Client) -> tuple[bool, int]:
         """What the admin's preview shows: the answer, and the number of the rule that decides."""
@@ -149,12 +167,13 @@ class World:
 
 @pytest.mark.parametrize("row", ROWS, ids=_id)
 def test_everywhere(row: Row, running: Sidecar, settings: Any, client: Client, db: None) -> None:
-    """Socket, control, snapshot API, preview and explanation give the row's answer."""
+    """Socket, control, HTTP on the web port, preview and explanation give the row's answer."""
     settings.REALTIME = settings.REALTIME | {"CONTROL": running.control, "LISTEN": running.settings["listen"]}
     with shared_control():
         world = World(row, running, client)
         assert world.socket() == row.allowed
         assert world.check() == row.allowed
+        assert world.forwarded() == row.allowed
         if row.action == "subscribe":
             assert world.snapshot() == row.allowed
         if not row.subject.startswith("/__sys__/"):  # nothing is there: nobody has published it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from entitlement import tokens
 from entitlement.rules import explain
@@ -27,6 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("subject")
         parser.add_argument("action", nargs="?", choices=("subscribe", "publish"), default="subscribe")
 
+    @no_translations
     def handle(self, *_: Any, **options: Any) -> None:
         """Decide by the database's rules, ask the sidecar, print both."""
         name, subject = options["user"], options["subject"]

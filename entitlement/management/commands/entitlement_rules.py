@@ -1,4 +1,4 @@
-"""Write all rules to a file, or take those of a file."""
+"""Write all rules to a file, take those of a file, or add one."""
 
 from __future__ import annotations
 
@@ -8,32 +8,51 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from entitlement import history, tokens
-from entitlement.models import Rule
+from entitlement.models import Action, Rule
 from entitlement.rules import transfer
 
 ERRORS_SHOWN = 50
 
 
 class Command(BaseCommand):
-    """``export`` and ``import``; the file's name says whether it is JSON or CSV."""
+    """``export`` and ``import``, where the file's name says whether it is JSON or CSV; ``allow`` and ``deny``."""
 
-    help = "Export the rules to a file, or import a file of rules: all of it, or nothing when a row is wrong."
+    help = (
+        "Export the rules to a file, or import a file of rules: all of it, or nothing when a row is wrong. "
+        "`allow HOLDER PATTERN` and `deny HOLDER PATTERN` add one rule."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """export [FILE] | import FILE [--replace] [--dry-run] [--as USER]."""
-        parser.add_argument("what", choices=("export", "import"))
-        parser.add_argument("file", nargs="?", default="-", help='"-" is standard input or output')
+        """export [FILE] | import FILE [--replace] [--dry-run] | allow HOLDER PATTERN | deny …; [--as USER]."""
+        parser.add_argument("what", choices=("export", "import", "allow", "deny"))
+        parser.add_argument(
+            "file",
+            nargs="?",
+            default="-",
+            metavar="FILE|HOLDER",
+            help='"-" is standard input or output; of a rule: everyone, anonymous, user:NAME or group:NAME',
+        )
+        parser.add_argument("pattern", nargs="?", default="", help="of a rule: its subjects, such as '/scores/**'")
+        parser.add_argument("--action", choices=Action.values, default="subscribe", help="what the rule is about")
         parser.add_argument("--format", choices=transfer.FORMATS, help="for files whose name does not say it")
         parser.add_argument("--replace", action="store_true", help="delete the rules that are not in the file")
         parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
         parser.add_argument("--as", dest="user", help="the user who is noted as having made the changes")
 
+    @no_translations
     def handle(self, *_: Any, **options: Any) -> None:
         """Do it, or say what is wrong, row by row."""
         path = options["file"]
+        if options["what"] in ("allow", "deny"):
+            self._add(path, options)
+            return
+        if options["pattern"]:
+            raise CommandError(f"{options['what']} takes one file: what is {options['pattern']!r}?")
         form = options["format"] or Path(path).suffix.lstrip(".").lower() or "json"
         if form not in transfer.FORMATS:
             raise CommandError(f"{path} is neither .json nor .csv: say --format.")
@@ -44,6 +63,19 @@ class Command(BaseCommand):
                 self._import(path, form, options)
         except (OSError, UnicodeDecodeError, transfer.TransferError, tokens.UnknownUser) as error:
             raise CommandError(str(error)) from None
+
+    def _add(self, holder: str, options: dict[str, Any]) -> None:
+        try:
+            rule = Rule(**_who(holder), pattern=options["pattern"], action=options["action"], effect=options["what"])
+            user = tokens.user_named(options["user"]) if options["user"] else None
+            rule.full_clean()
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from None
+        except tokens.UnknownUser as error:
+            raise CommandError(str(error)) from None
+        with history.acting(user, f"entitlement_rules by {_system_user()}"):
+            rule.save()
+        self.stdout.write(f"Added rule {rule.pk}: {rule}.")
 
     def _export(self, path: str, form: str) -> None:
         parts = transfer.export(Rule.objects.all(), form)
@@ -67,6 +99,22 @@ class Command(BaseCommand):
             more = len(plan.errors) - ERRORS_SHOWN
             raise CommandError(f"{f'and {more} more. ' if more > 0 else ''}Nothing was changed.")
         self.stdout.write(f"{'Would be done' if options['dry_run'] else 'Done'}: {plan.summary()}")
+
+
+def _who(holder: str) -> dict[str, Any]:
+    """The fields of a rule about this holder; raises CommandError, UnknownUser."""
+    kind, _, name = holder.partition(":")
+    match kind:
+        case "everyone" | "anonymous" if not name:
+            return {kind: True}
+        case "user" if name:
+            return {"user": tokens.user_named(name)}
+        case "group" if name:
+            try:
+                return {"group": Group.objects.get(name=name)}
+            except Group.DoesNotExist:
+                raise CommandError(f"There is no group {name!r}.") from None
+    raise CommandError(f"{holder!r} is no holder: say everyone, anonymous, user:NAME or group:NAME.")
 
 
 def _system_user() -> str:

@@ -9,13 +9,14 @@ from django.core.management.base import BaseCommand
 
 from entitlement import conf
 from entitlement.following.agent import follow
+from entitlement.passwords import PasswordChecks
 from fastpath.stop_signal import stop_on_signals
 
 
 class Command(BaseCommand):
     """What runrealtime starts as a thread, as a process."""
 
-    help = "Send the rules to every node, and every change of them, until stopped."
+    help = "Send the rules to every node, and every change of them, and check passwords for them, until stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """[--control ADDRESS]."""
@@ -28,4 +29,6 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Run until SIGTERM or SIGINT."""
         with stop_on_signals() as stop:
-            follow(options["control"] or conf.control_addresses(), stop)
+            addresses = options["control"] or conf.control_addresses()
+            PasswordChecks(stop).start(addresses)
+            follow(addresses, stop)

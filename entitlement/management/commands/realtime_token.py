@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from entitlement import keys, tokens
 
@@ -20,6 +20,7 @@ class Command(BaseCommand):
         parser.add_argument("user", help="user name")
         parser.add_argument("--seconds", type=int, help="validity in seconds")
 
+    @no_translations
     def handle(self, *_: Any, **options: Any) -> None:
         """Mint and print."""
         try:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.backends.db import SessionStore
 
 from entitlement.following import compiler
-from entitlement.models import Change, Generation, RevokedToken, Rule
+from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
 from entitlement.sessions import session_id
 from tests.support.databases import settle
 
@@ -212,3 +212,30 @@ def test_lifetimes_come_from_the_settings(db, settings):
     assert session["until"] == pytest.approx(time.time() * 1000 + 3600_000 + 120_000, abs=60_000)
     compiler.forget()
     assert set(Change.objects.values_list("kind", "key")) == {("user", "1"), ("session", "1")}
+
+
+def test_options_come_whole_when_one_of_them_has_changed(bob):
+    """A pattern or a quality that no form has let in, and an interval that is none of the grid, do no harm."""
+    wide = SubjectOptions.objects.create(pattern="/a/**", cache_messages=5, cache_seconds=2)
+    before = _here()
+    assert compiler.difference(before, before).options is None
+    SubjectOptions.objects.bulk_create([SubjectOptions(pattern="a//b", cache_messages=1)])
+    close = SubjectOptions.objects.create(pattern="/a/b", conflation_ms=250, retained=False, delivery="standard")
+    SubjectOptions.objects.bulk_create([SubjectOptions(pattern="/a/c", delivery="late", publish_rate=2_000_000)])
+    none = dict.fromkeys(
+        ("cache_messages", "cache_ms", "conflation_ms", "retained", "delivery", "presence", "publish_rate")
+    )
+    wanted = [
+        none | {"id": wide.pk, "pattern": "/a/**", "cache_messages": 5, "cache_ms": 2000},
+        none | {"id": close.pk, "pattern": "/a/b", "conflation_ms": 200, "retained": False, "delivery": "standard"},
+        none | {"id": SubjectOptions.objects.latest("id").pk, "pattern": "/a/c", "publish_rate": 1_000_000},
+    ]
+    changed = _here()
+    assert compiler.difference(before, changed).options == wanted
+    assert compiler.full_set(changed).options == wanted
+    assert [chunk["options"] for chunk in compiler.full_set(changed).chunks()] == [wanted]
+    Rule.objects.create(user=bob, pattern="/a/b")
+    after = _here()
+    assert compiler.difference(changed, after).options is None
+    SubjectOptions.objects.all().delete()
+    assert compiler.difference(after, _here()).options == []

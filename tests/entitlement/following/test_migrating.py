@@ -24,7 +24,7 @@ from tests.support.waiting import until
 __all__ = ["node"]
 
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timing(only="Late")]
 
 STEP = """
 from django.contrib.auth.models import User
@@ -81,6 +81,9 @@ LOOKS = "migrations.RunPython(looks, migrations.RunPython.noop)"
 
 CONDITION = "condition" if django.VERSION >= (5, 1) else "check"
 """What a constraint's rule is called."""
+
+ATOMIC = [True, False] if connection.features.can_rollback_ddl else [False]
+"""Whether code that alters tables runs in a transaction: on MariaDB Django refuses that."""
 
 PRESENT: list[dict[str, str]] = []
 """What triggers the migrations saw."""
@@ -173,7 +176,7 @@ def test_sql_that_alters_is_a_change_as_well(steps: Steps) -> None:
 
 
 @pytest.mark.parametrize("code", ["adds", "alters", "executes"])
-@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("atomic", ATOMIC)
 def test_code_may_alter_and_what_it_changes_is_seen(node: Sidecar, steps: Steps, code: str, atomic: bool) -> None:
     before = triggers.present(connection)
     steps.add(f"migrations.RunPython({code}, migrations.RunPython.noop)", LOOKS, atomic=atomic)
@@ -229,7 +232,8 @@ def test_a_database_that_cannot_be_read_is_told(node: Sidecar) -> None:
             reason = until(lambda: watched.control.health()["reasons"].get("rights"))
         finally:
             run("ALTER TABLE away RENAME TO entitlement_generation")
-        assert "the database cannot be read" in reason
+        # On MariaDB who looks for what no trigger saw reads the generation, too.
+        assert "the database cannot be read" in reason or "Django cannot look for changes" in reason
         assert "entitlement_generation" in reason
         until(lambda: watched.control.health()["ready"])
         assert watched.control.stats()["rights_followed"] == 1

@@ -30,7 +30,7 @@ SUBJECT = "/stocks/us/AAPL"
 WORKERS = 2
 TRIES_MAX = 200
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timing(only="Late")]
 
 
 @pytest.fixture(scope="module")

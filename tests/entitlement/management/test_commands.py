@@ -28,10 +28,8 @@ def test_token_alone(bob):
     claims = verify(text.strip(), Keys(conf.token_secret()), now)
     assert claims.user == "bob"
     assert claims.expires - now == pytest.approx(12 * 3600_000, abs=5000)
-    assert (
-        verify(_run("realtime_token", "bob", "--seconds=60").strip(), Keys(conf.token_secret()), now).expires
-        <= now + 61000
-    )
+    short = verify(_run("realtime_token", "bob", "--seconds=60").strip(), Keys(conf.token_secret()), now)
+    assert short.expires <= time.time() * 1000 + 61000
 
 
 def test_token_refusals(bob):
@@ -42,11 +40,6 @@ def test_token_refusals(bob):
     type(bob).objects.update(is_active=False)
     with pytest.raises(CommandError, match="not an active user"):
         _run("realtime_token", "bob")
-
-
-def test_demo_says_what_it_made(db):
-    assert _run("realtime_demo").startswith("Created user admin, user alice, user bob, user spark, group NASDAQ desk")
-    assert _run("realtime_demo") == "The demonstration's data is there already.\n"
 
 
 def test_explain_without_sidecar(bob, settings, tmp_path):

@@ -202,6 +202,29 @@ def test_the_command(rules: list[Rule], tmp_path: Path) -> None:
         _run("entitlement_rules", "import", str(tmp_path / "none.csv"))
 
 
+def test_one_rule_by_a_command(rules: list[Rule]) -> None:
+    """With who added it; what is wrong adds nothing."""
+    told = _run("entitlement_rules", "allow", "everyone", "/scores/**", "--as", "bob")
+    rule = Rule.objects.get(pattern="/scores/**")
+    assert told == f"Added rule {rule.pk}: allow everyone to subscribe /scores/**.\n"
+    assert RuleChange.objects.filter(rule=rule.pk, user_name="bob").exists()
+    _run("entitlement_rules", "deny", "user:bob", "/scores/secret", "--action", "both")
+    assert str(Rule.objects.get(pattern="/scores/secret")) == "deny user bob to both /scores/secret"
+    count = Rule.objects.count()
+    for words, fault in (
+        (("allow", "everybody", "/a/b"), "is no holder"),
+        (("allow", "everyone:x", "/a/b"), "is no holder"),
+        (("allow", "user:nobody", "/a/b"), "nobody"),
+        (("allow", "group:none", "/a/b"), "There is no group 'none'"),
+        (("allow", "everyone", "no/pattern"), "pattern"),
+        (("allow", "everyone"), "blank"),
+        (("export", "-", "/a/b"), "takes one file"),
+    ):
+        with pytest.raises(CommandError, match=fault):
+            _run("entitlement_rules", *words)
+    assert Rule.objects.count() == count
+
+
 def test_the_pages(rules: list[Rule], admin_client: Any) -> None:
     """Export the list that is looked at; try a file, put it right in place, import it."""
     answer = admin_client.get("/admin/entitlement/rule/export/csv/?who=group")

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 __all__ = ["node"]
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timing(only="Late")]
 
 ROLE = "application"
 
@@ -53,7 +53,7 @@ def test_it_compares_the_tables_and_says_that_it_may_not(node: Sidecar, role: st
             with Watched(node, agent=False) as watched:
                 until(lambda: watched.control.health()["ready"])
                 triggers.remove(connection)
-                until(lambda: log_says("the missing triggers cannot be installed from here"), 15)
+                until(lambda: log_says("the missing triggers cannot be installed from here"), 60)
                 watched.all_end()
                 assert watched.control.stats()["triggers_missing"] == len(triggers.missing(connection))
                 assert watched.control.health()["ready"]
@@ -74,9 +74,9 @@ def test_a_table_that_is_in_use_is_not_waited_for(node: Sidecar, caplog: pytest.
         try:
             with other.cursor() as cursor:
                 cursor.execute("LOCK TABLE entitlement_rule IN ROW EXCLUSIVE MODE")
-            until(lambda: "a table is in use" in caplog.text, 15)
+            until(lambda: "a table is in use" in caplog.text, 60)
             watched.all_end()
             assert triggers.missing(connection)
         finally:
             other.close()
-        until(lambda: not triggers.missing(connection), 15)
+        until(lambda: not triggers.missing(connection), 60)

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from entitlement.following.agent import follow
+from tests.support.waiting import Late, in_time
 
 SECONDS_MAX = 1.0
 """A change of rights must have reached the clients by then (features.md E3)."""
@@ -69,18 +70,21 @@ class Viewer:
         [result] = self.ask("subscribe", subjects=[subject])["results"]
         return result.get("error", "")
 
-    def told(self, wanted: Callable[[Any], bool], seconds: float = SECONDS_MAX) -> Any:
-        """The first frame that is wanted; AssertionError if none comes in time."""
-        end = time.monotonic() + seconds
+    def told(self, wanted: Callable[[Any], bool], seconds: float = SECONDS_MAX, patience: float = 10) -> Any:
+        """The first frame that is wanted; Late if it comes and not in time, AssertionError if none comes at all."""
+        began = time.monotonic()
+        end = began + max(seconds, patience)
         while True:
             for frame in self._told:
                 if wanted(frame):
                     self._told.remove(frame)
+                    if (took := time.monotonic() - began) > max(seconds, 0.05):
+                        raise Late(f"{frame} after {took:.2f} s, and not {seconds:.2f} s at most")
                     return frame
             try:
                 self._told.append(json.loads(self._socket.recv(timeout=max(0, end - time.monotonic()))))
             except TimeoutError:
-                raise AssertionError(f"nothing of the kind within {seconds} s, only {self._told}") from None
+                raise AssertionError(f"nothing of the kind, only {self._told}") from None
 
     def started(self, subject: str, seconds: float = SECONDS_MAX) -> None:
         """Wait for the event that a waiting subscription has begun (protocol.md 4.2)."""
@@ -100,7 +104,7 @@ class Viewer:
 
     def closed(self, seconds: float = SECONDS_MAX) -> int:
         """Wait for the server to close, and return its code."""
-        with pytest.raises(ConnectionClosed) as caught:
+        with in_time(max(seconds, 0.05)), pytest.raises(ConnectionClosed) as caught:
             self.told(lambda _: False, seconds)
         return caught.value.rcvd.code if caught.value.rcvd else 1006
 

@@ -51,7 +51,9 @@ class Watched:
         if self._agent:
             self._open.enter_context(RunningAgent(self._node.control))
         self.control = self._open.enter_context(Control(self._node.control))
-        until(lambda: self.control.hello()["generation"] == compiler.position().generation)
+        until(
+            lambda: self.control.hello()["generation"] == compiler.position().generation, 60
+        )  # Django may have to start
         self.viewers = {
             name: self._open.enter_context(Viewer(self._node.client_url, token)) for name, token in given.items()
         }

@@ -1,0 +1,54 @@
+"""Other distributions' packages of the same names are told, with what to uninstall."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from entitlement import installation
+
+
+def put(folder: Path, distribution: str, package: str) -> None:
+    """A package, as pip would have installed it with a distribution."""
+    (folder / package).mkdir(parents=True, exist_ok=True)
+    (folder / package / "__init__.py").touch()
+    info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    with (info / "RECORD").open("a") as record:
+        record.write(f"{package}/__init__.py,,\n{distribution}.py,,\n")
+
+
+def test_nothing_is_in_the_way_here() -> None:
+    assert installation.package_messages(sys.path, installation.ROOT) == []
+    assert installation.check_packages() == []  # of other commands than `check`, nothing is asked
+
+
+def test_another_package_is_found_first(tmp_path: Path) -> None:
+    """And then it is what `import` gives."""
+    put(tmp_path / "ours", installation.NAME, "spark")
+    put(tmp_path / "theirs", "spark-of-others", "spark")
+    found = [str(tmp_path / "theirs"), str(tmp_path / "ours")]
+    [error] = installation.package_messages(found, tmp_path / "ours")
+    assert (error.id, "`import spark` finds" in error.msg) == ("entitlement.E004", True)
+    assert "`pip uninstall spark-of-others`" in error.hint
+    assert installation.package_messages(found[::-1], tmp_path / "ours") == []
+
+
+def test_a_folder_of_the_project_is_found_first(tmp_path: Path) -> None:
+    """An app that is called so, which nobody can uninstall."""
+    (tmp_path / "realtime").mkdir()
+    (tmp_path / "realtime" / "__init__.py").touch()
+    [error] = installation.package_messages([str(tmp_path)], tmp_path / "ours")
+    assert "Rename that package" in error.hint
+    assert "pip uninstall" not in error.hint
+
+
+def test_two_distributions_share_a_folder(tmp_path: Path) -> None:
+    """Which of them has written a file last is chance."""
+    put(tmp_path, installation.NAME, "realtime")
+    put(tmp_path, "realtime", "realtime")
+    [error] = installation.package_messages([str(tmp_path)], tmp_path)
+    assert "The distribution realtime has put files of its own into" in error.msg
+    assert "pip uninstall realtime" in error.hint
+    assert f"--no-deps {installation.NAME}" in error.hint

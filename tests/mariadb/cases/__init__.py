@@ -1,0 +1,1 @@
+"""What only MariaDB has, or lacks."""

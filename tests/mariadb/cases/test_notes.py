@@ -1,0 +1,182 @@
+"""Notes of changes: nobody waits to write one, and each has a generation once somebody asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, connections, transaction
+from django.utils import timezone
+
+from entitlement import tokens
+from entitlement.following import compiler, mariadb
+from entitlement.models import Change, Generation, RevokedToken, Rule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+RULE = {"everyone": True, "pattern": "/a/b"}
+
+
+@contextmanager
+def thread() -> Iterator[Callable[..., Future[Any]]]:
+    """Another connection: runs functions one after the other, in the transaction of that thread."""
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit
+        finally:
+            pool.submit(connections.close_all).result(10)
+
+
+def _at() -> compiler.Position:
+    found = compiler.position()
+    assert found is not None
+    return found
+
+
+def _noted(after: compiler.Position) -> set[tuple[str, str]]:
+    return set(Change.objects.filter(generation__gt=after.generation).values_list("kind", "key"))
+
+
+def test_nobody_waits_for_a_transaction_that_is_open() -> None:
+    """Neither who changes another right, nor who asks for the generation, and what is committed is told."""
+    before = _at()
+    with thread() as other:
+        with transaction.atomic():
+            mine = Rule.objects.create(**RULE)
+            theirs = other(lambda: Rule.objects.create(**RULE)).result(10)
+            assert other(_at).result(10).generation == before.generation + 1
+            assert other(_noted, before).result(10) == {("rule", str(theirs.pk))}
+        after = other(_at).result(10)
+        assert after.generation == before.generation + 2
+        assert other(_noted, before).result(10) == {("rule", str(theirs.pk)), ("rule", str(mine.pk))}
+
+
+def test_what_is_old_is_deleted_beside_open_transactions() -> None:
+    """Nobody waits for their notes, though the table is looked through."""
+    long_ago = timezone.now() - timedelta(days=400)
+    for number in range(5):
+        RevokedToken.objects.create(jti=f"old {number}", expires=long_ago)
+    before = _at()
+    Change.objects.filter(kind=Change.Kind.TOKEN).update(time=1)
+    with thread() as other:
+        with transaction.atomic():
+            Rule.objects.create(**RULE)
+            RevokedToken.objects.create(jti="new", expires=long_ago)
+            assert other(compiler.forget).result(10) == 5
+            assert other(_at).result(10).generation == before.generation
+        assert [*RevokedToken.objects.values_list("jti", flat=True)] == ["new"]
+    assert _noted_now(before) == {("rule", str(Rule.objects.get().pk)), ("token", "new")}
+
+
+def test_who_asks_in_a_transaction_locks_nothing() -> None:
+    """And what is noted already ends the tokens that it gets."""
+    bob = User.objects.create_user("bob")
+    _at()
+    with thread() as other:
+        other(User.objects.filter(pk=bob.pk).update, password="!").result(10)
+        with transaction.atomic():
+            token = tokens.mint(bob)[0]
+            with pytest.raises(tokens.TokenRefused):
+                tokens.bearer(token)
+            other(_at).result(10)
+    assert tokens.bearer(tokens.mint(bob)[0]) == bob
+
+
+def test_a_note_counts_before_it_has_a_generation() -> None:
+    bob = User.objects.create_user("bob")
+    token = tokens.mint(bob)[0]
+    assert tokens.bearer(token) == bob
+    User.objects.update(password="!")
+    assert Change.objects.filter(generation=Change.PENDING).exists()
+    with pytest.raises(tokens.TokenRefused):
+        tokens.bearer(token)
+
+
+def test_many_ask_at_once() -> None:
+    """Each note is numbered once, all of a transaction with the same number, and no reader finds one later below it."""
+    before = _at()
+    stop = threading.Event()
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(20):
+                with transaction.atomic():
+                    Rule.objects.create(**RULE)
+                    Rule.objects.create(**RULE)
+        finally:
+            connections.close_all()
+
+    def read() -> None:
+        try:
+            while not stop.is_set():
+                at = _at()
+                told = set(Change.objects.filter(generation__range=(1, at.generation)).values_list("id", flat=True))
+                seen.append((at.generation, told))
+        finally:
+            connections.close_all()
+
+    seen: list[tuple[int, set[int]]] = []
+    with ThreadPoolExecutor(5) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        for done in [pool.submit(write, number) for number in range(3)]:
+            done.result(60)
+        stop.set()
+        for reader in readers:
+            reader.result(60)
+    at = _at()
+    notes = list(Change.objects.filter(generation__gt=before.generation).values_list("id", "generation"))
+    assert len(notes) == 3 * 20 * 2
+    assert at.generation == max(generation for _, generation in notes) == Generation.objects.get().value
+    for generation, told in seen:
+        assert {number for number, own in notes if own <= generation} <= told
+
+
+def test_what_differs_only_in_case_is_another() -> None:
+    expires = timezone.now() + timedelta(hours=1)
+    before = _at()
+    for jti in ("abc", "ABC"):
+        RevokedToken.objects.create(jti=jti, expires=expires)
+    Rule.objects.create(everyone=True, pattern="/a/Bc")
+    assert {key for kind, key in _noted_now(before) if kind == "token"} == {"abc", "ABC"}
+    sent = compiler.difference(before.generation, _at().generation)
+    assert {record["sid"] for record in sent.sessions} == {"jti:abc", "jti:ABC"}
+    assert not Rule.objects.filter(pattern="/a/bC").exists()
+    bob = User.objects.create_user("bob")
+    before = _at()
+    User.objects.filter(pk=bob.pk).update(username="BOB")
+    assert _noted_now(before) == {("user", str(bob.pk))}
+
+
+def _noted_now(before: compiler.Position) -> set[tuple[str, str]]:
+    _at()
+    return _noted(before)
+
+
+@pytest.mark.parametrize("statement", ["REPLACE INTO", "INSERT INTO"])
+def test_rows_that_replace_others(statement: str) -> None:
+    rule = Rule.objects.create(**RULE)
+    before = _at()
+    end = "ON DUPLICATE KEY UPDATE note = 'x'" if statement == "INSERT INTO" else ""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{statement} entitlement_rule (id, everyone, anonymous, pattern, action, effect, enabled, note) "
+            f"VALUES (%s, 1, 0, '/a/b', 'subscribe', 'deny', 1, '') {end}",
+            [rule.pk],
+        )
+    assert _noted_now(before) == {("rule", str(rule.pk))}
+
+
+def test_old_revoked_tokens_go_like_old_changes() -> None:
+    """So many at once, and it is said whether there may be more."""
+    long_ago = timezone.now() - timedelta(days=400)
+    RevokedToken.objects.bulk_create(
+        RevokedToken(jti=f"old {number}", expires=long_ago) for number in range(mariadb.AT_ONCE + 1)
+    )
+    assert [compiler.forget(), RevokedToken.objects.count()] == [mariadb.AT_ONCE, 1]
+    assert [compiler.forget(), RevokedToken.objects.count()] == [1, 0]

@@ -1,0 +1,18 @@
+"""What depends on the database holds on MariaDB as well: the same tests, in a process with other settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.mariadb import MariaDB
+from tests.support.suites import SECONDS_MAX, SUITES, run_suite
+
+ALL = SUITES | {"MariaDB alone": "tests/mariadb/cases"}
+
+
+@pytest.mark.mariadb
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX + 20)
+@pytest.mark.parametrize("suite", ALL)
+def test_suite(mariadb: MariaDB, suite: str) -> None:
+    run_suite(ALL[suite], "tests.support.mariadb_settings", TEST_MARIADB_SOCKET=mariadb.socket)
