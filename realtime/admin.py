@@ -1,12 +1,19 @@
-"""The admin's pages of this app: the log of all that was done in the admin and on the monitoring pages, to be read."""
+"""The admin's pages of this app: the log of what was done, to be read, and the messages of the outbox."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_lazy, ngettext
+
+from realtime.conf import conf
+from realtime.models import OutboxMessage
+from realtime.publishing.outbox.store import send_again
 
 
 class LogEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -24,7 +31,7 @@ class LogEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     fields = ("action_time", "user", "action_flag", "content_type", "object_repr", "message")
     show_full_result_count = False
 
-    @admin.display(description="message")
+    @admin.display(description=gettext_lazy("message"))
     def message(self, entry: LogEntry) -> str:
         """What was changed, in words."""
         return str(entry.get_change_message())
@@ -35,13 +42,85 @@ class LogEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
+        """A log is not changed."""
         del request, obj
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
+        """A log loses nothing."""
         del request, obj
+        return False
+
+
+class WaitsFilter(admin.SimpleListFilter):
+    """Those that wait, or those that were set aside."""
+
+    title = gettext_lazy("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The two."""
+        del request, model_admin
+        return [("waiting", gettext("waiting")), ("set_aside", gettext("set aside"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> QuerySet[OutboxMessage]:
+        """All, unless one is chosen."""
+        del request
+        if self.value() == "waiting":
+            return queryset.filter(code="")
+        return queryset.exclude(code="") if self.value() == "set_aside" else queryset
+
+
+@admin.register(OutboxMessage)
+class OutboxMessageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What waits to be sent, and what was refused and set aside: with the right to change it, that is sent again."""
+
+    list_display = ("subject", "created", "size", "code", "reason", "refused")
+    list_filter = (WaitsFilter, "code", "created")
+    search_fields = ("subject", "reason")
+    fields = ("subject", "created", "size", "code", "reason", "refused")
+    ordering = ("-id",)
+    show_full_result_count = False
+    actions = ("send_again",)
+
+    @admin.action(description=gettext_lazy("Send again those that were set aside"), permissions=["change"])
+    def send_again(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> None:
+        """Behind those that wait; the others stay where they are."""
+        count = send_again(_outbox_database(), queryset.values_list("pk", flat=True))
+        if not count:
+            self.message_user(request, gettext("None of these was set aside."), messages.WARNING)
+            return
+        # English has one text for all numbers.
+        words = ngettext("%(count)s messages are sent again.", "%(count)s messages are sent again.", count)
+        self.message_user(request, words % {"count": count}, messages.SUCCESS)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxMessage]:
+        """Of the database that the settings name."""
+        return super().get_queryset(request).using(_outbox_database())
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: publish() writes them."""
+        del request
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """All of it."""
+        del request, obj
+        return self.fields
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Without an outbox there is nothing to see."""
+        return _has_outbox() and super().has_module_permission(request)
+
+
+def _outbox_database() -> str | None:
+    return conf.outbox or None
+
+
+def _has_outbox() -> bool:
+    try:
+        return bool(conf.outbox)
+    except ImproperlyConfigured:
         return False
 
 

@@ -1,84 +1,107 @@
-"""The HTTP endpoints: the snapshot of a subject, tokens for signed-in users, the servers to choose from."""
+"""The HTTP endpoints that Django answers itself: tokens for signed-in users, the servers to choose from."""
 
 from __future__ import annotations
 
-import base64
+import time
 from typing import Any
 
+from django.conf import settings
+from django.contrib.auth import get_user
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.sessions.backends.base import SessionBase
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, JsonResponse
 from django.utils.decorators import method_decorator
+from django.utils.module_loading import import_string
 from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_safe
-from rest_framework.authentication import SessionAuthentication
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.permissions import AllowAny
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from entitlement import conf as entitlement_conf
 from entitlement.tokens import MintError, mint
-from fastpath.client.errors import ClientError, ControlRefused
-from fastpath.core.protocol.errors import InvalidSubject
-from fastpath.core.protocol.subject import check_subject
+from realtime.conf import conf
 from realtime.nodes import nodes
-from realtime.nodes.control_sockets import asking
-
-_SNAPSHOT_TOKEN_SECONDS = 60
-"""A signed-in user's token for one snapshot lives as long as a slow request."""
-
-_RETRY_SECONDS = 1
-
-_STATUSES = {"none": 404, "denied": 403, "not_ready": 503, "invalid": 400, "bad_token": 401}
-"""What the sidecar says (protocol.md 8.1) as HTTP says it."""
-
-
-class _Endpoint(APIView):
-    authentication_classes = [SessionAuthentication]
-    permission_classes = [AllowAny]
 
 
 @method_decorator(never_cache, name="dispatch")
-class SnapshotView(_Endpoint):
-    """GET /snapshot?subject=…[&token=…]: the merged snapshot of a subject.
+class TokenView(APIView):
+    """POST /realtime/token/: a token for whom the session's cookie, or what the project's API takes, names.
 
-    The right is that of the token (``?token=`` or ``Authorization: Bearer``), else of the signed-in user, else that of
-    anonymous visitors.
+    One that the session's cookie brought ends with the session. Another lives ``TOKEN_SECONDS``, and never longer than
+    what it was given for, if that says when it ends (``exp``, RFC 7519 §4.1.4).
     """
 
-    def get(self, request: Request) -> Response:
-        """200 with the snapshot, or the status that says why not, with a ``detail``."""
-        subject = request.query_params.get("subject")
-        if subject is None:
-            return _refusal(400, "no subject: ask for /snapshot?subject=/stocks/us/IBM")
-        try:
-            check_subject(subject)
-            with asking() as control:
-                answer = control.snapshot(subject, _token(request))
-        except InvalidSubject as error:
-            return _refusal(400, error.reason)
-        except ControlRefused as error:
-            return _refusal(400, error.reason)
-        except ClientError as error:
-            return _refusal(503, str(error))
-        if answer["status"] == "found":
-            return Response(_snapshot(answer["message"]))
-        reason = answer.get("reason") or f"there is no snapshot of {subject}"
-        return _refusal(_STATUSES.get(answer["status"], 500), reason)
+    permission_classes = [AllowAny]
+    renderer_classes = [JSONRenderer]
 
-
-@method_decorator(never_cache, name="dispatch")
-class TokenView(_Endpoint):
-    """POST /realtime/token/: a token for the signed-in user, which ends with the session."""
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        """Read when asked for, so that overridden settings count."""
+        return [one() for one in token_authenticators()]
 
     def post(self, request: Request) -> Response:
         """``token``, ``expires`` (ms) and ``user``; 401 when nobody is signed in."""
         if not request.user.is_authenticated:
-            return _refusal(401, "sign in first")
+            return self._refusal(request, "sign in first")
+        session = _session_of(request)
         try:
-            token, expires = mint(request.user, request.session)
+            token, expires = mint(request.user, session, None if session is not None else _seconds_left(request.auth))
         except MintError as error:
-            return _refusal(401, str(error))
+            return self._refusal(request, str(error))
         return Response({"token": token, "expires": expires, "user": request.user.get_username()})
+
+    def _refusal(self, request: Request, detail: str) -> Response:
+        challenge = self.get_authenticate_header(request) or "Bearer"
+        return Response({"detail": detail}, status=401, headers={"WWW-Authenticate": challenge})
+
+
+def token_authenticators() -> list[type[BaseAuthentication]]:
+    """Who is believed to say who asks for a token: ``REALTIME["TOKEN_AUTHENTICATORS"]``; raises ImproperlyConfigured.
+
+    Unset: those that the project has named for its API, and the session's cookie. Those that the framework has where
+    a project names none are not taken: they try passwords, as often as somebody sends one.
+    """
+    paths = conf.token_authenticators
+    if paths is not None:
+        return [_authenticator(path) for path in paths]
+    named = getattr(settings, "REST_FRAMEWORK", None) or {}
+    found = [_authenticator(path) for path in named.get("DEFAULT_AUTHENTICATION_CLASSES", ())]
+    has_session = any(issubclass(one, SessionAuthentication) for one in found)
+    return found if has_session else [*found, SessionAuthentication]
+
+
+def _authenticator(path: Any) -> type[BaseAuthentication]:
+    """The class of this path; raises ImproperlyConfigured."""
+    try:
+        found = import_string(path) if isinstance(path, str) else path
+    except ImportError as error:
+        raise ImproperlyConfigured(f"POST /realtime/token/ has no such authenticator: {error}.") from None
+    if not isinstance(found, type) or not issubclass(found, BaseAuthentication):
+        raise ImproperlyConfigured(f"POST /realtime/token/: {path!r} is no authenticator of the REST framework.")
+    return found
+
+
+def _session_of(request: Request) -> SessionBase | None:
+    """The session of the one who asks; None when something else than the session's cookie named him."""
+    django_request = request._request
+    session: SessionBase | None = getattr(django_request, "session", None)
+    if session is None or isinstance(request.successful_authenticator, SessionAuthentication):
+        return session  # also where a middleware has put somebody else into the request, whom the session stands for
+    # Asked anew: the framework has put the user that an authenticator found into Django's request as well.
+    return session if get_user(django_request).pk == request.user.pk else None
+
+
+def _seconds_left(credential: Any) -> int | None:
+    """How long a token may live that is given for this one of somebody else's; None: what is usual."""
+    try:
+        left = int(float(credential["exp"]) - time.time())
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None
+    return min(left, entitlement_conf.token_seconds())
 
 
 @login_not_required
@@ -92,41 +115,3 @@ def servers(request: HttpRequest) -> JsonResponse:
 def server_list(request: HttpRequest) -> list[dict[str, Any]]:
     """The servers as a page that this request asks for should see them."""
     return [{"url": server.url, "weight": server.weight} for server in nodes.servers(request)]
-
-
-def _token(request: Request) -> str | None:
-    """The token of the request, one minted for its session, or None for anonymous."""
-    kind, _, value = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer":
-        return value.strip()
-    if given := request.query_params.get("token"):
-        return given
-    if not request.user.is_authenticated:
-        return None
-    try:
-        return mint(request.user, request.session, _SNAPSHOT_TOKEN_SECONDS)[0]
-    except MintError:
-        return None
-
-
-def _snapshot(message: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: _value(value) for name, value in (message.get("fields") or {}).items()}
-    return {
-        "subject": message["subject"],
-        "content": _value(message["content"]),
-        "fields": fields,
-        "epoch": message["epoch"],
-        "seq": message["seq"],
-        "time": message["time"],
-        "kind": "snapshot",
-    }
-
-
-def _value(value: str | bytes) -> str | dict[str, str]:
-    """As in the JSON form of the wire protocol (protocol.md 1.4)."""
-    return value if isinstance(value, str) else {"b": base64.b64encode(value).decode()}
-
-
-def _refusal(status: int, detail: str) -> Response:
-    headers = {503: {"Retry-After": str(_RETRY_SECONDS)}, 401: {"WWW-Authenticate": "Bearer"}}.get(status)
-    return Response({"detail": detail}, status=status, headers=headers)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 from django.apps import AppConfig
 from django.core.checks import register
+from django.core.management import get_commands
+from django.utils.translation import gettext_lazy
+
+_DJANGOS = ("django.core", "django.contrib.staticfiles")
+"""Whose command `runserver` may be replaced."""
 
 
 class RealtimeConfig(AppConfig):
     """Live data: publish(), snapshots, tokens, pages."""
 
     name = "realtime"
-    verbose_name = "Realtime"
+    verbose_name = gettext_lazy("Realtime")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
@@ -19,8 +26,22 @@ class RealtimeConfig(AppConfig):
 
         register(checks.check_keys)
         register(checks.check_publishing)
+        register(checks.check_token_authenticators)
+        register(checks.check_outbox)
+        register(checks.check_extras)
+        register(checks.check_base_template)
         register(checks.check_hook)
         register(checks.check_sidecar)
         register(checks.check_listeners)
         register(checks.check_addresses)
         register(checks.check_static_files, deploy=True)
+        _offer_runserver()
+
+
+def _offer_runserver() -> None:
+    """For `manage.py runserver` alone: ours in place of Django's, wherever this app stands; not of another app's."""
+    from realtime.conf import conf
+
+    commands = get_commands()
+    if sys.argv[1:2] == ["runserver"] and conf.runserver and commands["runserver"] in _DJANGOS:
+        commands["runserver"] = "realtime"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,28 @@ from django.contrib.staticfiles.storage import HashedFilesMixin
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
+from django.db import Error as DatabaseFailure
+from django.db import connections
+from django.template import Context, TemplateDoesNotExist, TemplateSyntaxError
+from django.template.base import Template
+from django.template.loader import get_template
+from django.template.loader_tags import BlockNode, ExtendsNode
 
 from entitlement import tokens
 from entitlement.keys import KeysError
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
-from fastpath.client.errors import ClientError
 from fastpath.core.auth.tokens import KEY_UNKNOWN
 from fastpath.core.protocol.errors import Close
 from realtime.conf import KEYS, conf
+from realtime.models import OutboxMessage, OutboxState
+from realtime.nodes.asking import Said, ask_each
+from realtime.publishing.outbox.writing import VENDORS
 
 RENAMED = {"CLIENT_URLS": "SERVERS"}
+
+_BLOCKS = {"title", "head", "corner", "content", "scripts"}
+"""What the pages fill in their base template."""
 
 _ANSWER_SECONDS = 1.0
 """A sidecar that needs longer than this to say hello is worth a warning."""
@@ -40,13 +52,119 @@ def check_keys(**_: Any) -> list[CheckMessage]:
 
 
 def check_publishing(**_: Any) -> list[CheckMessage]:
-    """A value that is not known would be missed until the first message."""
+    """A value that is not known would be missed until the first message or request."""
     found: list[CheckMessage] = []
-    for name in ("backend", "on_failure"):
+    for name in ("backend", "on_failure", "forwarded_max", "publish_seconds", "outbox", "outbox_rows_max"):
         try:
             getattr(conf, name)
         except ImproperlyConfigured as error:
             found.append(Error(str(error), id="realtime.E020"))
+    return found
+
+
+def check_token_authenticators(**_: Any) -> list[CheckMessage]:
+    """The first who asks for a token would be the one to find out."""
+    # It brings the project's authenticators, which may want the project to be set up.
+    from realtime import api  # noqa: PLC0415
+
+    try:
+        api.token_authenticators()
+    except ImproperlyConfigured as error:
+        hint = 'REALTIME["TOKEN_AUTHENTICATORS"], else REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"], names them.'
+        return [Error(str(error), hint=hint, id="realtime.E016")]
+    return []
+
+
+def check_outbox(**_: Any) -> list[CheckMessage]:
+    """Only for ``manage.py check``, as a migration brings the table: without it every publish() would raise."""
+    if "check" not in sys.argv[1:2]:
+        return []
+    return outbox_messages()
+
+
+def outbox_messages() -> list[CheckMessage]:
+    """What stands between publish() and its outbox, if anything."""
+    try:
+        alias = conf.outbox
+    except ImproperlyConfigured:
+        return []  # check_publishing tells of it
+    if not alias:
+        return []
+    connection = connections[alias]
+    if connection.vendor not in VENDORS:
+        return [
+            Error(
+                f'REALTIME["OUTBOX"] is in "{alias}", which is {connection.display_name}.',
+                hint="An outbox is on SQLite or PostgreSQL: there the order of the commits can be told.",
+                id="realtime.E021",
+            )
+        ]
+    try:
+        tables = connection.introspection.table_names()
+    except DatabaseFailure as error:
+        why = " ".join(str(error).split())
+        return [Warning(f'The database of the outbox, "{alias}", does not answer: {why}.', id="realtime.W006")]
+    absent = {OutboxMessage._meta.db_table, OutboxState._meta.db_table} - set(tables)
+    if not absent:
+        return []
+    return [
+        Error(
+            f'REALTIME["OUTBOX"] is set, and the database "{alias}" has no table {" nor ".join(sorted(absent))}: '
+            "publish() raises.",
+            hint=f"{Path(sys.argv[0]).name} migrate realtime --database {alias}",
+            id="realtime.E021",
+        )
+    ]
+
+
+def check_extras(**_: Any) -> list[CheckMessage]:
+    """What the settings ask for and only an extra of the distribution brings; the sidecar tells of its own."""
+    found: list[CheckMessage] = []
+    if getattr(settings, "REALTIME", {}).get("JMX") and importlib.util.find_spec("pyspark") is None:
+        found.append(
+            Error(
+                'REALTIME["JMX"] is set, and pyspark, whose compiler makes the Java program of it, is not installed.',
+                hint="pip install 'django-fastpath[jmx]'",
+                id="realtime.E014",
+            )
+        )
+    if conf.tracing and importlib.util.find_spec("opentelemetry") is None:
+        found.append(
+            Error(
+                'REALTIME["TRACING"] is True, and OpenTelemetry is not installed: publish() raises.',
+                hint="pip install 'django-fastpath[otel]'",
+                id="realtime.E022",
+            )
+        )
+    return found
+
+
+def check_base_template(**_: Any) -> list[CheckMessage]:
+    """The console and the monitoring pages extend it: their first visitor would find out what it has not."""
+    name = conf.base_template
+    try:
+        absent = _BLOCKS - _blocks(get_template(name).template)
+    except TemplateDoesNotExist as error:
+        hint = f'REALTIME["BASE_TEMPLATE"] is {name!r}: name a template of the project, or leave it out.'
+        return [Error(f"There is no template {error}.", hint=hint, id="realtime.E015")]
+    except (ImproperlyConfigured, TemplateSyntaxError, AttributeError):
+        return []  # Django's own checks and pages tell of it; or it is no template of Django's own language
+    if not absent:
+        return []
+    words = ", ".join(f"{{% block {block} %}}{{% endblock %}}" for block in sorted(absent))
+    return [Error(f"The pages of realtime do not work in {name}.", hint=f"Add to it: {words}.", id="realtime.E015")]
+
+
+def _blocks(template: Template) -> set[str]:
+    """The names of a template's blocks, and of those that it extends, be it one of its own name."""
+    context = Context()
+    found: set[str] = set()
+    parent: Template | None = template
+    with context.bind_template(template):
+        while parent is not None:
+            found |= {node.name for node in parent.nodelist.get_nodes_by_type(BlockNode)}
+            extending = parent.nodelist.get_nodes_by_type(ExtendsNode)
+            parent = extending[0].get_parent(context) if extending else None
     return found
 
 
@@ -118,31 +236,34 @@ def sidecar_messages() -> list[CheckMessage]:
         conf.servers("localhost")
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E002")]
-    return [message for address in addresses for message in _node_messages(address, len(addresses) == 1)]
+    told = zip(addresses, ask_each(addresses, _told, _ANSWER_SECONDS), strict=True)
+    return [message for address, said in told for message in _node_messages(address, said, len(addresses) == 1)]
 
 
-def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
-    refused = ""
-    try:
-        with Control(address, timeout_seconds=_ANSWER_SECONDS) as control:
-            hello = control.hello()
-            if hello.get("mode") == "rules" and hello.get("generation") is not None:
-                refused = _refusal(control)
-    except ValueError as error:
-        return [Error(f'REALTIME["CONTROL"]: {error}', id="realtime.E002")]
-    except ClientError as error:
+def _told(control: Control) -> tuple[dict[str, Any], str]:
+    """What the node says of itself, and why it takes no token of this project, if it does not."""
+    hello = control.hello()
+    has_rules = hello.get("mode") == "rules" and hello.get("generation") is not None
+    return hello, _refusal(control) if has_rules else ""
+
+
+def _node_messages(address: str, said: Said[tuple[dict[str, Any], str]], alone: bool) -> list[CheckMessage]:
+    if isinstance(said.failure, ValueError):
+        return [Error(f'REALTIME["CONTROL"]: {said.failure}', id="realtime.E002")]
+    if said.value is None:
         what = "Nothing is pushed and publish() raises" if alone else f"The node at {label(address)} is away"
         here = f"or by `python -m fastpath` with FASTPATH_CONTROL={address}"
         there = "of another host: is it running, and are the certificates those of its control+tls address?"
         return [
             Warning(
-                f"{what}: {error}.",
+                f"{what}: {said.failure}.",
                 hint=f"A node {there}"
                 if "://" in address
                 else f"It is started by `{Path(sys.argv[0]).name} runrealtime`, {here}.",
                 id="realtime.W001",
             )
         ]
+    hello, refused = said.value
     if hello.get("mode") == "rules" and hello.get("generation") is None:
         return [
             Warning(
@@ -160,7 +281,7 @@ def _node_messages(address: str, alone: bool) -> list[CheckMessage]:
                 id="realtime.E013",
             )
         ]
-    if hello.get("engine") == "memory" and not alone:
+    if hello.get("shared") is False and not alone:
         return [
             Warning(
                 f"The node at {label(address)} keeps its messages for itself: its clients miss those of other nodes.",

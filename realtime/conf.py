@@ -10,23 +10,42 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS
 
 from entitlement import conf as entitlement_conf
 from entitlement import keys
+from fastpath.client.control.nodes import SILENT_MAX
 from fastpath.core.protocol.limits import Limits
 from realtime import addresses
 from realtime.addresses import Address
 
-LISTEN = "clients://127.0.0.1:8800,publishers://127.0.0.1:8801"
+LISTEN = "clients://127.0.0.1:8800,publishers://127.0.0.1:8801,mqtt://127.0.0.1:1883"
+
+FEED = "spark"
+"""The user that jobs publish for where none is named; ``realtime_demo`` makes it."""
+
+FORWARDED_MAX = 400
+"""Each takes two descriptors of a process, which has 1024 where nobody has said otherwise."""
+
+PUBLISH_SECONDS_MAX = 300
+"""Whoever waits longer is better served by a queue of tasks."""
+
+OUTBOX_ROWS_MAX = 1_000_000
+"""A row takes as much of the disk as its message and some hundred bytes."""
 
 WEIGHT_MAX = 100
 """The weight of a server that says none; one of weight 0 is tried when no other is left."""
 
 KEYS = {
+    "BASE_TEMPLATE": "template that the console and the monitoring pages extend: the project's, or realtime/base.html",
     "CONTROL": "control socket of the sidecar, or a list of those of several nodes: paths and tls:// addresses",
     "CONTROL_SECONDS": "how long to wait for an answer there, in seconds",
-    "BACKEND": "where publish() sends: sidecar, or dummy (checks everything, sends nothing), as by itself in test runs",
+    "PUBLISH_SECONDS": "how long a call of publish() may take, in seconds",
+    "BACKEND": "where publish() sends: sidecar, memory (its core in this process) or dummy, as by itself in test runs",
     "ON_FAILURE": "what publish() does when no sidecar takes a message: log or raise; unset: raise, log after commits",
+    "OUTBOX": "publish() writes rows that realtime_outbox sends: True, or the database they are in",
+    "OUTBOX_ROWS_MAX": "how many rows of the outbox may wait",
+    "TRACING": "whether publish() is a span of the project's own OpenTelemetry: True or False",
     "LISTEN": "where the sidecar listens, as FASTPATH_LISTEN",
     "PUBLISHERS": "publisher ports of all nodes for Spark jobs, HOST:PORT or tls://HOST:PORT with commas",
     "SERVERS": "WebSocket addresses for clients, each with its weight; {host} and {web} are filled in",
@@ -39,15 +58,18 @@ KEYS = {
     "JMX": "where the figures are served as MBeans, jmx://HOST:PORT or jmx+tls://HOST:PORT?cert=FILE&key=FILE",
     "JMX_PASSWORD": "what is to be given there; empty: nothing",
     "RELAY_URL": "the sidecar's client port as the web application reaches it",
+    "RUNSERVER": "whether `manage.py runserver` brings the sidecar and /ws up: True or False",
+    "FORWARDED_MAX": "how many HTTP requests, streams among them, a web process forwards at a time",
     "TOKEN_SECRET": "HS256 secret of the tokens",
     "TOKEN_KEYS": "path of a JWK set with the private keys that sign the tokens, made by realtime_keys",
+    "TOKEN_AUTHENTICATORS": "dotted paths of the REST framework's authenticators that POST /realtime/token/ takes",
     "TOKEN_SECONDS": "how long a token is valid, in seconds",
     "TOKEN_SECONDS_MAX": "the longest validity that can be asked for, in seconds",
 }
 """Every key and what it says; checks.py refuses others."""
 
 
-BACKENDS = ("sidecar", "dummy")
+BACKENDS = ("sidecar", "memory", "dummy")
 ON_FAILURE = ("", "log", "raise")
 
 
@@ -76,19 +98,68 @@ class Conf:
         raise ImproperlyConfigured('REALTIME["CONTROL"] names no path: runrealtime has no sidecar to start.')
 
     @property
+    def base_template(self) -> str:
+        """What the console and the monitoring pages extend."""
+        return str(_read("BASE_TEMPLATE", "realtime/base.html"))
+
+    @property
     def control_seconds(self) -> float:
         """How long publish() and the pages wait for the control socket."""
         return float(_read("CONTROL_SECONDS", 5.0))
 
     @property
+    def publish_seconds(self) -> float:
+        """How long a call of publish() may take; unset: CONTROL_SECONDS for each of two nodes. ImproperlyConfigured."""
+        given = _read("PUBLISH_SECONDS", None)
+        if given is None:
+            nodes = _read("CONTROL", ())
+            return self.control_seconds * (min(len(nodes), SILENT_MAX) or 1 if isinstance(nodes, list | tuple) else 1)
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= PUBLISH_SECONDS_MAX:
+            raise ImproperlyConfigured(
+                f'REALTIME["PUBLISH_SECONDS"] is a number above 0 and at most {PUBLISH_SECONDS_MAX}, not {given!r}.'
+            )
+        return float(given)
+
+    @property
     def backend(self) -> str:
-        """``sidecar`` or ``dummy``; without the setting dummy in Django's test environment. ImproperlyConfigured."""
+        """``sidecar``, ``memory`` or ``dummy``; unset: dummy in Django's test environment. ImproperlyConfigured."""
         return _one_of("BACKEND", BACKENDS, "dummy" if _in_test_run() else "sidecar")
 
     @property
     def on_failure(self) -> str:
         """``log``, ``raise``, or empty: raise at the call, log at the commit. Raises ImproperlyConfigured."""
         return _one_of("ON_FAILURE", ON_FAILURE, "")
+
+    @property
+    def tracing(self) -> bool:
+        """Whether publish() is a span, whose context goes with the message."""
+        return bool(_read("TRACING", False))
+
+    @property
+    def runserver(self) -> bool:
+        """Whether `manage.py runserver` is ours."""
+        return bool(_read("RUNSERVER", True))
+
+    @property
+    def outbox(self) -> str:
+        """The alias of the database that publish() writes rows to; empty: there is none. Raises ImproperlyConfigured.
+
+        A backend of tests takes messages itself.
+        """
+        given = _read("OUTBOX", False)
+        alias = DEFAULT_DB_ALIAS if given is True else given or ""
+        if alias and (not isinstance(alias, str) or alias not in settings.DATABASES):
+            known = ", ".join(map(repr, settings.DATABASES))
+            raise ImproperlyConfigured(f'REALTIME["OUTBOX"] is True, False or a database ({known}), not {given!r}.')
+        return alias if alias and self.backend == "sidecar" else ""
+
+    @property
+    def outbox_rows_max(self) -> int:
+        """How many rows of the outbox may wait, those that were set aside among them. Raises ImproperlyConfigured."""
+        most = _read("OUTBOX_ROWS_MAX", OUTBOX_ROWS_MAX)
+        if type(most) is not int or most < 1:
+            raise ImproperlyConfigured('REALTIME["OUTBOX_ROWS_MAX"] is a whole number from 1 on.')
+        return most
 
     @property
     def message_bytes_max(self) -> int:
@@ -111,6 +182,14 @@ class Conf:
         return keys.export() if entitlement_conf.token_keys() else ""
 
     @property
+    def token_authenticators(self) -> list[Any] | None:
+        """Dotted paths of those who say who asks for a token; None: unset. Raises ImproperlyConfigured."""
+        given = _read("TOKEN_AUTHENTICATORS", None)
+        if given is not None and not isinstance(given, list | tuple):
+            raise ImproperlyConfigured('REALTIME["TOKEN_AUTHENTICATORS"] is a list of dotted paths.')
+        return None if given is None else list(given)
+
+    @property
     def clients(self) -> str:
         """``HOST:PORT`` of the first plain client port, as this machine reaches it; empty if there is none."""
         return local_address(self.listen, "clients")
@@ -127,8 +206,16 @@ class Conf:
 
     @property
     def relay_url(self) -> str:
-        """The address that /ws of the web port is relayed to."""
+        """The address that /ws of the web port is relayed to; what is forwarded over HTTP goes to the same port."""
         return str(_read("RELAY_URL", f"ws://{self.clients}/ws" if self.clients else ""))
+
+    @property
+    def forwarded_max(self) -> int:
+        """How many HTTP requests, streams among them, a web process forwards at a time. Raises ImproperlyConfigured."""
+        most = _read("FORWARDED_MAX", FORWARDED_MAX)
+        if type(most) is not int or most < 1:
+            raise ImproperlyConfigured('REALTIME["FORWARDED_MAX"] is a whole number from 1 on.')
+        return most
 
     @property
     def data(self) -> str:

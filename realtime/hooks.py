@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from fastpath.client.control.client import Control
-from fastpath.client.errors import ClientError
 from realtime.conf import conf
+from realtime.nodes.asking import ask_each
 
 EVENTS = ("connect", "subscribe", "publish", "token", "disconnect")
 """What a hook can be asked about, and told of (protocol.md 8.7)."""
@@ -136,15 +135,10 @@ def recheck(user: str | None = None) -> None:
 
     Raises ClientError when a node cannot be reached, after all others have been told.
     """
-    failed: ClientError | None = None
-    for address in conf.controls:
-        try:
-            with Control(address, timeout_seconds=conf.control_seconds, client="django/1") as control:
-                control.call("recheck", {} if user is None else {"user": user})
-        except ClientError as error:
-            failed = error
-    if failed is not None:
-        raise failed
+    wanted = {} if user is None else {"user": user}
+    for said in ask_each(conf.controls, lambda control: control.call("recheck", wanted), conf.control_seconds):
+        if said.failure is not None:
+            raise said.failure
 
 
 def _checked(seconds: float | None) -> float | None:

@@ -61,7 +61,7 @@ class Listener:
         """Messages were cached, read or deleted."""
 
     def statistics(self, event: Event) -> None:
-        """The figures of a worker, each minute."""
+        """The figures of a worker, and the statistics over 12 windows, each minute."""
 
     def dropped(self, node: str, count: int) -> None:
         """So many events of the node, by its control address, could not be told: there were too many for this

@@ -12,17 +12,17 @@ import re
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
-from urllib.parse import ParseResult, quote
+from urllib.parse import ParseResult
 
 from channels.routing import URLRouter
 from channels.security.websocket import OriginValidator
-from django.conf import settings
 from django.urls import path
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from fastpath.core.protocol.errors import Close
 from realtime.conf import conf
+from realtime.forwarding.heads import allowed_hosts, forwarded_for, quoted_query, without_prefix
 
 _QUEUE_BYTES_MAX = 2 << 20
 """What a browser may send ahead of the sidecar; Daphne takes messages of up to 1 MiB."""
@@ -70,23 +70,13 @@ def is_served() -> bool:
 def websocket_application() -> Any:
     """The ASGI application for WebSockets: /ws, for pages of ALLOWED_HOSTS."""
     _made.set()
-    hosts = list(settings.ALLOWED_HOSTS)
-    if settings.DEBUG and not hosts:
-        hosts = ["localhost", "127.0.0.1", "[::1]"]
     router = URLRouter([path("ws", relay), path("<path:_>", _nothing), path("", _nothing)])
 
     async def below_prefix(scope: Scope, receive: Receive, send: Send) -> None:
-        await router(_without_prefix(scope), receive, send)
+        rest = without_prefix(scope["path"], scope.get("root_path", ""))
+        await router({**scope, "path": rest, "root_path": ""}, receive, send)
 
-    return _KnownOrigins(below_prefix, hosts)
-
-
-def _without_prefix(scope: Scope) -> Scope:
-    """As Django sees its own addresses: below FORCE_SCRIPT_NAME or the server's, whether or not a proxy took it off."""
-    prefix = (settings.FORCE_SCRIPT_NAME or scope.get("root_path") or "").rstrip("/")
-    whole = scope["path"]
-    rest = whole[len(prefix) :] if whole.startswith(f"{prefix}/") else whole
-    return {**scope, "path": rest, "root_path": ""}
+    return _KnownOrigins(below_prefix, allowed_hosts())
 
 
 async def _nothing(_scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,8 +105,7 @@ async def relay(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _open(scope: Scope) -> ClientConnection:
     """Connect to the sidecar as the browser asked to be connected; raises OSError or WebSocketException."""
-    # A '#' cannot be part of an address that is sent; the other characters of RFC 3986 stay as they are.
-    query = quote(scope.get("query_string", b""), safe="%/:?[]@!$&'()*+,;=")
+    query = quoted_query(scope.get("query_string", b""))
     names = [name for name in scope.get("subprotocols", ()) if _TOKEN.fullmatch(name)]
     return await connect(
         conf.relay_url + (f"?{query}" if query else ""),
@@ -136,7 +125,7 @@ async def _open(scope: Scope) -> ClientConnection:
 def _forwarded_for(scope: Scope) -> str:
     before = [value.decode("latin1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
     client = scope.get("client")
-    return ", ".join([*before, client[0] if client else "unknown"])
+    return forwarded_for(before, client[0] if client else "")
 
 
 class _Pair:

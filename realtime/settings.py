@@ -2,8 +2,8 @@
 
 REALTIME_SECRET_KEY, REALTIME_DEBUG (0 or 1), REALTIME_HTTPS (0, direct, proxy), REALTIME_HSTS_SECONDS,
 REALTIME_ALLOWED_HOSTS (comma list), REALTIME_DATABASE (path of the SQLite file), REALTIME_VAR (folder of run-time
-files), REALTIME_TOKEN_KEYS (file of the keys that sign tokens), REALTIME_HOOK (class of the hook), REALTIME_LOG_LEVEL,
-REALTIME_LOG_FORMAT (text or json; that of FASTPATH_LOG_FORMAT);
+files), REALTIME_OUTBOX (alias of its database), REALTIME_TOKEN_KEYS (file of the keys that sign tokens), REALTIME_HOOK
+(class of the hook), REALTIME_LOG_LEVEL, REALTIME_LOG_FORMAT (text or json; that of FASTPATH_LOG_FORMAT);
 REALTIME_STATS_LISTEN and REALTIME_JMX (addresses of their own for the statistics), each with its …_PASSWORD;
 for several nodes REALTIME_CONTROL (their control addresses, with spaces between) and REALTIME_SERVERS (their client
 addresses, JSON). FASTPATH_CONTROL, FASTPATH_TOKEN_SECRET and FASTPATH_LISTEN are the sidecar's own variables: both
@@ -13,7 +13,6 @@ docs/develop/django.md explains each.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -21,12 +20,11 @@ import secrets
 import tempfile
 from pathlib import Path
 
+from entitlement.conf import control_path
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(os.environ.get("REALTIME_VAR", BASE_DIR / "var")).absolute()
 VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-_SOCKET_PATH_BYTES_MAX = 100
-"""The kernel takes 107; the rest is left for names that are made from it."""
 
 
 def _secret_key() -> str:
@@ -47,20 +45,6 @@ def _secret_key() -> str:
     return path.read_text().strip()
 
 
-def _control_path() -> str:
-    """The control socket in var/, or in a private folder of the system's where that path would be too long."""
-    path = VAR / "fastpath.sock"
-    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES_MAX:
-        return str(path)
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir()) / f"realtime-{os.getuid()}-{digest}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not this user's alone: remove it, or set FASTPATH_CONTROL to another path")
-    return str(folder / "fastpath.sock")
-
-
 SECRET_KEY = _secret_key()
 DEBUG = os.environ.get("REALTIME_DEBUG", "1") == "1"
 ALLOWED_HOSTS = [
@@ -70,8 +54,11 @@ ALLOWED_HOSTS = [
 ]
 
 REALTIME = {
-    "CONTROL": os.environ.get("REALTIME_CONTROL", "").split() or os.environ.get("FASTPATH_CONTROL") or _control_path(),
+    "CONTROL": os.environ.get("REALTIME_CONTROL", "").split()
+    or os.environ.get("FASTPATH_CONTROL")
+    or control_path(VAR),
     "BACKEND": "sidecar",  # also in the tests of this repository, which start sidecars of their own
+    "OUTBOX": os.environ.get("REALTIME_OUTBOX"),
     "SERVERS": json.loads(os.environ.get("REALTIME_SERVERS") or "null"),
     "DATA": VAR / "fastpath",
     "AUDIT_FOLDER": VAR / "audit",
@@ -82,6 +69,7 @@ REALTIME = {
     "JMX": os.environ.get("REALTIME_JMX"),
     "JMX_PASSWORD": os.environ.get("REALTIME_JMX_PASSWORD"),
     "TOKEN_KEYS": os.environ.get("REALTIME_TOKEN_KEYS"),
+    "BASE_TEMPLATE": "base.html",
 }
 
 INSTALLED_APPS = [
@@ -106,7 +94,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
-ROOT_URLCONF = "realtime.urls"
+ROOT_URLCONF = "realtime.demo.urls"
 ASGI_APPLICATION = "realtime.asgi.application"
 TEMPLATES = [
     {

@@ -1,40 +1,26 @@
-"""The pages but the monitoring ones: the live board, the debug console, the login."""
+"""The debug console, and what all pages are told."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
-from django.contrib.auth.decorators import login_not_required, login_required
-from django.contrib.auth.views import LoginView, redirect_to_login
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
-from django.views.decorators.cache import cache_control, never_cache
+from django.urls import NoReverseMatch, is_valid_path, reverse
+from django.utils.translation import gettext
+from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
 from fastpath.client.errors import ClientError
 from realtime.api import server_list
-from realtime.demo.instruments import instruments, market
+from realtime.conf import conf
 from realtime.nodes.control_sockets import control
-
-_FAVICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b1f33"/>'
-    '<path d="M2 11l3-4 3 2 5-6" fill="none" stroke="#37d67a" stroke-width="2"/></svg>'
-)
-
-
-@require_safe
-@never_cache
-@ensure_csrf_cookie
-@login_required
-def board(request: HttpRequest) -> HttpResponse:
-    """The live board; what each row shows is the sidecar's decision, not this page's."""
-    context = page_context(request)
-    context["config"]["market"] = market()
-    return render(request, "realtime/board.html", context)
 
 
 @require_safe
@@ -42,29 +28,35 @@ def board(request: HttpRequest) -> HttpResponse:
 @ensure_csrf_cookie
 def console(request: HttpRequest) -> HttpResponse:
     """The debug console, for staff and who has the permission: it can do what its user's token can do, and no more."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    if not (request.user.is_staff or request.user.has_perm("realtime.use_console")):
-        raise PermissionDenied("The console is for staff, and for users with the permission to use it.")
-    return render(request, "realtime/console.html", page_context(request))
+    return _console_page(request, "realtime/console.html")
 
 
-@login_not_required
 @require_safe
-@cache_control(max_age=86400, public=True)
-def favicon(_: HttpRequest) -> HttpResponse:
-    """Asked for by browsers without being told to."""
-    return HttpResponse(_FAVICON, content_type="image/svg+xml")
+@never_cache
+@ensure_csrf_cookie
+def http_console(request: HttpRequest) -> HttpResponse:
+    """The page that tries what the sidecar answers over HTTP, for the same people."""
+    return _console_page(request, "realtime/http.html")
 
 
-class SignIn(LoginView):
-    """The login page; in the demonstration it names the users."""
+def _console_page(request: HttpRequest, template: str) -> HttpResponse:
+    if not request.user.is_authenticated:
+        return ask_to_sign_in(request)
+    if not (request.user.is_staff or request.user.has_perm("realtime.use_console")):
+        raise PermissionDenied(gettext("The console is for staff, and for users with the permission to use it."))
+    return render(request, template, page_context(request))
 
-    redirect_authenticated_user = True
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The form, and whether this is the demonstration."""
-        return super().get_context_data(**kwargs) | {"demo": is_demo()}
+def ask_to_sign_in(request: HttpRequest) -> HttpResponseRedirect:
+    """A redirect to the project's login, which comes back to the page that was asked for.
+
+    A new project has none at Django's default of ``LOGIN_URL``, but the admin's: it is that one then.
+    """
+    login = None
+    if not settings.is_overridden("LOGIN_URL") and not is_valid_path(settings.LOGIN_URL):
+        with suppress(NoReverseMatch):
+            login = reverse("admin:login")
+    return redirect_to_login(request.get_full_path(), login)
 
 
 def is_demo() -> bool:
@@ -73,14 +65,15 @@ def is_demo() -> bool:
 
 
 def page_context(request: HttpRequest) -> dict[str, Any]:
-    """``config`` for the page's script and ``sidecar_error`` (empty when a sidecar answers)."""
+    """``config`` for the page's script, ``sidecar_error`` (empty when a sidecar answers) and ``base_template``."""
     return {
+        "base_template": conf.base_template,
         "config": {
             "servers": server_list(request),
-            "servers_url": reverse("realtime_servers"),
-            "token_url": reverse("realtime_token"),
+            "servers_url": reverse("realtime:servers"),
+            "token_url": reverse("realtime:token"),
+            "schema_url": reverse("realtime:schema"),
             "user": request.user.get_username(),
-            "instruments": instruments(),
             "demo": is_demo(),
         },
         "sidecar_error": sidecar_error(),

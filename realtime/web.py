@@ -1,20 +1,27 @@
 """python -m realtime.web: Daphne with back-pressure, every close code and clean logs; its options are Daphne's.
 
-Daphne buffers without bound what a browser does not read, and an application cannot tell. Here the sending of a message
-waits while more than Twisted's 64 KiB are unsent. It also hands on the reason of a close and the codes of RFC 6455, and
-keeps tokens out of the access log.
+Daphne buffers without bound what a browser does not read, and an application cannot tell. Here the sending of a
+message, or of a piece of an answer, waits while more than Twisted's 64 KiB are unsent. It also hands on the reason of a
+close and the codes of RFC 6455, and keeps tokens out of the access log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import sys
+import threading
+import time
 from typing import Any
 
+from daphne.access import AccessLogGenerator
 from daphne.cli import CommandLineInterface
+from daphne.endpoints import build_endpoint_description_strings
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
+from django.conf import settings
 from twisted.internet import defer
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
@@ -27,6 +34,9 @@ _REASON_BYTES_MAX = 123
 
 _END_SECONDS = 3
 """How long connections may take to end when the server stops."""
+
+_THREADS_SECONDS = 5
+"""How long threads may go on after that, as those of a request that writes to the database."""
 
 _TOKEN = re.compile(r"([?&]token=)[^&#]*")
 """A token is a key: it does not belong into a log."""
@@ -90,13 +100,37 @@ class BoundedServer(Server):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._rejected: set[str | None] = set()  # addresses whose sockets are about to end
+        self._streams: dict[Any, Valve] = {}
+        """Of answers over HTTP that come in pieces."""
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         """Send, and return when there is room for more."""
+        valve = self._stream(protocol, message) if message.get("type") == "http.response.body" else None
         await super().handle_reply(protocol, message)
-        valve = getattr(protocol, "valve", None)
-        if valve is not None and message.get("type") == "websocket.send":
+        if message.get("type") == "websocket.send":
+            valve = getattr(protocol, "valve", None)
+        if valve is not None:
             await valve.wait()
+
+    def _stream(self, request: Any, message: dict[str, Any]) -> Valve | None:
+        """The valve of an answer over HTTP of which more is to come; it is taken off before the last piece."""
+        valve = self._streams.get(request)
+        if request.channel is None:
+            return None
+        if message.get("more_body") and valve is None:
+            valve = self._streams[request] = Valve()
+            request.registerProducer(valve, True)
+        elif not message.get("more_body") and valve is not None:
+            del self._streams[request]
+            request.unregisterProducer()
+            valve = None
+        return valve
+
+    def protocol_disconnected(self, protocol: Any) -> None:
+        """Let go whoever waits for room in an answer that nobody reads any more."""
+        if (valve := self._streams.pop(protocol, None)) is not None:
+            valve.stopProducing()
+        super().protocol_disconnected(protocol)
 
     def kill_all_applications(self) -> defer.Deferred[Any]:
         """Let every application end its connection in order; Daphne waits for the first alone."""
@@ -127,6 +161,26 @@ async def _ended(tasks: list[asyncio.Future[Any]]) -> None:
         await asyncio.wait(tasks, timeout=_END_SECONDS)
 
 
+def serve(application: Any, descriptor: int, *, has_signals: bool) -> None:
+    """Serve on a socket that listens already, until a signal, if they come here; the access log goes to stdout."""
+    WebSocketFactory.protocol = BoundedProtocol
+    BoundedServer(
+        application=application,
+        endpoints=build_endpoint_description_strings(file_descriptor=descriptor),
+        signal_handlers=has_signals,
+        action_logger=AccessLogGenerator(sys.stdout),
+        websocket_timeout=-1,  # Daphne's own limit would end a relayed connection after a day
+        root_path=getattr(settings, "FORCE_SCRIPT_NAME", "") or "",
+    ).run()
+    if has_signals:
+        signal.set_wakeup_fd(-1)  # Twisted's is closed: a child that ends later would be told with a trace
+
+
+def _exit_late() -> None:
+    time.sleep(_THREADS_SECONDS)
+    os._exit(0)
+
+
 class Web(CommandLineInterface):
     """Daphne's command line."""
 
@@ -138,6 +192,9 @@ def main() -> None:
     require_settings("realtime.web")
     WebSocketFactory.protocol = BoundedProtocol
     Web().run(sys.argv[1:])
+    sys.stdout.flush()
+    # A synchronous consumer's thread may wait for the loop, which runs no more: it would be waited for without an end.
+    threading.Thread(target=_exit_late, daemon=True).start()
 
 
 if __name__ == "__main__":

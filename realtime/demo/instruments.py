@@ -1,10 +1,57 @@
-"""The demonstration's instruments as the board shows them."""
+"""The demonstration's instruments, the subjects of what is published of them, and both as the board shows them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from entitlement.demo import ALERTS, INSTRUMENTS, INTERVALS, MOVES, bars, subject
+INSTRUMENTS = (
+    ("AAPL", "Apple", "NASDAQ"),
+    ("AMD", "Advanced Micro Devices", "NASDAQ"),
+    ("BAC", "Bank of America", "NYSE"),
+    ("BBY", "Best Buy", "NYSE"),
+    ("CVX", "Chevron", "NYSE"),
+    ("GE", "GE Aerospace", "NYSE"),
+    ("HD", "Home Depot", "NYSE"),
+    ("JNJ", "Johnson & Johnson", "NYSE"),
+    ("JPM", "JPMorgan Chase", "NYSE"),
+    ("KO", "Coca-Cola", "NYSE"),
+    ("LLY", "Eli Lilly", "NYSE"),
+    ("MRK", "Merck", "NYSE"),
+    ("MSFT", "Microsoft", "NASDAQ"),
+    ("PEP", "PepsiCo", "NASDAQ"),
+    ("PFE", "Pfizer", "NYSE"),
+    ("PG", "Procter & Gamble", "NYSE"),
+    ("RRC", "Range Resources", "NYSE"),
+    ("UNH", "UnitedHealth", "NYSE"),
+    ("WMT", "Walmart", "NASDAQ"),
+    ("XOM", "ExxonMobil", "NYSE"),
+)
+"""Symbol, name, exchange."""
+
+PRICES, MOVES, ALERTS = "stocks", "movers", "alerts"
+"""Kinds of what is published of an instrument; bars have one for each interval."""
+
+INTERVALS = ("1s", "1m", "1d")
+"""Of the bars."""
+
+
+SENSORS = ("/sensors/*/*", "/__mqtt__/sensors/*/*")
+"""Patterns of what things publish, by place and kind: topics with a slash in front, and those without."""
+
+
+def subject(symbol: str, kind: str = PRICES) -> str:
+    """The subject of a kind of message about an instrument; a pattern where one of the two is `*`."""
+    return f"/{kind}/us/{symbol}"
+
+
+def bars(interval: str) -> str:
+    """The kind of message that bars of an interval are."""
+    return f"bars-{interval}"
+
+
+def instrument(symbol: str) -> str:
+    """The pattern of all that is published of an instrument, whatever its kind: one rule gives it, one takes it."""
+    return subject(symbol, "*")
 
 
 def instruments() -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseFailure
 from django.http import HttpResponse
 from django.utils.decorators import method_decorator
@@ -18,6 +19,7 @@ from fastpath.client.control.nodes import label
 from realtime.conf import conf
 from realtime.nodes.asking import ask_each
 from realtime.publishing.failures import failures
+from realtime.publishing.outbox.figures import outbox_figures
 from realtime.stats import read
 from realtime.stats.access import MonitoringView
 
@@ -26,6 +28,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _UP = "fastpath_up"
 _WINDOWS = "fastpath_statistics"
 _UNPUBLISHED = "fastpath_publish_failures_total"
+_OUTBOX = "fastpath_outbox_"
 
 
 class _OneForm(BaseContentNegotiation):
@@ -69,7 +72,31 @@ def lines() -> Iterator[str]:
     yield f"# HELP {_UNPUBLISHED} Messages that this Django process could not publish and raised no error for."
     yield f"# TYPE {_UNPUBLISHED} counter"
     yield f"{_UNPUBLISHED}{{{_label('process', str(os.getpid()))}}} {failures.total}"
+    yield from _outbox()
     yield from _statistics()
+
+
+def _outbox() -> Iterator[str]:
+    """The outbox, where there is one; nothing while its database does not answer."""
+    try:
+        found = outbox_figures()
+    except (DatabaseFailure, ImproperlyConfigured):
+        return
+    if found is None:
+        return
+    yield f"# HELP {_OUTBOX}rows Messages in the outbox that wait, or were refused and set aside."
+    yield f"# TYPE {_OUTBOX}rows gauge"
+    yield f'{_OUTBOX}rows{{state="waiting"}} {found.waiting}'
+    yield f'{_OUTBOX}rows{{state="set_aside"}} {found.set_aside}'
+    for name, kind, says, value in (
+        ("oldest_seconds", "gauge", "Age of the oldest message that waits.", repr(found.oldest_seconds)),
+        ("sent_total", "counter", "Messages of the outbox that were stored.", found.sent),
+        ("refused_total", "counter", "Messages of the outbox that were refused and set aside.", found.refused),
+        ("retries_total", "counter", "How often messages of the outbox had to be sent again.", found.retries),
+    ):
+        yield f"# HELP {_OUTBOX}{name} {says}"
+        yield f"# TYPE {_OUTBOX}{name} {kind}"
+        yield f"{_OUTBOX}{name} {value}"
 
 
 def _statistics() -> Iterator[str]:

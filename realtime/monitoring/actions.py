@@ -11,10 +11,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.translation import gettext, ngettext
 
 from fastpath.client.errors import ClientError
 from realtime.monitoring import pages, subjects
-from realtime.monitoring.questions import Answer, ask_node, ask_nodes
+from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes
 from realtime.publishing.publisher import publish_now
 
 PING_SECONDS = 6.0
@@ -39,8 +40,8 @@ def ping(request: HttpRequest) -> HttpResponse:
         outcome = answer.error or f"{float(answer.value.get('ms', 0)):.1f} ms"
         pages.note(request, _whose(connection, known), f"pinged: {outcome}")
     if request.accepts("text/html"):
-        _tell(request, answer, f"It answered after {float(answer.value.get('ms', 0)):.1f} ms.")
-        return redirect("monitoring_client", node=node, connection=connection)
+        _tell(request, answer, gettext("It answered after %(ms).1f ms.") % {"ms": float(answer.value.get("ms", 0))})
+        return redirect("realtime:monitoring_client", node=node, connection=connection)
     if answer.error:
         return JsonResponse({"detail": answer.error}, status=409 if answer.refused else 503)
     return JsonResponse({"ms": answer.value["ms"]})
@@ -55,7 +56,9 @@ def disconnect(request: HttpRequest) -> HttpResponse:
         if not user:
             return HttpResponseBadRequest("no user")
         answers = ask_nodes("disconnect", {"user": user, "reason": reason})
-        thing, elsewhere = f"user {user}", f"{reverse('monitoring_clients')}?{urlencode({'user': user})}"
+        # What the log keeps is the same for all who read it, what the page says is not.
+        thing, named = f"user {user}", gettext("user %(name)s") % {"name": user}
+        elsewhere = f"{reverse('realtime:monitoring_clients')}?{urlencode({'user': user})}"
     else:
         node = node_number(request.POST.get("node"))
         try:
@@ -65,12 +68,17 @@ def disconnect(request: HttpRequest) -> HttpResponse:
         except IndexError:
             return HttpResponseBadRequest("no such node")
         thing = _whose(connection, known)
-        elsewhere = reverse("monitoring_clients")
+        if known.value.get("user"):
+            named = gettext("client %(id)s of %(user)s") % {"id": connection, "user": known.value["user"]}
+        else:
+            named = gettext("client %(id)s of nobody signed in") % {"id": connection}
+        elsewhere = reverse("realtime:monitoring_clients")
     done = sum(int(answer.value.get("clients", 0)) for answer in answers)
     if any(not answer.error for answer in answers):
         number = f"{done} connection{'' if done == 1 else 's'}"
         pages.note(request, thing, f"disconnected {number}: {reason}")
-        messages.success(request, f"{thing}: {number} closed.")
+        words = ngettext("%(thing)s: %(count)s connection closed.", "%(thing)s: %(count)s connections closed.", done)
+        messages.success(request, words % {"thing": named, "count": done})
     for answer in answers:
         if answer.error:
             messages.error(request, f"{answer.name}: {answer.error}")
@@ -87,16 +95,21 @@ def publish_test(request: HttpRequest) -> HttpResponse:
         fields = _fields(request.POST.get("fields", ""))
         if not content and not fields:
             # One click too many would send it to every subscriber.
-            raise ValueError("it is empty, without content and without fields")
+            raise ValueError(gettext("it is empty, without content and without fields"))
         position = publish_now(subject, content, fields, retained=retained, qos=qos)
     except (ClientError, ValueError) as error:
         # What was typed stays in the form.
-        return subjects.show(request, subject, failed=f"Not published: {error}")
+        return subjects.show(request, subject, failed=gettext("Not published: %(error)s") % {"error": error})
     stored = f" as {position.epoch}/{position.seq}" if position.seq else ""
     what = "" if retained else ", not retained"
     pages.note(request, subject, f"published a test message{stored}{what}")
-    messages.success(request, f"Published to {subject}{stored}{what}.")
-    return redirect(f"{reverse('monitoring_subjects')}?{urlencode({'subject': subject})}")
+    if position.seq:
+        words = gettext("Published to %(subject)s as %(position)s%(what)s.")
+    else:
+        words = gettext("Published to %(subject)s%(what)s.")
+    said = {"subject": subject, "position": f"{position.epoch}/{position.seq}"}
+    messages.success(request, words % (said | {"what": "" if retained else gettext(", not retained")}))
+    return redirect(f"{reverse('realtime:monitoring_subjects')}?{urlencode({'subject': subject})}")
 
 
 def _content(text: str, *, binary: bool) -> str | bytes:
@@ -108,7 +121,7 @@ def _content(text: str, *, binary: bool) -> str | bytes:
     try:
         return base64.b64decode(text.strip(), validate=True)
     except binascii.Error:
-        raise ValueError("the content is no base64") from None
+        raise ValueError(gettext("the content is no base64")) from None
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -117,7 +130,7 @@ def _fields(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"a field is name=value, one a line, not {line!r}")
+            raise ValueError(gettext("a field is name=value, one a line, not %(line)r") % {"line": line})
         fields[name.strip()] = value.strip()
     return fields
 
@@ -127,12 +140,12 @@ def node_number(text: Any) -> int:
     return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 6 else -1
 
 
-def _whose(connection: str, known: Answer) -> str:
+def _whose(connection: str, known: NodeAnswer) -> str:
     """A connection as the log names it, from its node's answer to ``client``."""
     return f"client {connection} of {known.value.get('user') or 'nobody signed in'}"
 
 
-def _tell(request: HttpRequest, answer: Answer, words: str) -> None:
+def _tell(request: HttpRequest, answer: NodeAnswer, words: str) -> None:
     if answer.error:
         messages.error(request, answer.error)
     else:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from django.db import Error as DatabaseFailure
 from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
+from django.utils.translation import gettext
 
 from realtime.monitoring import pages
-from realtime.monitoring.questions import Answer, ask_node, ask_nodes
+from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes
 from realtime.nodes import nodes
+from realtime.publishing.outbox.figures import outbox_figures
 from realtime.stats import figures
 
 ORDERS = {
@@ -37,6 +40,9 @@ SILENT_MS = 15_000
 
 OLDEST = frozenset({"last_ms", "oldest_ms", "uncommitted_ms"})
 """Figures of a sender that are no sums over the nodes."""
+
+OUTBOX_LATE_SECONDS = 10
+"""Messages leave the outbox within a second."""
 
 ENDED = frozenset({"stopped", "done", "failed"})
 """States after which nothing more comes."""
@@ -65,7 +71,7 @@ def attention(request: HttpRequest) -> JsonResponse:
             "slow": _slow(slow),
             "publishers": publisher_rows(publishers),
             "jobs": job_rows(jobs),
-            "alarms": list(_alarms(states)),
+            "alarms": [*_alarms(states), *_outbox_alarms()],
             "errors": _errors((*top, *slow, *publishers, *jobs)),
         }
     )
@@ -73,10 +79,10 @@ def attention(request: HttpRequest) -> JsonResponse:
 
 def sums(states: Iterable[nodes.State]) -> dict[str, float]:
     """The figures over all nodes, as the fields of /__sys__/cluster: those on one Redis deliver the same messages."""
-    return figures.cluster((state.figures, state.hello.get("engine") == "redis") for state in states)
+    return figures.cluster((state.figures, state.hello.get("shared", False)) for state in states)
 
 
-def state_now(state: nodes.State, answer: Answer) -> nodes.State:
+def state_now(state: nodes.State, answer: NodeAnswer) -> nodes.State:
     """The node as it is: one that has just not answered is away, whatever it said before."""
     if answer.error and not answer.refused:
         return nodes.State(state.address, error=state.error or answer.error)
@@ -87,10 +93,28 @@ def _alarms(states: Iterable[nodes.State]) -> Iterator[str]:
     """What somebody has to put right though clients notice nothing yet, a sentence each."""
     missing = max((int(state.figures.get("triggers_missing", 0)) for state in states), default=0)
     if missing:
-        yield (
-            f"{missing} triggers of the database are missing. Changes of rights are found by comparing the tables, "
+        yield gettext(
+            "%(count)s triggers of the database are missing. Changes of rights are found by comparing the tables, "
             "for as long as an agent runs. Run manage.py migrate; manage.py check --database default names them."
-        )
+        ) % {"count": missing}
+
+
+def _outbox_alarms() -> Iterator[str]:
+    """What is wrong with the outbox, if there is one."""
+    try:
+        found = outbox_figures()
+    except DatabaseFailure as error:
+        yield gettext("The outbox cannot be read: %(error)s.") % {"error": " ".join(str(error).split())}
+        return
+    if found is not None and found.oldest_seconds >= OUTBOX_LATE_SECONDS:
+        yield gettext(
+            "%(count)s messages wait in the outbox, the oldest for %(seconds).0f s. Is manage.py realtime_outbox at "
+            "work, and does a sidecar answer? Its log says what is wrong."
+        ) % {"count": found.waiting, "seconds": found.oldest_seconds}
+    if found is not None and found.set_aside:
+        yield gettext(
+            "%(count)s messages of the outbox were refused and set aside. The admin shows why, and sends them again."
+        ) % {"count": found.set_aside}
 
 
 def node_row(state: nodes.State) -> dict[str, Any]:
@@ -102,7 +126,7 @@ def node_row(state: nodes.State) -> dict[str, Any]:
     }
 
 
-def busiest_subjects(answers: Iterable[Answer], order: str) -> list[dict[str, Any]]:
+def busiest_subjects(answers: Iterable[NodeAnswer], order: str) -> list[dict[str, Any]]:
     """Of all nodes together: each delivers the same messages to clients of its own."""
     subjects: dict[str, dict[str, Any]] = {}
     for answer in answers:
@@ -115,7 +139,7 @@ def busiest_subjects(answers: Iterable[Answer], order: str) -> list[dict[str, An
     return sorted(subjects.values(), key=lambda row: (-row[order], row["subject"]))[:ROWS]
 
 
-def _slow(answers: Iterable[Answer]) -> dict[str, Any]:
+def _slow(answers: Iterable[NodeAnswer]) -> dict[str, Any]:
     """The clients with the longest queues, and what the first few of them are subscribed to."""
     rows = [
         {**row, "node": answer.index, "node_name": answer.name, "url": _client_url(answer.index, row["connection"])}
@@ -130,7 +154,7 @@ def _slow(answers: Iterable[Answer]) -> dict[str, Any]:
     return {"clients": rows[:ROWS], "total": sum(answer.value.get("total") or 0 for answer in answers)}
 
 
-def publisher_rows(answers: Sequence[Answer]) -> dict[str, Any]:
+def publisher_rows(answers: Sequence[NodeAnswer]) -> dict[str, Any]:
     """Return the publishers: who waits longest for an acknowledgement first, then the busiest.
 
     ``senders`` are theirs over all connections.
@@ -142,7 +166,7 @@ def publisher_rows(answers: Sequence[Answer]) -> dict[str, Any]:
     return {"publishers": rows[:ROWS], "senders": senders[:ROWS], "total": total}
 
 
-def _senders(answers: Iterable[Answer]) -> list[dict[str, Any]]:
+def _senders(answers: Iterable[NodeAnswer]) -> list[dict[str, Any]]:
     """Over all nodes, as a sender may be connected to any; the busiest first, then those of whom something waits."""
     senders: dict[tuple[str, ...], dict[str, Any]] = {}
     for answer in answers:
@@ -165,7 +189,7 @@ def _senders(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     )
 
 
-def job_rows(answers: Iterable[Answer]) -> dict[str, Any]:
+def job_rows(answers: Iterable[NodeAnswer]) -> dict[str, Any]:
     """What each job has said last, on whichever node; those that need a look first, then by name.
 
     Ages are by the node's own clock: ``age_ms`` since the last report.
@@ -184,9 +208,9 @@ def job_rows(answers: Iterable[Answer]) -> dict[str, Any]:
 
 
 def _client_url(node: int, connection: str) -> str:
-    return reverse("monitoring_client", args=(node, connection))
+    return reverse("realtime:monitoring_client", args=(node, connection))
 
 
-def _errors(answers: Iterable[Answer]) -> list[str]:
+def _errors(answers: Iterable[NodeAnswer]) -> list[str]:
     """Each only once."""
     return list(dict.fromkeys(f"{answer.name}: {answer.error}" for answer in answers if answer.error))

@@ -12,11 +12,13 @@ from django.contrib.auth.models import Group
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext
 
+from entitlement.patterns import reason_words
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_pattern
 from realtime.monitoring import pages
-from realtime.monitoring.questions import Answer, ask_node, ask_nodes, node_names
+from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes, node_names
 
 ROWS = 50
 """Clients on a page."""
@@ -47,7 +49,8 @@ class Search:
             try:
                 check_pattern(given["subject"])
             except InvalidSubject as fault:
-                error = f"This is no subject or pattern: {fault.reason}."
+                words = gettext("This is no subject or pattern: %(reason)s.")
+                error = words % {"reason": reason_words(fault.reason)}
         return cls(**given, slow=bool(request.GET.get("slow")), error=error)
 
     @property
@@ -84,7 +87,11 @@ def clients(request: HttpRequest) -> HttpResponse:
     """Who is connected, by user, address, subject, slow ones alone; a page at a time, over all nodes."""
     search, place = Search.of(request), Place.of(request.GET.get("after", ""))
     found = {} if search.error else _page(search, place)
-    context = pages.context(request, "Clients") | {"search": search, "searched": bool(search.arguments), **found}
+    context = pages.context(request, gettext("Clients")) | {
+        "search": search,
+        "searched": bool(search.arguments),
+        **found,
+    }
     return render(request, "realtime/monitoring/clients.html", context)
 
 
@@ -97,8 +104,8 @@ def client(request: HttpRequest, node: int, connection: str) -> HttpResponse:
     try:
         answer = ask_node(node, "client", arguments)
     except IndexError:
-        raise Http404("There is no such node.") from None
-    context = pages.context(request, "Client") | {
+        raise Http404(gettext("There is no such node.")) from None
+    context = pages.context(request, gettext("Client")) | {
         "node": node,
         "node_name": answer.name,
         "several": len(node_names()) > 1,
@@ -183,11 +190,11 @@ def _slowest(search: Search) -> dict[str, Any]:
     return _context(answers, rows[:ROWS])
 
 
-def _rows(answer: Answer) -> list[dict[str, Any]]:
+def _rows(answer: NodeAnswer) -> list[dict[str, Any]]:
     return [row | {"node": answer.index, "node_name": answer.name} for row in answer.value.get("clients", ())]
 
 
-def _context(answers: list[Answer], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _context(answers: list[NodeAnswer], rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "rows": rows,
         "total": sum(int(answer.value.get("total", 0)) for answer in answers),

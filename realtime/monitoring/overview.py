@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext, gettext_lazy
 from django.views.decorators.http import require_POST
 
 from fastpath.client.control.nodes import label
@@ -21,18 +22,18 @@ from realtime.nodes import drain as draining
 from realtime.nodes import nodes
 
 WINDOWS = {
-    "1min": "1 minute",
-    "5min": "5 minutes",
-    "15min": "15 minutes",
-    "1h": "1 hour",
-    "5h": "5 hours",
-    "15h": "15 hours",
-    "1d": "1 day",
-    "5d": "5 days",
-    "15d": "15 days",
-    "1mo": "1 month",
-    "5mo": "5 months",
-    "15mo": "15 months",
+    "1min": gettext_lazy("1 minute"),
+    "5min": gettext_lazy("5 minutes"),
+    "15min": gettext_lazy("15 minutes"),
+    "1h": gettext_lazy("1 hour"),
+    "5h": gettext_lazy("5 hours"),
+    "15h": gettext_lazy("15 hours"),
+    "1d": gettext_lazy("1 day"),
+    "5d": gettext_lazy("5 days"),
+    "15d": gettext_lazy("15 days"),
+    "1mo": gettext_lazy("1 month"),
+    "5mo": gettext_lazy("5 months"),
+    "15mo": gettext_lazy("15 months"),
 }
 """The windows of the statistics, and what the page calls them."""
 
@@ -43,14 +44,14 @@ CLUSTER = "/__sys__/cluster"
 @pages.page
 def overview(request: HttpRequest) -> HttpResponse:
     """Live figures, their history, and what needs looking at."""
-    context = pages.context(request, "Overview") | _nodes(request)
+    context = pages.context(request, gettext("Overview")) | _nodes(request)
     context["windows"] = [{"name": name, "words": words} for name, words in WINDOWS.items()]
     context["config"] |= {
         "cluster": CLUSTER,
-        "series_url": "/api/stats/series/",
-        "statistics_url": "/api/stats/",
-        "attention_url": reverse("monitoring_data_attention"),
-        "subjects_url": reverse("monitoring_subjects"),
+        "series_url": reverse("realtime:series"),
+        "statistics_url": reverse("realtime:stats"),
+        "attention_url": reverse("realtime:monitoring_data_attention"),
+        "subjects_url": reverse("realtime:monitoring_subjects"),
         "add_rule_url": pages.add_rule_url(request, CLUSTER, "the monitoring page"),
     }
     return render(request, "realtime/monitoring/overview.html", context)
@@ -62,20 +63,22 @@ def drain(request: HttpRequest) -> HttpResponse:
     """Send the clients of ``node`` elsewhere, or with ``undo`` no more; it is noted in the admin's log."""
     address = request.POST.get("node", "")
     if not request.user.is_staff:
-        raise PermissionDenied("Nodes are drained by staff.")
+        raise PermissionDenied(gettext("Nodes are drained by staff."))
     if address not in conf.controls:
         return HttpResponseBadRequest("no such node")
     try:
         if "undo" in request.POST:
-            done = f"no longer draining, {draining.undrain(address)} clients"
+            count = draining.undrain(address)
+            done, words = f"no longer draining, {count} clients", gettext("no longer draining, %(count)s clients")
         else:
-            done = f"draining, {draining.drain(address, nodes.listed_servers(request))} clients"
+            count = draining.drain(address, nodes.listed_servers(request))
+            done, words = f"draining, {count} clients", gettext("draining, %(count)s clients")
     except ClientError as error:
         messages.error(request, str(error))
-        return redirect("monitoring")
+        return redirect("realtime:monitoring")
     pages.note(request, label(address), done, model=Node)
-    messages.success(request, f"{label(address)}: {done}")
-    return redirect("monitoring")
+    messages.success(request, f"{label(address)}: {words % {'count': count}}")
+    return redirect("realtime:monitoring")
 
 
 def _nodes(request: HttpRequest) -> dict[str, Any]:

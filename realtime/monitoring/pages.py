@@ -7,19 +7,19 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.auth.views import redirect_to_login
+from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext, gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from realtime.models import Monitoring
 from realtime.stats.access import may_operate, may_view
-from realtime.views import page_context
+from realtime.views import ask_to_sign_in, page_context
 
 View = Callable[..., HttpResponse]
 
@@ -33,7 +33,7 @@ def page(view: View) -> View:
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not request.user.is_authenticated:
-            return redirect_to_login(request.get_full_path())
+            return ask_to_sign_in(request)
         if not may_view(request.user):
             raise PermissionDenied(_MAY_NOT_VIEW)
         return view(request, *args, **kwargs)
@@ -77,7 +77,14 @@ def context(request: HttpRequest, title: str) -> dict[str, Any]:
 
 
 def note(request: HttpRequest, thing: str, what: str, *, model: type[Any] = Monitoring) -> None:
-    """Write into the admin's log that this user did ``what`` with ``thing``, which lives in no table."""
+    """Write into the admin's log that this user did ``what`` with ``thing``, which lives in no table.
+
+    A project without the admin has no such log.
+    """
+    if not apps.is_installed("django.contrib.admin"):
+        return
+    from django.contrib.admin.models import CHANGE, LogEntry  # noqa: PLC0415 - a model of an app that may be absent
+
     LogEntry.objects.create(
         user_id=request.user.pk,
         content_type=ContentType.objects.get_for_model(model, for_concrete_model=False),
@@ -112,11 +119,13 @@ def add_rule_url(request: HttpRequest, pattern: str, reason: str) -> str:
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
     if not request.user.is_authenticated:
-        return JsonResponse({"detail": "you are signed out"}, status=401)
+        return JsonResponse({"detail": gettext("you are signed out")}, status=401)
     if not may_view(request.user):
         return JsonResponse({"detail": _MAY_NOT_VIEW}, status=403)
     return None
 
 
-_MAY_NOT_VIEW = "The monitoring pages are for users with the permission to see them (realtime.view_monitoring)."
-_MAY_NOT_OPERATE = "This is for users with the permission to operate (realtime.operate_monitoring)."
+_MAY_NOT_VIEW = gettext_lazy(
+    "The monitoring pages are for users with the permission to see them (realtime.view_monitoring)."
+)
+_MAY_NOT_OPERATE = gettext_lazy("This is for users with the permission to operate (realtime.operate_monitoring).")

@@ -27,7 +27,7 @@ _silent: dict[str, tuple[float, str]] = {}
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeAnswer:
     """What one node says; ``error`` is why it does not, with the node's ``code`` where it was the node that refused."""
 
     index: int
@@ -48,7 +48,7 @@ def node_names() -> list[str]:
     return [label(address) for address in conf.controls]
 
 
-def ask_node(index: int, verb: str, arguments: dict[str, Any], seconds: float = ANSWER_SECONDS) -> Answer:
+def ask_node(index: int, verb: str, arguments: dict[str, Any], seconds: float = ANSWER_SECONDS) -> NodeAnswer:
     """Ask one node, at most ``seconds``, and then whether it is there at all. Raises IndexError where there is none of
     that number; nothing else."""
     if not 0 <= index < len(conf.controls):
@@ -57,15 +57,15 @@ def ask_node(index: int, verb: str, arguments: dict[str, Any], seconds: float = 
     name = label(address)
     until, why = _silent.get(address, (0.0, ""))
     if verb not in ACTIONS and time.monotonic() < until:
-        return Answer(index, name, error=why)
+        return NodeAnswer(index, name, error=why)
     said = asking.ask(address, lambda control: control.call(verb, arguments), seconds)
     if said.value is None:
         # A verb may take long because of one worker: the node answers others all the same.
         if said.error.startswith("no answer") and asking.ask(address, Control.hello, HELLO_SECONDS).value is None:
             _silent[address] = time.monotonic() + AWAY_SECONDS, said.error
-        return Answer(index, name, error=said.error, code=said.code)
+        return NodeAnswer(index, name, error=said.error, code=said.code)
     _silent.pop(address, None)
-    return Answer(index, name, said.value)
+    return NodeAnswer(index, name, said.value)
 
 
 def ask_nodes(
@@ -73,14 +73,14 @@ def ask_nodes(
     arguments: dict[str, Any] | Callable[[int], dict[str, Any]],
     seconds: float = ANSWER_SECONDS,
     nodes: Sequence[int] | None = None,
-) -> list[Answer]:
+) -> list[NodeAnswer]:
     """Ask all nodes, or those of these numbers, beside each other; one answer a node, in their order.
 
     ``arguments`` may be a function of the node's number.
     """
     asked = range(len(conf.controls)) if nodes is None else nodes
 
-    def ask(index: int) -> Answer:
+    def ask(index: int) -> NodeAnswer:
         return ask_node(index, verb, arguments(index) if callable(arguments) else arguments, seconds)
 
     return asking.beside(asked, ask)

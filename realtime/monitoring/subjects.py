@@ -8,11 +8,13 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 
+from entitlement.patterns import reason_words
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_subject, is_system
 from realtime.monitoring import pages
-from realtime.monitoring.questions import Answer, ask_node, ask_nodes
+from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes
 
 SEGMENTS = 100
 """Segments that a level of the tree shows at once."""
@@ -36,7 +38,7 @@ def show(request: HttpRequest, subject: str, failed: str = "") -> HttpResponse:
     error = _wrong(subject)
     # The last, empty segment opens what is below the place.
     path = _segments(subject) or [*_segments(request.GET.get("open", "")[:TEXT_MAX]), ""]
-    context = pages.context(request, "Subjects") | {
+    context = pages.context(request, gettext("Subjects")) | {
         "subject": subject,
         "error": error,
         "failed": failed,
@@ -91,7 +93,7 @@ def _shown(prefix: str, merged: dict[str, Any]) -> dict[str, Any]:
     return {"prefix": prefix, "rows": rows, "total": merged["total"], "after": after}
 
 
-def _merged(answers: list[Answer]) -> dict[str, Any]:
+def _merged(answers: list[NodeAnswer]) -> dict[str, Any]:
     """Merge one level of several nodes: each segment once, the first of them all."""
     found: dict[str, list[Any]] = {}
     for answer in answers:
@@ -125,6 +127,7 @@ def _chosen(request: HttpRequest, subject: str) -> dict[str, Any]:
         "away": [answer for answer in answers if answer.error and answer.code != "unknown"],
         "chosen": chosen,
         "facts": chosen.value if chosen else {},
+        "option_patterns": _option_patterns(chosen.value) if chosen else [],
         "sums": sums,
         "history": _history(chosen.index, subject, before) if chosen else None,
         "before": before,
@@ -133,7 +136,12 @@ def _chosen(request: HttpRequest, subject: str) -> dict[str, Any]:
     }
 
 
-def _history(node: int, subject: str, before: str) -> Answer:
+def _option_patterns(facts: Mapping[str, Any]) -> list[str]:
+    """The patterns whose options count for the subject; of a node of a version before these there are none."""
+    return sorted(set(facts.get("options", {}).get("patterns", {}).values()))
+
+
+def _history(node: int, subject: str, before: str) -> NodeAnswer:
     arguments: dict[str, Any] = {"subject": subject, "limit": MESSAGES}
     if before.isdecimal() and len(before) < 16:
         arguments["before"] = int(before)
@@ -157,5 +165,5 @@ def _wrong(subject: str) -> str:
         try:
             check_subject(subject)
         except InvalidSubject as error:
-            return f"This is no subject: {error.reason}."
+            return gettext("This is no subject: %(reason)s.") % {"reason": reason_words(error.reason)}
     return ""

@@ -9,12 +9,14 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext, gettext_lazy
 
+from entitlement.patterns import reason_words
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_pattern
 from realtime.monitoring import pages
 from realtime.monitoring.actions import node_number
-from realtime.monitoring.questions import Answer, ask_node, ask_nodes, node_names
+from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes, node_names
 
 SECONDS_MAX = 60
 SECONDS = (10, 30, 60)
@@ -23,7 +25,14 @@ SECONDS = (10, 30, 60)
 NAME_CHARS_MAX = 512
 """Nobody and nothing that is traced has a longer one."""
 
-WHAT = {"user": "User", "subject": "Subject or pattern", "connection": "Connection"}
+WHAT = {
+    "user": gettext_lazy("User"),
+    "subject": gettext_lazy("Subject or pattern"),
+    "connection": gettext_lazy("Connection"),
+}
+
+TITLES = {"user": gettext_lazy("User"), "subject": gettext_lazy("Subject"), "connection": gettext_lazy("Connection")}
+"""What the page of a running trace calls what is traced."""
 
 EVENT_DIGITS_MAX = 15
 """Of the number of an event; whoever reads numbers of any length can be kept busy with one."""
@@ -56,14 +65,14 @@ def trace(request: HttpRequest) -> HttpResponse:
     """The form, and with ``t`` the trace that runs."""
     what = request.GET.get("what", "user")
     running = [text for text in request.GET.getlist("t")[:NODES_MAX] if text.count(":") == 1]
-    context = pages.context(request, "Trace")
+    context = pages.context(request, gettext("Trace"))
     context["config"] |= {
         "traces": running,
         "nodes": node_names(),
         "what": what,
         "name": request.GET.get("name", ""),
-        "data_url": reverse("monitoring_data_trace"),
-        "stop_url": reverse("monitoring_trace_stop"),
+        "data_url": reverse("realtime:monitoring_data_trace"),
+        "stop_url": reverse("realtime:monitoring_trace_stop"),
     }
     return render(
         request,
@@ -71,6 +80,7 @@ def trace(request: HttpRequest) -> HttpResponse:
         context
         | {
             "what": what if what in WHAT else "user",
+            "what_title": TITLES[what if what in WHAT else "user"],
             "choices": WHAT.items(),
             "name": request.GET.get("name", ""),
             "node": request.GET.get("node", "0"),
@@ -87,7 +97,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     what, name = request.POST.get("what", ""), request.POST.get("name", "").strip()
     node, seconds = request.POST.get("node", "0"), request.POST.get("seconds", "60")
     query = {"what": what, "name": name} | ({"node": node} if what == "connection" else {})
-    page = reverse("monitoring_trace")
+    page = reverse("realtime:monitoring_trace")
     is_short = seconds.isdecimal() and len(seconds) < 3 and 0 < int(seconds) <= SECONDS_MAX
     if what not in WHAT or not is_short:
         return HttpResponseBadRequest("what to trace, for 1 to 60 seconds?")
@@ -155,18 +165,19 @@ def stop(request: HttpRequest) -> HttpResponse:
 def _wrong(what: str, name: str) -> str:
     """Why this cannot be traced, in words; empty when it can."""
     if not name:
-        return "Whom or what? The name is empty."
+        return gettext("Whom or what? The name is empty.")
     if len(name) > NAME_CHARS_MAX:
-        return f"The name is longer than {NAME_CHARS_MAX} characters."
+        return gettext("The name is longer than %(most)s characters.") % {"most": NAME_CHARS_MAX}
     if what == "subject":
         try:
             check_pattern(name)
         except InvalidSubject as error:
-            return f"This is no subject or pattern: {error.reason}."
+            words = gettext("This is no subject or pattern: %(reason)s.")
+            return words % {"reason": reason_words(error.reason)}
     return ""
 
 
-def _ended(answer: Answer) -> str:
+def _ended(answer: NodeAnswer) -> str:
     """Why nothing more will come from this node, in words; empty while something may.
 
     A node that refuses knows nothing of the trace any more; one that is away may come back.
@@ -181,7 +192,7 @@ def _names(traces: list[Running]) -> str:
     return ", ".join(each.trace for each in traces)
 
 
-def _error(answer: Answer) -> dict[str, Any]:
+def _error(answer: NodeAnswer) -> dict[str, Any]:
     return {"node": answer.index, "name": answer.name, "error": answer.error}
 
 

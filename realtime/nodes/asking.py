@@ -1,10 +1,10 @@
-"""How nodes are asked: over a connection for each question, all nodes beside each other, each with its own time."""
+"""How nodes are asked: all beside each other, each with its own time, so that one that hangs holds up no other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from fastpath.client.control.client import Control
@@ -28,6 +28,8 @@ class Said(Generic[T]):
     value: T | None = None
     error: str = ""
     code: str = ""
+    failure: ClientError | ValueError | None = field(default=None, compare=False)
+    """What was raised, for those who say it in the client's own words."""
 
 
 def ask(address: str, question: Question[T], seconds: float = ANSWER_SECONDS) -> Said[T]:
@@ -37,13 +39,41 @@ def ask(address: str, question: Question[T], seconds: float = ANSWER_SECONDS) ->
         with Control(address, timeout_seconds=seconds, client=CLIENT) as control:
             return Said(question(control))
     except (ClientError, ValueError) as error:
-        why = getattr(error, "reason", "") or getattr(error, "why", "") or error
-        return Said(error=str(why), code=str(getattr(error, "code", "")))
+        return _failed(error)
 
 
 def ask_each(addresses: Sequence[str], question: Question[T], seconds: float = ANSWER_SECONDS) -> list[Said[T]]:
     """Ask these nodes beside each other; what each has said, in their order."""
     return beside(addresses, lambda address: ask(address, question, seconds))
+
+
+class Background:
+    """Asks some nodes while the caller goes on; a node is asked one thing after the other by who wants it so.
+
+    With ``kept`` for a name of the client each node has one connection, which stays open until ``close``.
+    """
+
+    def __init__(self, addresses: Sequence[str], kept: str = "") -> None:
+        self._kept = {address: Control(address, ANSWER_SECONDS, kept) for address in addresses} if kept else {}
+        self._pool = ThreadPoolExecutor(len(addresses), thread_name_prefix="nodes")
+
+    def ask(self, address: str, question: Question[T]) -> Future[Said[T]]:
+        """Begin to ask one of the nodes; what is returned raises nothing that is the node's fault."""
+        return self._pool.submit(self._ask, address, question)
+
+    def close(self) -> None:
+        """End the connections, and the threads when they are done."""
+        for control in self._kept.values():
+            control.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, address: str, question: Question[T]) -> Said[T]:
+        if address not in self._kept:
+            return ask(address, question)
+        try:
+            return Said(question(self._kept[address]))
+        except (ClientError, ValueError) as error:
+            return _failed(error)
 
 
 A = TypeVar("A")
@@ -55,3 +85,8 @@ def beside(those: Sequence[A], work: Callable[[A], T]) -> list[T]:
         return [work(one) for one in those]
     with ThreadPoolExecutor(len(those), thread_name_prefix="nodes") as pool:
         return list(pool.map(work, those))
+
+
+def _failed(error: ClientError | ValueError) -> Said[T]:
+    why = getattr(error, "reason", "") or getattr(error, "why", "") or error
+    return Said(error=str(why), code=str(getattr(error, "code", "")), failure=error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,7 @@ from fastpath.client.control.nodes import label
 from fastpath.client.errors import ControlRefused
 from realtime import relay
 from realtime.conf import Server, conf
-from realtime.nodes.asking import ANSWER_SECONDS, ask
+from realtime.nodes.asking import ANSWER_SECONDS, Background, Said
 
 FRESH_SECONDS = 1.0
 """What is known of a node is asked again after that."""
@@ -54,25 +54,30 @@ class State:
         return not self.error and not self.draining
 
 
+_Told = tuple[dict[str, Any], dict[str, Any], dict[str, str]]
+
+
 class _Node:
-    """Asks one node, in the background."""
+    """What one node has said, and what it is being asked."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
         self.state = State(address, error="it has not answered yet")
         self.away = False
         self.asked_at = float("-inf")
-        self.asking: Future[None] | None = None
+        self.asking: Future[Said[_Told]] | None = None
 
-    def ask(self) -> None:
-        """Ask, and note what it says."""
-        said = ask(self._address, lambda control: (control.hello(), control.stats(), _reasons(control)))
-        if said.value is not None:
-            hello, figures, reasons = said.value
-            self.state = State(self._address, hello, figures, reasons=reasons)
-        else:
-            self.state = State(self._address, error=said.error)
-        self.away = bool(self.state.error)
+    def hear(self) -> None:
+        """Note what it has said, if it has by now."""
+        if self.asking is None or not self.asking.done():
+            return
+        said, self.asking = self.asking.result(), None
+        hello, figures, reasons = said.value or ({}, {}, {})
+        self.state = State(self.state.address, hello, figures, said.error, reasons)
+        self.away = bool(said.error)
+
+
+def _told(control: Control) -> _Told:
+    return control.hello(), control.stats(), _reasons(control)
 
 
 def _reasons(control: Control) -> dict[str, str]:
@@ -88,7 +93,7 @@ class Watch:
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self._nodes = [_Node(address) for address in addresses]
-        self._pool = ThreadPoolExecutor(len(addresses), thread_name_prefix="nodes")
+        self._background = Background(addresses)
         self._lock = threading.Lock()
 
     def states(self, wait_seconds: float = WAIT_SECONDS) -> list[State]:
@@ -96,17 +101,22 @@ class Watch:
         now = time.monotonic()
         with self._lock:
             for node in self._nodes:
-                if now - node.asked_at >= FRESH_SECONDS and (node.asking is None or node.asking.done()):
+                node.hear()
+                if node.asking is None and now - node.asked_at >= FRESH_SECONDS:
                     node.asked_at = now
-                    node.asking = self._pool.submit(node.ask)
-        expected = {node.asking: node for node in self._nodes if node.asking is not None and not node.away}
-        for late in wait(expected, wait_seconds).not_done:
-            expected[late].away = True  # until it answers
+                    node.asking = self._background.ask(node.state.address, _told)
+            expected = {node.asking: node for node in self._nodes if node.asking is not None and not node.away}
+        late = wait(expected, wait_seconds).not_done
+        with self._lock:
+            for node in self._nodes:
+                node.hear()
+            for asking in late:
+                expected[asking].away |= expected[asking].asking is asking  # until it answers
         return [node.state for node in self._nodes]
 
     def close(self) -> None:
         """End the threads when they are done."""
-        self._pool.shutdown(wait=False)
+        self._background.close()
 
 
 def states(wait_seconds: float = WAIT_SECONDS) -> list[State]:

@@ -16,6 +16,20 @@ def resolve_listen(listen: str) -> str:
     return ",".join(_resolved(url.strip()) for url in listen.split(","))
 
 
+def leave_taken(listen: str, scheme: str) -> tuple[str, list[PortTaken]]:
+    """``listen`` without those addresses of that scheme whose port somebody else has, and why each was left away."""
+    kept, left = [], []
+    for url in listen.split(","):
+        try:
+            if urlsplit(url.strip()).scheme == scheme:
+                try_listen(url)
+        except PortTaken as error:
+            left.append(error)
+        else:
+            kept.append(url)
+    return ",".join(kept), left
+
+
 def try_listen(listen: str) -> None:
     """Raise PortTaken if the sidecar could not open one of its addresses."""
     for url in listen.split(","):

@@ -151,7 +151,8 @@ class Supervisor:
         now = time.monotonic()
         for child in self._children:
             if child.kill_at is not None and now >= child.kill_at and child.process is not None:
-                self.say(f"{child.name} did not stop within {child.stop_seconds_max:g} s: killing it")
+                why = "was told twice to stop" if self._hurry else f"did not stop within {child.stop_seconds_max:g} s"
+                self.say(f"{child.name} {why}: killing it")
                 child.kill_at = None
                 child.process.kill()
             if child.start_at is not None and now >= child.start_at and not self._stopping:

@@ -1,16 +1,18 @@
-"""Where publish() sends: the sidecar, or nowhere, as in test runs (REALTIME["BACKEND"])."""
+"""Where publish() sends: the sidecar, its core in this process, or nowhere, as in test runs (REALTIME["BACKEND"])."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from fastpath.client.control.client import FRAME_BYTES_MAX
-from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.client.control.nodes import SILENT_MAX, Nodes
+from fastpath.client.errors import ControlRefused, SidecarBusy, SidecarUnavailable
 from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX
 from realtime.conf import conf
 from realtime.nodes.control_sockets import control
-from realtime.publishing.outcomes import Outcome, Position, PublishRefused, outcome
+from realtime.publishing.outcomes import Outcome, Position, outcome, refused
 from realtime.publishing.rows import Row
 
 _FRAME_BYTES = FRAME_BYTES_MAX - (1 << 10)
@@ -20,28 +22,43 @@ _FRAME_BYTES = FRAME_BYTES_MAX - (1 << 10)
 class Backend(Protocol):
     """Takes messages whose form is known to be good."""
 
+    in_process: bool
+    """Sending waits for nobody."""
+    commits_tests: bool
+    """The transaction of a test case itself, which never commits, counts as none."""
+
     def bytes_max(self) -> int:
         """How large a message may be; raises SidecarUnavailable when nobody would take one."""
 
-    def send(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Send them in this order; what became of each."""
+    def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
+        """Send them in this order, for a call that began then (of time.monotonic); what became of each."""
 
 
 class Sidecar:
     """The nodes of REALTIME["CONTROL"]."""
 
+    in_process = False
+    commits_tests = False
+
     def bytes_max(self) -> int:
         """As the node says that is asked first; one of a version that does not say has the default."""
-        return int(control().hello().get("message_bytes_max", conf.message_bytes_max))
+        hello = self._nodes(conf.publish_seconds).hello()
+        return int(hello.get("message_bytes_max", conf.message_bytes_max))
 
-    def send(self, rows: Sequence[Row]) -> list[Outcome]:
+    def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
         """In one frame, unless they fill several; behind one that no node takes nothing more is sent."""
         outcomes: list[Outcome] = []
+        seconds = conf.publish_seconds
+        deadline = began + seconds
+        nodes = self._nodes(seconds)
         for frame in _frames(rows):
             try:
-                answer = control().publish([row.wire for row in frame])
+                if time.monotonic() >= deadline:
+                    why = f"not sent: calls and messages before took all of {seconds:g} s"
+                    raise SidecarBusy(conf.controls[0], why)
+                answer = nodes.publish([row.wire for row in frame], deadline)
             except ControlRefused as error:
-                outcomes += [PublishRefused(error.code, error.reason, row.subject) for row in frame]
+                outcomes += [refused(error.code, error.reason, row.subject) for row in frame]
             except SidecarUnavailable as error:
                 return outcomes + [error] * (len(rows) - len(outcomes))
             else:
@@ -49,27 +66,60 @@ class Sidecar:
                     outcomes.append(outcome(result, answer["epoch"], row.subject))
         return outcomes
 
+    @staticmethod
+    def _nodes(seconds: float) -> Nodes:
+        """The connections that give each node its share of the time: a silent one leaves some for the next."""
+        return control(seconds / min(len(conf.controls), SILENT_MAX))
 
-class Dummy:
-    """Refuses what the sidecar would refuse, and sends nothing."""
+
+class Memory:
+    """The core in this process, with a clock that tests move (realtime/memory)."""
+
+    in_process = True
+    commits_tests = True
 
     def bytes_max(self) -> int:
         """The settings' own limit."""
         return conf.message_bytes_max
 
-    def send(self, rows: Sequence[Row]) -> list[Outcome]:
+    def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
+        """At once."""
+        from realtime.memory.current import current  # noqa: PLC0415 - no process of production loads the core
+
+        site = current()
+        results = site.publish([row.wire for row in rows])
+        return [outcome(result, site.epoch, row.subject) for row, result in zip(rows, results, strict=True)]
+
+
+class Dummy:
+    """Refuses what the sidecar would refuse, and sends nothing."""
+
+    in_process = True
+    commits_tests = False
+
+    def bytes_max(self) -> int:
+        """The settings' own limit."""
+        return conf.message_bytes_max
+
+    def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
         """No message has a position; 0 stands for that."""
         for row in rows:
             row.check_size(self.bytes_max())
         return [Position(0, 0)] * len(rows)
 
 
+_BACKENDS: dict[str, type[Backend]] = {"sidecar": Sidecar, "memory": Memory, "dummy": Dummy}
+
+
 def backend() -> Backend:
     """The one that the settings name; raises ImproperlyConfigured."""
-    return Dummy() if conf.backend == "dummy" else Sidecar()
+    return _BACKENDS[conf.backend]()
 
 
 def _frames(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    if len(rows) == 1:
+        yield [*rows]
+        return
     frame: list[Row] = []
     size = 0
     for row in rows:

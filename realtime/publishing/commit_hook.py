@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -11,6 +13,7 @@ from django.db.transaction import TransactionManagementError
 
 from fastpath.client.errors import ClientError, SidecarUnavailable
 from realtime.conf import conf
+from realtime.publishing import signals
 from realtime.publishing.backends import backend
 from realtime.publishing.failures import failures
 from realtime.publishing.rows import Row
@@ -37,6 +40,10 @@ def open_transaction(using: str | None) -> BaseDatabaseWrapper | None:
             f'publish() cannot wait for a commit of the database "{found[0].alias}" while its autocommit is off: '
             "call it inside transaction.atomic()"
         )
+    if found and backend().commits_tests and _of_a_test_alone(found[0]):
+        found = []
+    if not found:
+        settle()
     return found[0] if found else None
 
 
@@ -57,9 +64,10 @@ class _Call:
     """One call of publish() in a transaction. Django holds it among the callbacks of on_commit(), and nobody else does:
     where a savepoint or the whole is rolled back it ends there, and with it the message."""
 
-    def __init__(self, waiting: Waiting, row: Row) -> None:
+    def __init__(self, waiting: Waiting, row: Row, silent: bool) -> None:
         self._waiting = waiting
         self.row = row
+        self.silent = silent
 
     def commit(self) -> None:
         """Django's callback: the first that is called sends for all."""
@@ -72,17 +80,20 @@ class Waiting:
     def __init__(self) -> None:
         self._calls: list[ref[_Call]] = []
         self._bytes_max = 0
+        self._found = True
 
-    def add(self, connection: BaseDatabaseWrapper, row: Row) -> None:
-        """Send it after the commit, with the others; raises PublishRefused, for the first one SidecarUnavailable."""
+    def add(self, connection: BaseDatabaseWrapper, rows: Sequence[Row], silent: bool) -> None:
+        """Send them after the commit, with the others; raises MessageTooLarge, for the first one SidecarUnavailable."""
         while self._calls and self._calls[-1]() is None:  # what a savepoint takes back is what came last
             self._calls.pop()
-        if not self._calls:
-            self._bytes_max = _bytes_max()
-        row.check_size(self._bytes_max)
-        call = _Call(self, row)
-        self._calls.append(ref(call))
-        connection.on_commit(call.commit, robust=conf.on_failure != "raise")
+        if not self._calls or not (silent or self._found):
+            self._bytes_max, self._found = _bytes_max(silent)
+        for row in rows:
+            row.check_size(self._bytes_max)
+        for row in rows:
+            call = _Call(self, row, silent)
+            self._calls.append(ref(call))
+            connection.on_commit(call.commit, robust=silent or conf.on_failure != "raise")
 
     def send_from(self, first: _Call) -> None:
         """The transaction is committed: send this call's message and those behind it, unless that is done."""
@@ -91,31 +102,59 @@ class Waiting:
             return
         place = alive.index(first)
         self._calls = [ref(call) for call in alive[:place]]  # not in this commit, as where a test captures callbacks
-        rows = [call.row for call in alive[place:]]
-        outcomes = backend().send(rows)
-        failed = [(row, error) for row, error in zip(rows, outcomes, strict=True) if isinstance(error, ClientError)]
+        self._send(alive[place:])
+
+    def send_all(self) -> None:
+        """Send what waits, of a transaction that will not commit."""
+        alive, self._calls = self._alive(), []
+        if alive:
+            self._send(alive)
+
+    def _send(self, calls: Sequence[_Call]) -> None:
+        rows = [call.row for call in calls]
+        outcomes = backend().send(rows, time.monotonic())
+        signals.tell(rows, outcomes)
+        failed = [(call, error) for call, error in zip(calls, outcomes, strict=True) if isinstance(error, ClientError)]
         if failed:
-            failures.note(failed, len(rows), "after their transaction was committed")
-            if conf.on_failure == "raise":
-                raise failed[0][1]
+            lost = [(call.row, error) for call, error in failed]
+            failures.note(lost, len(rows), "after their transaction was committed")
+            told = [error for call, error in failed if not call.silent]
+            if told and conf.on_failure == "raise":
+                raise told[0]
 
     def _alive(self) -> list[_Call]:
         return [call for one in self._calls if (call := one()) is not None]
 
 
-def _bytes_max() -> int:
-    """How large a message may be. Asking for it shows, in time for a rollback, whether there is a sidecar at all."""
+def _bytes_max(silent: bool) -> tuple[int, bool]:
+    """How large a message may be, and whether that need not be asked again in this transaction.
+
+    Asking for it shows, in time for a rollback, whether there is a sidecar at all.
+    """
     try:
-        return backend().bytes_max()
+        return backend().bytes_max(), True
     except SidecarUnavailable:
-        if conf.on_failure == "log":
-            return conf.message_bytes_max
+        if silent or conf.on_failure == "log":
+            return conf.message_bytes_max, conf.on_failure == "log"
         raise
 
 
 _waiting: WeakKeyDictionary[Any, Waiting] = WeakKeyDictionary()
 
 
-def after_commit(connection: BaseDatabaseWrapper, row: Row) -> None:
-    """Send a message when the connection's transaction commits."""
-    _waiting.setdefault(connection, Waiting()).add(connection, row)
+def after_commit(connection: BaseDatabaseWrapper, rows: Sequence[Row], silent: bool) -> None:
+    """Send messages when the connection's transaction commits."""
+    _waiting.setdefault(connection, Waiting()).add(connection, rows, silent)
+
+
+def settle() -> None:
+    """Send what this thread's code has published in blocks that ended, inside of a test case's transaction.
+
+    That never commits. Only for a backend that ``commits_tests``; what stands in a block that is open goes on waiting.
+    """
+    if not backend().commits_tests:
+        return
+    for connection in connections.all(initialized_only=True):
+        waiting = _waiting.get(connection)
+        if waiting is not None and _of_a_test_alone(connection):
+            waiting.send_all()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.utils.functional import Promise
-
+from fastpath.client.message import AsOf
 from fastpath.core.protocol.errors import InvalidMessage, InvalidSubject
 from fastpath.core.protocol.packets import read_publication
 from fastpath.core.protocol.subject import check_subject, is_system
-from realtime.publishing.outcomes import PublishRefused
-
-Value = str | bytes | Promise
-"""Texts, also lazy ones and those of a subclass such as SafeString, and bytes."""
+from realtime.publishing.contents import Content, check_text, encoded, plain
+from realtime.publishing.outcomes import MessageTooLarge, PublishRefused, refused
 
 _ADVICE = {
     "no leading slash": "a subject begins with a slash, as in /stocks/us/IBM",
@@ -28,10 +25,25 @@ _ADVICE = {
 }
 
 _OVERHEAD_BYTES = 96
-"""What a row takes on the wire besides its subject, content and fields: lengths, names and numbers."""
+"""What a row takes on the wire besides its subject, content, fields and meta: lengths, names and numbers."""
 
 _FIELD_OVERHEAD_BYTES = 10
 """The lengths of a field's name and value."""
+
+
+class Publication(NamedTuple):
+    """A message for publish_many(), with what publish() takes."""
+
+    subject: str
+    content: Content
+    fields: Mapping[str, Content] | None = None
+    retained: bool = True
+    qos: str = "guaranteed"
+    as_of: AsOf | None = None
+    reply_to: str | None = None
+    closure: str | None = None
+    replace: bool = False
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +57,92 @@ class Row:
     @property
     def frame_bytes(self) -> int:
         """What it takes of a frame, at most."""
-        return self.size + len(self.subject.encode()) + len(self.wire[2]) * _FIELD_OVERHEAD_BYTES + _OVERHEAD_BYTES
+        around = len(self.wire[2]) * _FIELD_OVERHEAD_BYTES + len(repr(self.wire[3]).encode(errors="replace"))
+        return self.size + len(self.subject.encode()) + around + _OVERHEAD_BYTES
 
     def check_size(self, bytes_max: int) -> None:
-        """PublishRefused for a message that is larger than the sidecar takes."""
+        """MessageTooLarge for a message that is larger than the sidecar takes."""
         if self.size > bytes_max:
             reason = f"content and fields have {self.size} bytes, the sidecar takes {bytes_max}"
-            raise PublishRefused("too_large", f"{reason} (FASTPATH_MESSAGE_BYTES_MAX)", self.subject)
+            raise MessageTooLarge("too_large", f"{reason} (FASTPATH_MESSAGE_BYTES_MAX)", self.subject)
 
 
-def checked(subject: str, content: Value, fields: Mapping[str, Value] | None, retained: bool, qos: str) -> Row:
+def checked(publication: Publication) -> Row:
     """The row of a message; raises TypeError or PublishRefused with what to do."""
-    subject = _subject(subject)
-    content = _value(content, "content", "content is a text or bytes, not {}: use str(…) or json.dumps(…)", subject)
-    if not isinstance(fields, Mapping | None):
-        raise TypeError(f"fields is a mapping of names to values, not {type(fields).__name__}")
-    own: dict[str, str | bytes] = {}
-    for key, value in fields.items() if fields else ():
-        name = _plain(key)
-        if not isinstance(name, str):
-            raise TypeError(f"the field {key!r} has a {type(key).__name__} as its name: names are texts")
-        what = f"the field {name!r}"
-        _check_text(name, f"the name of {what}", subject)
-        own[name] = _value(value, what, what + " holds {}: values are texts or bytes", subject)
-    meta: dict[str, Any] = {}
-    if not retained:
-        meta["retained"] = False
-    if qos != "guaranteed":
-        meta["qos"] = qos
-    wire = [subject, content, own, meta]
+    subject = _subject(publication.subject)
+    content = encoded(publication.content, "content", subject)
+    own = _fields(publication.fields, subject)
+    wire = [subject, content, own, _meta(publication, subject)]
     try:
         size = read_publication(wire).weigh()
     except InvalidMessage as error:
-        raise PublishRefused(error.code, error.reason, subject) from None
+        raise refused(error.code, error.reason, subject) from None
     return Row(subject, wire, size)
 
 
+def checked_all(messages: Iterable[Publication | tuple[Any, ...] | Mapping[str, Any]]) -> list[Row]:
+    """The rows of all, or the error of the first that cannot be sent, with a note that says which one that is."""
+    rows = []
+    for index, message in enumerate(messages):
+        try:
+            if isinstance(message, Mapping):
+                rows.append(checked(Publication(**message)))
+            elif isinstance(message, tuple | list):
+                rows.append(checked(Publication(*message)))
+            else:
+                raise TypeError(f"a message is a Publication, a tuple or a dict, not {type(message).__name__}")
+        except (TypeError, PublishRefused) as error:
+            error.add_note(f"(message {index} of publish_many(), counted from 0; none was published)")
+            raise
+    return rows
+
+
+def _fields(given: Any, subject: str) -> dict[str, str | bytes]:
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"fields is a mapping of names to values, not {type(given).__name__}")
+    own: dict[str, str | bytes] = {}
+    for key, value in given.items() if given else ():
+        name = plain(key)
+        if not isinstance(name, str):
+            raise TypeError(f"the field {key!r} has a {type(key).__name__} as its name: names are texts")
+        what = f"the field {name!r}"
+        check_text(name, f"the name of {what}", subject)
+        own[name] = encoded(value, what, subject)
+    return own
+
+
+def _meta(publication: Publication, subject: str) -> dict[str, Any]:
+    """What differs from the default; whether it can be is for the protocol to say."""
+    meta: dict[str, Any] = {}
+    if not publication.retained:
+        meta["retained"] = False
+    if publication.replace:
+        meta["replace"] = True
+    if publication.removed:
+        meta["removed"] = True
+    if publication.qos != "guaranteed":
+        meta["qos"] = publication.qos
+    for name in ("as_of", "reply_to", "closure"):
+        value = plain(getattr(publication, name))
+        if value is None or value == "":
+            continue
+        if isinstance(value, str):
+            check_text(value, name, subject)
+        meta[name] = dict(value) if isinstance(value, Mapping) else value
+    if "reply_to" in meta:
+        try:
+            check_subject(meta["reply_to"])
+        except InvalidSubject as error:
+            reason = f"reply_to {meta['reply_to']!r} is no subject: {error.reason}"
+            raise PublishRefused("invalid", reason, subject) from None
+    return meta
+
+
 def _subject(given: Any) -> str:
-    subject = _plain(given)
+    subject = plain(given)
     try:
         if isinstance(subject, str):
-            _check_text(subject, "the subject", repr(subject))
+            check_text(subject, "the subject", repr(subject))
         check_subject(subject)
     except InvalidSubject as error:
         advice = _ADVICE.get(error.reason)
@@ -93,29 +150,3 @@ def _subject(given: Any) -> str:
     if is_system(subject):
         raise PublishRefused("denied", "subjects under /__sys__/ are the server's", subject)
     return str(subject)
-
-
-def _value(given: Any, what: str, type_error: str, subject: str) -> str | bytes:
-    value = _plain(given)
-    if isinstance(value, str):
-        _check_text(value, what, subject)
-    elif not isinstance(value, bytes):
-        raise TypeError(type_error.format(type(given).__name__))
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """A text or bytes of exactly that type, where the value is one: only these can be encoded."""
-    if isinstance(value, Promise):
-        value = str(value)  # in the language that is active now
-    if isinstance(value, str):  # which a SimpleLazyObject only says of itself
-        return str.__str__(value) if issubclass(type(value), str) else str(value)
-    return bytes(value) if isinstance(value, bytes) else value
-
-
-def _check_text(text: str, what: str, subject: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        reason = f"{what} has half of a character at {error.start} (a lone surrogate), which UTF-8 cannot say"
-        raise PublishRefused("invalid", reason, subject) from None

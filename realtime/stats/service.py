@@ -7,14 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
-from fastpath.client.errors import ClientError
 from fastpath.core.telemetry.samples import ROWS_MAX
+from realtime.nodes.asking import Background, Said
 from realtime.stats import figures
 from realtime.stats.collector import Clock, Collector
 from realtime.stats.store import Store
@@ -24,8 +24,8 @@ PHASE_SECONDS = 0.4
 """A round begins so long after each whole second of the clock that is never set: the nodes of this machine have just
 taken their samples."""
 
-ANSWER_SECONDS = 2.0
-"""A node that takes longer to answer is away in this round."""
+CLIENT = "collector/1"
+"""What the collector calls itself to a node, over the connection that it keeps."""
 
 WAIT_SECONDS = 0.5
 """So long a round waits for answers; later ones are taken in the next."""
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Answer:
+class RoundAnswer:
     """What a node told in a round; ``error`` says why it did not."""
 
     at: float = 0.0
@@ -50,45 +50,47 @@ class Answer:
 
 
 class NodeLine:
-    """One node, asked and told by one thread at a time."""
+    """One node, asked or told one thing at a time."""
 
-    def __init__(self, address: str, pool: ThreadPoolExecutor, steady: Callable[[], float]) -> None:
+    def __init__(self, address: str, nodes: Background, steady: Callable[[], float]) -> None:
         self.name = label(address)
-        self.answer = Answer(error="it has not answered yet")
-        self.asking: Future[Answer] | None = None
-        self._telling: Future[None] | None = None
-        self._control = Control(address, timeout_seconds=ANSWER_SECONDS, client="collector/1")
-        self._pool = pool
+        self.answer = RoundAnswer(error="it has not answered yet")
+        self.asking: Future[Said[RoundAnswer]] | None = None
+        self._telling: Future[Said[Any]] | None = None
+        self._address = address
+        self._nodes = nodes
         self._steady = steady
 
     def ask(self, wanted: dict[str, Any]) -> None:
         """Unless it is still busy with what it was asked before."""
-        if self.asking is None and (self._telling is None or self._telling.done()):
-            self.asking = self._pool.submit(self._ask, wanted)
+        if not self._is_busy():
+            self.asking = self._nodes.ask(self._address, lambda control: self._round(control, wanted))
+
+    def hear(self) -> bool:
+        """Note what it has said; whether it has by now."""
+        if self.asking is None or not self.asking.done():
+            return False
+        said, self.asking = self.asking.result(), None
+        self.answer = said.value or RoundAnswer(error=said.error, gone="no answer" not in said.error)
+        return True
 
     def tell(self, told: dict[str, Any]) -> None:
         """Hand the node what its meta-subjects say."""
-        if not self.answer.error and self.asking is None and (self._telling is None or self._telling.done()):
-            self._telling = self._pool.submit(self._tell, told)
+        if not self.answer.error and not self._is_busy():
+            self._telling = self._nodes.ask(self._address, lambda control: control.call("figures", told))
 
-    def close(self) -> None:
-        """End the connection."""
-        self._control.close()
+    def _is_busy(self) -> bool:
+        """Whether something is on its way; what could not be told is noted."""
+        if self._telling is not None and self._telling.done():
+            said, self._telling = self._telling.result(), None
+            if said.error:
+                log.debug("%s was not told the figures: %s", self.name, said.error)
+        return self.asking is not None or self._telling is not None
 
-    def _ask(self, wanted: dict[str, Any]) -> Answer:
-        try:
-            began = self._steady()
-            samples = self._control.call("samples", wanted)
-            return Answer((began + self._steady()) / 2, samples, self._control.stats())
-        except ClientError as error:
-            why = str(getattr(error, "why", "") or getattr(error, "reason", "") or error)
-            return Answer(error=why, gone="no answer" not in why)
-
-    def _tell(self, told: dict[str, Any]) -> None:
-        try:
-            self._control.call("figures", told)
-        except ClientError as error:
-            log.debug("%s was not told the figures: %s", self.name, error)
+    def _round(self, control: Control, wanted: dict[str, Any]) -> RoundAnswer:
+        began = self._steady()
+        samples = control.call("samples", wanted)
+        return RoundAnswer((began + self._steady()) / 2, samples, control.stats())
 
 
 class Service:
@@ -97,8 +99,8 @@ class Service:
     def __init__(self, addresses: list[str], stop: threading.Event, clock: Clock | None = None) -> None:
         clock = clock or Clock()
         self._stop = stop
-        self._pool = ThreadPoolExecutor(len(addresses), thread_name_prefix="nodes")
-        self._lines = [NodeLine(address, self._pool, clock.steady) for address in addresses]
+        self._nodes = Background(addresses, kept=CLIENT)
+        self._lines = [NodeLine(address, self._nodes, clock.steady) for address in addresses]
         self._collector = Collector([line.name for line in self._lines], Store(), clock)
         self._windows = ""
 
@@ -123,9 +125,7 @@ class Service:
             if collects:
                 collector.end()
         finally:
-            for line in self._lines:
-                line.close()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._nodes.close()
 
     def round(self) -> tuple[bool, bool]:
         """Ask all nodes, add what they tell; whether this is still the one that collects, and whether there is more."""
@@ -135,9 +135,8 @@ class Service:
         wait([line.asking for line in self._lines if line.asking is not None], WAIT_SECONDS)
         collector.follow_clock()
         for line in self._lines:
-            if line.asking is None or not line.asking.done():
+            if not line.hear():
                 continue
-            line.answer, line.asking = line.asking.result(), None
             if not line.answer.error:
                 more |= collector.take(line.name, line.answer.samples, line.answer.at) >= ROWS_MAX
             elif line.answer.gone:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 import time
-import uuid
 from array import array
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from django.db import IntegrityError, router, transaction
 from django.db.models import F
 
 from realtime.models import StatisticsBucket, StatisticsState
-from realtime.stats.timeline import Node, Timeline
+from realtime.process.holders import has_ended, new_holder
+from realtime.stats.timeline import SampledNode, Timeline
 from realtime.stats.windows import SIZES, History, Key
 
 LEASE_SECONDS = 15.0
@@ -50,7 +47,7 @@ class Store:
 
     def __init__(self) -> None:
         self.database = router.db_for_write(StatisticsState)
-        self._holder = f"{_machine()} {os.getpid()} {secrets.token_hex(8)}"
+        self._holder = new_holder()
         self._claimed = False
         self._seen: tuple[str, int, float] = ("", -1, 0.0)
 
@@ -113,9 +110,7 @@ class Store:
 
     def _free(self, state: StatisticsState) -> bool:
         """Whether nobody collects: told without a clock that could jump, or that two machines would have to share."""
-        machine, _, rest = state.holder.partition(" ")
-        pid = rest.partition(" ")[0]
-        if not state.holder or (machine == _machine() and not (pid.isdecimal() and _runs(int(pid)))):
+        if not state.holder or has_ended(state.holder):
             return True
         if self._seen[:2] != (state.holder, state.beat):
             self._seen = (state.holder, state.beat, time.monotonic())
@@ -139,7 +134,7 @@ def load(database: str, names: list[str], size: int | None = None, first: int = 
 
 def timeline_of(saved: Saved) -> Timeline:
     """To go on from where it was saved."""
-    nodes = {name: Node(server, base) for name, (server, base) in saved.nodes.items()}
+    nodes = {name: SampledNode(server, base) for name, (server, base) in saved.nodes.items()}
     return Timeline(saved.through, nodes)
 
 
@@ -160,24 +155,3 @@ def _values(history: History, keys: Iterable[Key]) -> Iterable[bytes]:
 def _row(size: int, number: int) -> int:
     """The key of a bucket's row: the same for the same bucket, so that it is replaced in any database."""
     return number * len(SIZES) + SIZES.index(size)
-
-
-def _machine() -> str:
-    """Where a process's number means something: this start of the machine, this container."""
-    try:
-        started = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{started}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return f"{uuid.getnode():x}"
-
-
-def _runs(pid: int) -> bool:
-    if pid == os.getpid() or os.name != "posix":  # of one that had the same number, or of this process
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True

@@ -23,7 +23,7 @@ Sample = dict[str, float]
 
 
 @dataclass
-class Node:
+class SampledNode:
     """How far the samples of a node have been taken."""
 
     server: str = ""
@@ -40,13 +40,13 @@ class Timeline:
     """``through``: all seconds up to this one are closed, and nothing is added to them any more."""
 
     through: int = -1
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, SampledNode] = field(default_factory=dict)
     _open: dict[int, dict[str, tuple[Sample, bool]]] = field(default_factory=dict)
 
     def expect(self, names: Iterable[str], steady: float) -> None:
         """Wait for each of these nodes from now on."""
         known = self.nodes
-        self.nodes = {name: known.get(name) or Node() for name in names}
+        self.nodes = {name: known.get(name) or SampledNode() for name in names}
         for node in self.nodes.values():
             node.told_at = steady
 

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
-from django.utils import timezone
+from django.utils import formats, timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, ngettext
 
 register = template.Library()
 
@@ -46,13 +47,12 @@ def as_of(told: Any) -> SafeString | str:
     """As of when a message's data is (protocol.md 5.2): a time, text or number, or ``{time, batch, job, version}``."""
     if not isinstance(told, dict):
         return _as_of_time(told)
-    made = f"batch {told['batch']}" if "batch" in told else ""
-    job = str(told.get("job", ""))
-    parts = [
-        _as_of_time(told.get("time")),
-        " of ".join(part for part in (made, job) if part),
-        f"version {told['version']}" if "version" in told else "",
-    ]
+    made = job = str(told.get("job", ""))
+    if "batch" in told:
+        words = gettext("batch %(batch)s of %(job)s") if job else gettext("batch %(batch)s")
+        made = words % {"batch": told["batch"], "job": job}
+    version = gettext("version %(version)s") % {"version": told["version"]} if "version" in told else ""
+    parts = [_as_of_time(told.get("time")), made, version]
     return format_html_join(", ", "{}", ((part,) for part in parts if part))
 
 
@@ -75,11 +75,12 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 9.95:
-        return f"{seconds:.1f} s"
+        return f"{_localized(f'{seconds:.1f}')} s"
     for unit, size, until in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
         if seconds < size * until:
             return f"{int(seconds // size)} {unit}"
-    return f"{int(seconds // 86400)} days"
+    days = int(seconds // 86400)
+    return ngettext("%(count)s days", "%(count)s days", days) % {"count": days}
 
 
 @register.filter
@@ -89,9 +90,12 @@ def value(content: Any) -> str:
         content = base64.b64decode(content.get("b") or "")
     if isinstance(content, bytes | bytearray):
         more = " …" if len(content) > SHOWN_BYTES else ""
-        return f"{len(content)} bytes: {content[:SHOWN_BYTES].hex(' ')}{more}" if content else "0 bytes"
+        size_words = ngettext("%(count)s bytes", "%(count)s bytes", len(content)) % {"count": len(content)}
+        return f"{size_words}: {content[:SHOWN_BYTES].hex(' ')}{more}" if content else size_words
     text = str(content)
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} … ({len(text)} characters)"
+    if len(text) <= SHOWN_CHARS:
+        return text
+    return gettext("%(text)s … (%(count)s characters)") % {"text": text[:SHOWN_CHARS], "count": len(text)}
 
 
 @register.filter("bytes")
@@ -105,7 +109,7 @@ def size(number: float | None) -> str:
             break
         number /= 1024
     digits = 0 if unit == "B" or abs(number) >= 100 else 1
-    return f"{number:,.{digits}f}".removesuffix(".0") + f" {unit}"
+    return f"{_localized(f'{number:.{digits}f}'.removesuffix('.0'))} {unit}"
 
 
 @register.simple_tag
@@ -122,4 +126,9 @@ def milliseconds(ms: float | None) -> str:
     """A number of ms in words."""
     if ms is None:
         return "–"
-    return f"{ms:.1f} ms" if ms < 10 else f"{round(ms)} ms" if ms < 1000 else duration(ms / 1000)
+    return f"{_localized(f'{ms:.1f}')} ms" if ms < 10 else f"{round(ms)} ms" if ms < 1000 else duration(ms / 1000)
+
+
+def _localized(number: str) -> str:
+    """A number as the active language writes it: with a comma in German, with groups of thousands."""
+    return str(formats.number_format(number, force_grouping=True))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from django.contrib.auth.models import Group, User
 from playwright.sync_api import Browser, Page, expect
 
 from entitlement.models import Effect, Rule
+from tests.support.axe import assert_usable
 from tests.support.browser.chromium import CHROMIUM, FLAGS
 from tests.support.browser.stack import Stack, sign_in
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import in_time, on_time, until
 
 pytestmark = pytest.mark.browser
 
@@ -109,6 +111,32 @@ def connected(page: Page, seconds: float = 10) -> None:
     page.wait_for_selector('html[data-connection="connected"]', timeout=seconds * 1000)
 
 
+LEFT = """() => {
+    // The next connection may be there before anybody looks again.
+    const page = document.documentElement;
+    window.left = false;
+    const look = () => { window.left ||= page.dataset.connection === "reconnecting"; };
+    new MutationObserver(look).observe(page, { attributes: true });
+}"""
+
+
+def reconnects(page: Page, end: Callable[[], object], seconds: float = 10) -> None:
+    """The page says that its connection is gone, and has another one."""
+    page.evaluate(LEFT)
+    end()
+    page.wait_for_function("left", timeout=10_000)
+    connected(page, seconds)
+
+
+FLASHED = """(selector) => {
+    // A flash is over within a second: it is noted, so that nobody has to look at the right moment.
+    const cell = document.querySelector(selector);
+    window.flashed = false;
+    const look = () => { window.flashed ||= cell.classList.contains("up"); };
+    new MutationObserver(look).observe(cell, { attributes: true });
+}"""
+
+
 def test_waits_for_the_first_tick_then_moves(visit: Any, prices: Prices) -> None:
     """In words until something comes; then values, labels and flashes."""
     page = visit("alice")
@@ -127,10 +155,12 @@ def test_waits_for_the_first_tick_then_moves(visit: Any, prices: Prices) -> None
     expect(page.locator(".board tbody tr")).to_have_count(20)
     expect(page.locator("#port")).to_contain_text("direct")
     expect(page.locator("#latency")).to_contain_text("ms")
+    page.evaluate(FLASHED, '[data-subject="/stocks/us/BAC"] .price')
     prices.tick()
-    page.wait_for_selector('[data-subject="/stocks/us/BAC"] .price.up', timeout=2000)
+    page.wait_for_function("flashed")
 
 
+@pytest.mark.slow
 def test_candles_movers_and_alerts(visit: Any, prices: Prices) -> None:
     """What other jobs publish shows beside the prices, with as of when it is (test_board_market.py has the rest)."""
     prices.publish("/bars-1s/us/AAPL", "101.5", start="1000", open="101", high="102", low="100", final="1")
@@ -144,19 +174,60 @@ def test_candles_movers_and_alerts(visit: Any, prices: Prices) -> None:
     expect(page.locator("#alert-list li")).to_contain_text("GE rose")
 
 
-@pytest.mark.timing
+@pytest.mark.slow
+@pytest.mark.mosquitto
+def test_a_sensor_moves_beside_the_prices(visit: Any, stack: Stack, prices: Prices, django_db_blocker: Any) -> None:
+    """As documented: by mosquitto_pub, as the user of things; with and without a slash in front it is one sensor, and
+    what is retained is there for who comes later."""
+
+    def publish(topic: str, *message: str) -> None:
+        host, _, port = stack.mqtt.rpartition(":")
+        where = ("-h", host, "-p", port, "-t", topic, "-q", "1", "-u", "sensor", "-P", "demo")
+        subprocess.run(["mosquitto_pub", *where, *message], check=True)
+
+    page = visit("bob")
+    connected(page)
+    sensors = page.locator("#sensor-list li")
+    expect(page.locator("#sensors-note")).to_have_text("None so far.")
+    publish("sensors/hall/temperature", "-m", "21.5")
+    expect(sensors).to_have_count(1)
+    expect(sensors.locator(".sensor")).to_have_text("hall · temperature")
+    expect(sensors.locator(".value")).to_have_text("21.5")
+    page.evaluate(FLASHED, "#sensor-list .value")
+    unit = ("-V", "mqttv5", "-D", "publish", "user-property", "unit", "°C")
+    publish("/sensors/hall/temperature", "-r", "-m", "22", *unit)
+    expect(sensors.locator(".value")).to_have_text("22 °C")
+    page.wait_for_function("flashed")
+    publish("/sensors/cellar/door", "-m", "open")
+    expect(sensors.locator(".sensor")).to_have_text(["cellar · door", "hall · temperature"])
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
+    later = visit("alice")
+    expect(later.locator("#sensor-list .value")).to_have_text(["22 °C"])
+    assert_usable(later)
+    publish("/sensors/hall/temperature", "-r", "-n")
+    expect(sensors.locator(".sensor")).to_have_text(["cellar · door"])
+    with django_db_blocker.unblock(), stack.orm() as alias:
+        Rule.objects.using(alias).filter(pattern="/sensors/*/*", group__name="NYSE desk").delete()
+    expect(page.locator("#sensors-note")).to_have_text("None so far.")
+
+
+@pytest.mark.slow
+@pytest.mark.timing(only="Late")
 def test_standing_still_is_said_and_unsaid(visit: Any, prices: Prices) -> None:
     """Within five seconds of the last tick, and away with the next."""
     page = visit("alice")
     connected(page)
-    prices.tick()
+    before = time.monotonic()
+    expect(cell(page, "BAC")).to_have_text(prices.tick())
     expect(page.locator("#banner")).to_be_hidden()
     last = time.monotonic()
-    page.wait_for_selector('#banner[data-state="still"]', timeout=6000)
-    assert 2.5 < time.monotonic() - last < 5
+    page.wait_for_selector('#banner[data-state="still"]')
+    took = time.monotonic() - last
+    assert time.monotonic() - before > 2.5
     expect(page.locator("#banner-text")).to_contain_text("no data from Spark")
     prices.tick()
     expect(page.locator("#banner")).to_be_hidden()
+    on_time(took < 5, took)
 
 
 def test_each_user_sees_what_the_rules_say(visit: Any, prices: Prices) -> None:
@@ -173,6 +244,7 @@ def test_each_user_sees_what_the_rules_say(visit: Any, prices: Prices) -> None:
     expect(bob.locator("#summary")).to_have_text("15 of 20 instruments")
 
 
+@pytest.mark.timing(only="Late")
 def test_a_changed_rule_stops_and_starts_a_row(
     visit: Any, prices: Prices, stack: Stack, django_db_blocker: Any
 ) -> None:
@@ -200,11 +272,13 @@ def test_a_changed_rule_stops_and_starts_a_row(
 
 def row_becomes(page: Page, symbol: str, state: str) -> None:
     """Within the time that rights may take."""
-    page.wait_for_selector(
-        f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=SECONDS_MAX * 1000, state="attached"
-    )
+    with in_time(SECONDS_MAX):
+        page.wait_for_selector(
+            f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=10_000, state="attached"
+        )
 
 
+@pytest.mark.slow
 def test_signing_out_elsewhere_ends_the_board(visit: Any, prices: Prices, browser: Browser) -> None:
     """The other tab says so, shows nothing any more, and offers to sign in."""
     page = visit("alice")
@@ -213,7 +287,7 @@ def test_signing_out_elsewhere_ends_the_board(visit: Any, prices: Prices, browse
     other = page.context.new_page()
     other.goto(page.url)
     other.click("text=Sign out")
-    page.wait_for_selector('html[data-connection="signed-out"]', timeout=3000)
+    page.wait_for_selector('html[data-connection="signed-out"]', timeout=10_000)
     expect(page.locator("#signed-out")).to_contain_text("You are signed out")
     expect(cell(page, "BAC")).to_have_text("–")
     page.click("text=Sign in again")
@@ -231,18 +305,18 @@ def outside(browser: Browser, stack: Stack) -> Iterator[Browser]:
     one.close()
 
 
+@pytest.mark.slow
 def test_where_only_the_web_port_is_open(outside: Browser, prices: Prices, stack: Stack) -> None:
     """The page goes through the relay, and says so."""
     page = sign_in(outside, stack, "alice")
     connected(page)
     expect(page.locator("#port")).to_contain_text("relay")
     expect(cell(page, "BAC")).to_have_text(prices.tick())
-    os.kill(stack.sidecar_pid, signal.SIGKILL)
-    page.wait_for_selector('html[data-connection="reconnecting"]', timeout=5000)
-    connected(page)
+    reconnects(page, lambda: os.kill(stack.sidecar_pid, signal.SIGKILL))
     expect(cell(page, "BAC")).to_have_text(prices.tick())
 
 
+@pytest.mark.slow
 def test_django_restarts_under_both_kinds_of_page(outside: Browser, visit: Any, prices: Prices, stack: Stack) -> None:
     """The direct page's socket stays open; the relayed page reconnects and gets exactly what it missed."""
     direct, relayed = visit("alice"), sign_in(outside, stack, "alice")
@@ -275,16 +349,14 @@ def test_django_restarts_under_both_kinds_of_page(outside: Browser, visit: Any, 
     expect(cell(relayed, "BAC")).to_have_text(prices.tick())
 
 
+@pytest.mark.slow
 def test_a_killed_sidecar_comes_back(visit: Any, prices: Prices, stack: Stack) -> None:
     """The page reconnects by itself and moves again."""
     page = visit("alice")
     connected(page)
     expect(cell(page, "BAC")).to_have_text(prices.tick())
-    server = page.evaluate("realtime.client.url")
-    os.kill(stack.sidecar_pid, signal.SIGKILL)
-    page.wait_for_selector('html[data-connection="reconnecting"]', timeout=5000)
-    connected(page)
-    assert page.evaluate("realtime.client.url") == server
+    # Through the relay, where the port was not open again at the first try.
+    reconnects(page, lambda: os.kill(stack.sidecar_pid, signal.SIGKILL))
     expect(cell(page, "BAC")).to_have_text(prices.tick())
     expect(page.locator("#banner")).to_be_hidden()
 
@@ -338,6 +410,7 @@ def test_on_a_phone(visit: Any, prices: Prices) -> None:
     expect(cell(page, "BAC", "change_pct")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_monitoring(visit: Any, prices: Prices, stack: Stack) -> None:
     """Live figures; nobody without the permission gets the page."""
     page = visit("admin", path="/monitoring/")

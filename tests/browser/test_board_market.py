@@ -11,8 +11,8 @@ import pytest
 from django.contrib.auth.models import Group
 from playwright.sync_api import Browser, Page, expect
 
-from entitlement import demo
 from entitlement.models import Action, Effect, Rule
+from realtime.demo.instruments import instrument
 from tests.support.axe import assert_usable
 from tests.support.browser.stack import Stack, sign_in
 from tests.support.waiting import until
@@ -277,7 +277,7 @@ def test_rights_that_change(visit: Any, jobs: Jobs, stack: Stack, django_db_bloc
     with django_db_blocker.unblock(), stack.orm() as alias:
         desk = Group.objects.using(alias).get(name="NYSE desk")
         denial = Rule.objects.using(alias).create(
-            group=desk, pattern=demo.instrument("XOM"), action=Action.SUBSCRIBE, effect=Effect.DENY
+            group=desk, pattern=instrument("XOM"), action=Action.SUBSCRIBE, effect=Effect.DENY
         )
         expect(page.locator("#candles-note")).to_have_text("You are not entitled to these bars.")
         expect(page.locator("#losers li")).to_have_count(1)

@@ -219,3 +219,31 @@ def test_candles_are_drawn_as_far_as_there_is_room(page: Page) -> None:
     # The newest price stands in the place of one of the axis, on a ground of its own.
     assert [text for text in told["labels"] if ":" not in text] == ["99", "100", "102", "103", "101.00"]
     assert len([text for text in told["apart"] if ":" in text]) in range(6, 12), "bars that miss every round time"
+
+
+READINGS = """async () => {
+    const { readingOf } = await import("/realtime/static/realtime/board/sensors.js");
+    const reading = (content, fields, subject) => readingOf({
+        subject: subject ?? "/sensors/hall/temperature", content, fields: fields ?? {}, time: 17,
+    });
+    return [
+        reading("21.5"), reading("-3", { unit: "°C" }), reading("open"), reading(" "), reading(""), reading(null),
+        reading(new Uint8Array([1])), reading("x".repeat(99)), reading("1", {}, "/__mqtt__/sensors/a/b"),
+    ].map((one) => one && [one.name, one.text, one.value]);
+}"""
+
+
+def test_what_a_thing_says_is_a_reading(page: Page) -> None:
+    """A number if it is one; what nothing is left of is none. The topic may have a slash in front or not."""
+    name = "hall · temperature"
+    assert page.evaluate(READINGS) == [
+        [name, "21.5", 21.5],
+        [name, "-3 °C", -3],
+        [name, "open", None],
+        [name, " ", None],
+        None,
+        None,
+        [name, "(bytes)", None],
+        [name, "x" * 40 + "…", None],
+        ["a · b", "1", 1],
+    ]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
+from tests.support.axe import assert_usable
 from tests.support.browser.stack import Stack, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -252,6 +253,20 @@ def permit(stack: Stack, how: str) -> None:
     )
 
 
+@pytest.fixture
+def changed(stack: Stack) -> Iterator[None]:
+    """The password of `admin` may be changed: whoever comes next signs in with the old one."""
+    yield
+    stack.manage(
+        "shell",
+        "-c",
+        "from django.contrib.auth.models import User; "
+        "root = User.objects.get(username='admin'); root.set_password('demo'); root.save()",
+    )
+
+
+@pytest.mark.timing
+@pytest.mark.usefixtures("changed")
 def test_a_changed_password_ends_the_token_and_not_the_page(browser: Browser, stack: Stack) -> None:
     """Closed with 4007 within a second; who has a session that is still good comes back and misses nothing."""
     page = sign_in(browser, stack, "admin", path="/console/")
@@ -277,3 +292,50 @@ def test_a_changed_password_ends_the_token_and_not_the_page(browser: Browser, st
     expect(newest(page, "/stocks/us/SECRET")).to_have_text("missed")
     expect(frames(page, "synchronised")).to_have_count(1)
     page.context.close()
+
+
+CSP = "default-src 'self'; connect-src 'self' ws: wss:"
+
+
+def test_http_is_tried_under_a_strict_policy(browser: Browser, stack: Stack) -> None:
+    """A publication and what is read of it, a stream that is stopped, and nothing that the policy forbids."""
+    page = sign_in(browser, stack, "admin", path="/console/")
+    try:
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None)
+
+        def with_policy(route: Route) -> None:
+            answer = route.fetch()
+            route.fulfill(response=answer, headers=answer.headers | {"content-security-policy": CSP})
+
+        page.route("**/console/http/", with_policy)
+        page.click("text=over HTTP")
+        for operation, status in (("POST /api/publish", "200 OK"), ("GET /snapshot", "200 OK")):
+            page.select_option("#operation", operation)
+            page.click("#send")
+            expect(page.locator("#outcome")).to_have_text(status)
+        expect(page.locator("#answer")).to_contain_text('"content": "2:1"')
+        expect(page.locator("#curl")).to_contain_text("Bearer $TOKEN")
+        page.select_option("#as", "anonymous")
+        page.click("#send")
+        expect(page.locator("#outcome")).to_have_text("403 Forbidden")
+        page.select_option("#as", "session")
+        page.select_option("#operation", "GET /events")
+        page.click("#send")
+        expect(page.locator("#answer")).to_contain_text("event: connected")
+        page.click("#stop")
+        expect(page.locator("#outcome")).to_have_text("Stopped.")
+        page.select_option("#operation", "GET /session/poll")
+        page.click("#send")
+        expect(page.locator("#answer")).to_contain_text('{"session":"')
+        session = page.locator("#answer").inner_text().partition('{"session":"')[2].partition('"')[0]
+        page.select_option("#operation", "POST /session/{session}")
+        page.fill("#p0", session)
+        page.click("#send")
+        expect(page.locator("#outcome")).to_have_text("204 No Content")
+        expect(page.locator("#curl")).to_contain_text(f"/session/{session}?n=1")
+        assert not faults, faults
+        assert_usable(page)
+    finally:
+        page.context.close()

@@ -50,8 +50,8 @@ def page(browser: Browser, files: str, sessions: list[str]) -> Iterator[Page]:
 
 def html(**config: object) -> str:
     """The page as Django would have made it."""
-    text = (ROOT / "templates/realtime/corner.html").read_text() + (
-        ROOT / "templates/realtime/console.html"
+    text = (ROOT / "realtime/templates/realtime/corner.html").read_text() + (
+        ROOT / "realtime/templates/realtime/console.html"
     ).read_text().replace(
         '{{ config|json_script:"realtime-config" }}',
         f'<script id="realtime-config" type="application/json">{json.dumps(config)}</script>',

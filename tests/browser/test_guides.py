@@ -150,7 +150,7 @@ def test_presence_in_python(site: Site) -> None:
     """First who is there, then who comes and goes."""
     block = one(PRESENCE, "python", "client.presence")
     with site.program(block, f"\nasyncio.run(main({site.token('ann')!r}))") as program:
-        until(lambda: "without a name" in program.output)
+        until(lambda: "without a name" in program.output, 30)
         with site.client("bob") as bob:
             bob.send('{"op":"subscribe","id":2,"subjects":["/chat/room1"]}')
             until(lambda: "bob join" in program.output)
@@ -162,7 +162,7 @@ def test_interactive_publishing_in_python(site: Site) -> None:
     block = one(PRESENCE, "python", "client.advertise")
     with site.program(block, f"\nasyncio.run(main({site.token('ann')!r}))"), site.client("bob") as bob:
         bob.send('{"op":"subscribe","id":2,"subjects":["/prices/IBM"]}')
-        until(lambda: "193.20" in str(bob.recv(timeout=10)))
+        until(lambda: "193.20" in str(bob.recv(timeout=30)), 30)
 
 
 def test_the_python_client_of_the_readme(site: Site) -> None:
@@ -175,7 +175,7 @@ def test_the_python_client_of_the_readme(site: Site) -> None:
         f"asyncio.run(types.FunctionType(code, {{'token': {site.token('root')!r}}})())"
     )
     with site.program("", prompt) as program:
-        until(lambda: "2:1 {} " in program.output)
+        until(lambda: "2:1 {} " in program.output, 30)
 
 
 def test_the_four_steps_of_the_readme(tmp_path: Path, browser: Browser) -> None:
@@ -194,7 +194,7 @@ def test_the_four_steps_of_the_readme(tmp_path: Path, browser: Browser) -> None:
     with Program(argv, {}, ready, 40, folder=tmp_path, base=base) as program:
         (tmp_path / "hello.py").write_text(one("README.md", "python", "def score"))
         (tmp_path / "templates" / "hello.html").write_text(one("README.md", "html", "no score yet"))
-        with (tmp_path / "realtime" / "urls.py").open("a") as urls:
+        with (tmp_path / "realtime" / "demo" / "urls.py").open("a") as urls:
             urls.write(one("README.md", "python", "urlpatterns +="))
         program.process.send_signal(signal.SIGHUP)
         context = browser.new_context()

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 from fastpath.client.publisher.transactions import Attempt, Stager
 from tests.support import axe
 from tests.support.browser.stack import Stack, sign_in
+from tests.support.edge.wire import WirePublisher
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -42,4 +43,19 @@ def test_rows_that_wait_for_their_commit_are_shown_with_their_age(browser: Brows
     expect(row.locator("td").nth(3)).to_have_text("0")
     expect(row.locator("td").nth(4)).to_have_text(re.compile(r"^3, \d+(\.\d+)? m?s$"))
     axe.assert_usable(page)
+    page.context.close()
+
+
+def test_who_only_reads_is_a_connection_and_no_sender(browser: Browser, stack: Stack) -> None:
+    """And has no rate, until it publishes."""
+    page = sign_in(browser, stack, "admin")
+    page.goto(f"{stack.url}/monitoring/")
+    token = stack.manage("realtime_token", "spark").strip()
+    with WirePublisher(stack.publishers, token, publisher="quiet") as quiet:
+        row = page.locator("#publishers tbody tr").filter(has=page.locator("[title*='quiet']"))
+        expect(row.locator("td").nth(1)).to_have_text("reads or reports", timeout=15_000)
+        expect(page.locator("#senders tbody")).not_to_contain_text("quiet")
+        quiet.publish(["/stocks/us/BAC", "27.10"])
+        expect(row.locator("td").nth(1)).to_have_text(re.compile(r"^[\d.]+$"), timeout=15_000)
+        expect(page.locator("#senders tbody tr").filter(has_text="quiet").locator("td").nth(1)).to_have_text("1")
     page.context.close()

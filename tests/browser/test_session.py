@@ -15,8 +15,8 @@ pytestmark = pytest.mark.browser
 BEGIN = """async (urls) => {
     const { complete } = await import("/realtime/static/realtime/client/connection/options.js");
     const { Session } = await import("/realtime/static/realtime/client/session/session.js");
-    const world = { pick: () => 0, wait: () => 0, via: () => "direct" };
-    window.session = new Session(complete({ urls, form: "json" }), world);
+    const world = { pick: () => 0, wait: () => 0, via: () => "direct", memory: { load: () => null, save: () => {} } };
+    window.session = new Session(complete({ urls, form: "json", transports: ["websocket"] }), world);
     session.start();
     session.prepared(0, "");
     // Time passes until `end`; what the client wants done, in words.
@@ -185,6 +185,7 @@ def test_options_that_make_no_sense(page: Page, options: str, word: str) -> None
         ("'/a/b', 'x', { fields: { a: 5 } }", "field"),
         ("5, 'x'", "subject"),
         ("'/a/b', 'x', { replyTo: 5 }", "replyTo"),
+        ("'/a/b', 'x', { traceparent: 5 }", "traceparent"),
         ("'/a/b', 'x', { qos: 'best' }", "qos"),
     ],
 )
@@ -219,6 +220,7 @@ def test_the_patterns_over_a_subject_are_those_that_cover_it(page: Page) -> None
     assert page.evaluate(script, [PATTERNS, SUBJECTS]) == []
 
 
+@pytest.mark.timing
 def test_a_reconnection_with_many_patterns(page: Page) -> None:
     """Each pattern with its subjects: 200 of them with 2000 in all."""
     script = """async () => {
@@ -240,6 +242,7 @@ def test_a_reconnection_with_many_patterns(page: Page) -> None:
     assert positions == [10] * 200
 
 
+@pytest.mark.timing
 def test_interest_in_many_subjects_is_not_walked_for_each_that_comes(page: Page) -> None:
     """5000 subjects, each in a frame of its own."""
     script = """async () => {
@@ -254,3 +257,20 @@ def test_interest_in_many_subjects_is_not_walked_for_each_that_comes(page: Page)
         return performance.now() - begun;
     }"""
     assert page.evaluate(script) < 1000 * SECONDS
+
+
+def test_a_message_says_what_it_has_in_json(session: Any) -> None:
+    """Its content, or a field, as text or bytes; what is none throws."""
+    script = """
+        up(0);
+        session.subscribe("me", ["/a/b"], { history: 0, conflation: 0, slow: "close", since: {} });
+        const { id } = JSON.parse(until(0).filter((one) => one.includes("subscribe")).at(-1).slice("send ".length));
+        server(0, { op: "subscribed", id, results: [{ subject: "/a/b", sid: 1, epoch: 1, seq: 0 }] });
+        session.effects.splice(0);
+        server(0, [1, 1, 0, JSON.stringify({ n: 1 }), { f: "[2]", g: "no", b: { b: "Mw==" } }]);
+        const { message } = session.effects.find(({ type }) => type === "message");
+        let fault = "";
+        try { message.json("g"); } catch (error) { fault = error.name; }
+        return [message.json(), message.json("f"), message.json("b"), message.json("none") === undefined, fault];
+    """
+    assert session(["ws://a/ws"], script) == [{"n": 1}, [2], 3, True, "SyntaxError"]

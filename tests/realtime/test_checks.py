@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import RequestFactory
 
 from entitlement import conf as entitlement_conf
 from entitlement import keys
 from realtime import checks
 from realtime.conf import conf, local_address
+from realtime.models import OutboxMessage
 from tests.support.entitlement.live import RunningAgent
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
@@ -30,6 +32,51 @@ def test_an_unknown_key_is_an_error_that_names_the_closest(settings: Any) -> Non
     settings.REALTIME = settings.REALTIME | {"TOKEN_SECOND": 60}
     [error] = checks.check_keys()
     assert (error.id, "TOKEN_SECONDS" in error.hint) == ("realtime.E001", True)
+
+
+def test_a_template_that_is_not_there(settings: Any) -> None:
+    """Its first visitor would find out."""
+    assert checks.check_base_template() == []
+    settings.REALTIME = {}
+    assert checks.check_base_template() == []
+    settings.REALTIME = {"BASE_TEMPLATE": "none.html"}
+    [error] = checks.check_base_template()
+    assert (error.id, "none.html" in error.msg, "BASE_TEMPLATE" in error.hint) == ("realtime.E015", True, True)
+    settings.REALTIME = {"BASE_TEMPLATE": "admin/base_site.html"}
+    [error] = checks.check_base_template()
+    assert (error.id, "{% block scripts %}" in error.hint, "{% block content %}" in error.hint) == (
+        "realtime.E015", True, False,
+    )  # fmt: skip
+
+
+def test_an_extra_that_is_not_installed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where a setting asks for what it brings."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert checks.check_extras() == []
+    settings.REALTIME = settings.REALTIME | {"JMX": "jmx://127.0.0.1:9010"}
+    [error] = checks.check_extras()
+    assert (error.id, error.hint) == ("realtime.E014", "pip install 'django-fastpath[jmx]'")
+
+
+def test_without_settings_the_socket_is_below_the_project(settings: Any, tmp_path: Path) -> None:
+    """In a private folder where its path would be too long for the kernel."""
+    settings.REALTIME = {}
+    settings.BASE_DIR = tmp_path
+    assert conf.own_control == str(tmp_path / "var" / "fastpath.sock")
+    settings.BASE_DIR = tmp_path / ("x" * 100)
+    assert len(conf.own_control) < 100
+    assert Path(conf.own_control).parent.stat().st_mode & 0o777 == 0o700
+    Path(conf.own_control).parent.rmdir()
+    del settings.BASE_DIR
+    with pytest.raises(ImproperlyConfigured, match="CONTROL"):
+        conf.controls  # noqa: B018 - it raises
+
+
+def test_a_number_that_bounds_nothing(settings: Any) -> None:
+    for most in (0, -1, "many", True):
+        settings.REALTIME = settings.REALTIME | {"FORWARDED_MAX": most}
+        (error,) = checks.check_publishing()
+        assert (error.id, "FORWARDED_MAX" in error.msg) == ("realtime.E020", True)
 
 
 def test_addresses_of_the_statistics_are_read_before_they_are_needed(settings: Any) -> None:
@@ -180,6 +227,7 @@ def test_the_sidecars_addresses_are_those_it_listens_on() -> None:
     assert local_address(listen, "publishers") == "127.0.0.1:8800"
     assert local_address("publishers://10.0.0.5:8801", "publishers") == "10.0.0.5:8801"
     assert local_address("publishers://10.0.0.5:8801", "clients") == ""
+    assert local_address("mqtt+tls://*:8883?cert=c&key=k,mqtt://*:1883", "mqtt") == "127.0.0.1:1883"
     assert local_address("clients://*:8800?proxy=v2,clients+unix:///run/c.sock,clients://*:8810", "clients") == (
         "127.0.0.1:8810"
     )
@@ -213,3 +261,28 @@ def until_ready() -> list[CheckMessage]:
         return [] if any(message.id == "realtime.W002" for message in messages) else [messages]
 
     return until(looked)[0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_outbox_that_cannot_be_used_is_named(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is none, a number that is none, a table that no migration has made."""
+    assert checks.outbox_messages() == []
+    for given in ("elsewhere", 1, ["default"]):
+        settings.REALTIME = settings.REALTIME | {"OUTBOX": given, "OUTBOX_ROWS_MAX": 0}
+        found = checks.check_publishing()
+        assert [error.id for error in found] == ["realtime.E020"] * 2
+        assert "'default'" in found[0].msg
+        assert checks.outbox_messages() == []
+    settings.REALTIME = settings.REALTIME | {"OUTBOX": True, "OUTBOX_ROWS_MAX": 10}
+    assert [*checks.check_publishing(), *checks.outbox_messages()] == []
+    monkeypatch.setattr(OutboxMessage._meta, "db_table", "elsewhere")
+    [error] = checks.outbox_messages()
+    assert (error.id, "elsewhere" in error.msg) == ("realtime.E021", True)
+    assert error.hint is not None
+    assert "migrate realtime --database default" in error.hint
+    assert checks.check_outbox() == []
+    monkeypatch.setattr(sys, "argv", ["manage.py", "check"])
+    assert [error.id for error in checks.check_outbox()] == ["realtime.E021"]
+    monkeypatch.setattr(connection, "vendor", "mysql")
+    [error] = checks.outbox_messages()
+    assert (error.id, "SQLite or PostgreSQL" in str(error.hint)) == ("realtime.E021", True)

@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Project:
 
 def servers(url: str) -> list[str]:
     """The addresses that a page is told."""
-    with urllib.request.urlopen(f"{url}/api/servers/", timeout=10) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(f"{url}/realtime/api/servers/", timeout=10) as answer:  # noqa: S310 - our own server
         return [server["url"] for server in json.load(answer)["servers"]]
 
 
@@ -62,6 +62,9 @@ def test_the_relay_below_a_prefix(project: Project, sidecar: Sidecar, by: str) -
         with connect(relay.replace("/app", "") if by == "proxy" else relay) as client:
             client.send('{"op":"connect","id":1}')
             assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        events = f"http://{site}{'' if by == 'proxy' else '/app'}/events?subjects=/orders/**"
+        with urllib.request.urlopen(events, timeout=10) as answer:
+            assert answer.readline() == b"retry: 2000\n"
 
 
 def test_a_wsgi_process_tells_of_no_relay(project: Project, sidecar: Sidecar) -> None:
@@ -79,7 +82,7 @@ def test_a_wsgi_process_tells_of_no_relay(project: Project, sidecar: Sidecar) ->
 
     with wsgi() as program:
         assert servers(f"http://127.0.0.1:{program.found[1]}") == [f"ws://127.0.0.1:{port}/ws"]
-    project.append("mysite/settings.py", 'REALTIME["SERVERS"] = ["{web}"]')
+    project.append("mysite/settings.py", 'REALTIME = {"SERVERS": ["{web}"]}')
     with wsgi() as program:
         assert servers(f"http://127.0.0.1:{program.found[1]}") == [f"ws://127.0.0.1:{program.found[1]}/ws"]
     with web(project, sidecar) as program:
@@ -99,6 +102,7 @@ def test_over_tls_the_proxy_in_front_may_have_what_wsgi_has_not(settings: Any) -
     ("path", "status"),
     [
         ("/api/servers/", 200),
+        ("/api/servers", 200),
         ("/healthz", 200),
         ("/favicon.ico", 200),
         ("/readyz", 503),

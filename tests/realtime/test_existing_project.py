@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fastpath.client.control.client import Control
-from tests.support.guide import Project, blocks, one
+from tests.support.guide import Project, one, read
 from tests.support.realtime.server import Program
 from tests.support.waiting import until
 
@@ -37,7 +37,7 @@ def status(url: str) -> int:
 
 def test_every_block_names_its_file_or_is_for_the_shell() -> None:
     """So that none is left out of the project by mistake."""
-    files = {block.file for block in blocks("docs/develop/django.md") if block.file}
+    files = {block.file for block in read("docs/develop/django.md") if block.file}
     assert files == {f"mysite/{name}.py" for name in ("settings", "urls", "asgi", "storage", "production")} | {
         "templates/order.html"
     }
@@ -46,9 +46,9 @@ def test_every_block_names_its_file_or_is_for_the_shell() -> None:
 def test_one_command_runs_it_and_it_publishes(project: Project) -> None:
     """Their settings, URLs and ASGI application; our supervisor, which makes the socket's folder for one user alone."""
     with project.running() as site:
-        assert (project.folder / "run").stat().st_mode & 0o777 == 0o700
-        assert set(site.links()) == {"web", "admin"}
-        assert status(site.links()["admin"]) == 200
+        assert (project.folder / "var").stat().st_mode & 0o777 == 0o700
+        assert set(site.links()) == {"web", "admin", "monitoring", "console"}
+        assert [status(site.links()[page]) for page in ("admin", "monitoring", "console")] == [200] * 3, "its login"
         assert status(site.url + "/order/") == 200
         assert project.shell("from realtime import publish; print(publish('/orders/all', '42').seq)").strip() == "1"
         check = project.manage("check", check=False)
@@ -98,10 +98,78 @@ def test_the_projects_own_page_of_groups_stays(tmp_path: Path, app: str, admin: 
     assert project.shell(SHOWN).strip() == shown
 
 
+VISITS = """
+from django.contrib.auth.models import User
+from django.test import Client
+page = Client(headers={"host": "localhost"})
+print(page.get("/realtime/console/")["Location"])
+page.force_login(User.objects.create_superuser("root"))
+print([page.get(f"/realtime/{name}/").status_code for name in ("monitoring", "monitoring/clients", "console")])
+"""
+
+
+def test_a_project_without_the_admin_has_the_pages(tmp_path: Path) -> None:
+    project = Project(tmp_path, 'INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "django.contrib.admin"]')
+    urls = (tmp_path / "mysite/urls.py").read_text()
+    lines = [line for line in urls.splitlines() if "admin" not in line]
+    (tmp_path / "mysite/urls.py").write_text("\n".join(lines))
+    project.manage("migrate", "-v0")
+    assert project.shell(VISITS).split("\n")[:2] == ["/accounts/login/?next=/realtime/console/", "[200, 200, 200]"]
+
+
+LOGINS = """
+from django.contrib.auth.views import LoginView
+from django.test import Client
+from django.urls import clear_url_caches, path
+from mysite import urls
+page = Client(headers={"host": "localhost"})
+for added in ([], [path("accounts/login/", LoginView.as_view())]):
+    urls.urlpatterns += added
+    clear_url_caches()
+    print(*(page.get(f"/realtime/{name}/")["Location"] for name in ("monitoring", "console")))
+"""
+
+
+def test_who_is_not_signed_in_is_sent_to_a_login_that_is_there(tmp_path: Path) -> None:
+    """The admin's in a new project, until the project has one where Django looks for it."""
+    project = Project(tmp_path)
+    found = project.shell(LOGINS).split()
+    assert found == [
+        f"{login}?next=/realtime/{page}/"
+        for login in ("/admin/login/", "/accounts/login/")
+        for page in ("monitoring", "console")
+    ]
+
+
+AUTHENTICATOR = """
+from django.apps import apps
+from rest_framework.authentication import BaseAuthentication
+
+assert apps.ready, "the ready() of all apps comes first"
+
+
+class Badges(BaseAuthentication):
+    def authenticate(self, request):
+        return None
+"""
+
+
+def test_the_projects_authenticators_are_not_imported_before_its_apps_are_ready(tmp_path: Path) -> None:
+    """They may rely on what the ready() of an app sets up."""
+    project = Project(tmp_path, 'REST_FRAMEWORK = {"DEFAULT_AUTHENTICATION_CLASSES": ["mysite.badges.Badges"]}')
+    (tmp_path / "mysite/badges.py").write_text(AUTHENTICATOR)
+    project.manage("migrate", "-v0")
+    found = project.shell(
+        "from realtime.api import token_authenticators as all; print(*(one.__name__ for one in all()))"
+    )
+    assert found.strip() == "Badges SessionAuthentication"
+
+
 @pytest.mark.slow
 def test_the_parts_under_another_supervisor(project: Project) -> None:
     """The guide's commands: the sidecar has the derived secret, and `check` would say if it had another."""
     project.shell("from django.contrib.auth.models import User; User.objects.create_user('ann')")
+    project.manage("entitlement_rules", "allow", "everyone", "/orders/**")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     commands = ["sh", "-e", "-c", one("docs/develop/django.md", "sh", "exec python -m fastpath")]
 
@@ -111,8 +179,8 @@ def test_the_parts_under_another_supervisor(project: Project) -> None:
     with program(commands, r"ready \{") as sidecar:
         with program([sys.executable, "manage.py", "realtime_agent"], ""):
             token = project.manage("realtime_token", "ann").stdout.strip()
-            with Control(project.folder / "run" / "fastpath.sock") as control:
-                until(lambda: control.hello()["generation"] is not None)
+            with Control(project.folder / "var" / "fastpath.sock") as control:
+                until(lambda: control.hello()["generation"] is not None, 30)
                 assert control.snapshot("/a/b", token)["status"] == "denied"
                 assert project.manage("check").stdout.startswith("System check identified no issues")
         assert "Traceback" not in sidecar.output
@@ -121,9 +189,9 @@ def test_the_parts_under_another_supervisor(project: Project) -> None:
     with (
         program(commands, r"ready \{"),
         program(agent, ""),
-        Control(project.folder / "run" / "fastpath.sock") as control,
+        Control(project.folder / "var" / "fastpath.sock") as control,
     ):
-        until(lambda: control.hello()["generation"] is not None)
+        until(lambda: control.hello()["generation"] is not None, 30)
         refused = project.manage("check", check=False)
         assert (refused.returncode, "realtime.E013" in refused.stderr) == (1, True)
 
@@ -131,7 +199,7 @@ def test_the_parts_under_another_supervisor(project: Project) -> None:
 @pytest.mark.slow
 def test_the_secret_of_keys_is_none(project: Project) -> None:
     """Where keys sign, the command says what the sidecar is given instead."""
-    project.append("mysite/settings.py", 'REALTIME["TOKEN_KEYS"] = BASE_DIR / "keys.json"')
+    project.append("mysite/settings.py", 'REALTIME = {"TOKEN_KEYS": BASE_DIR / "keys.json"}')
     project.manage("realtime_keys", "--new", "EdDSA")
     done = project.manage("realtime_keys", "--secret", check=False)
     assert (done.returncode, "FASTPATH_TOKEN_KEYS" in done.stderr, "keys.public.json" in done.stderr) == (1, True, True)
@@ -153,6 +221,42 @@ def imports(folder: Path, manifest: dict[str, str]) -> dict[str, set[str]]:
     return found
 
 
+PAGES = """
+import re
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import reverse
+client = Client(headers={"host": "localhost"})
+root = get_user_model().objects.create_superuser("root")
+for name in ("console", "console_http", "monitoring", "monitoring_clients", "monitoring_subjects", "monitoring_trace"):
+    url = reverse("realtime:" + name)
+    assert client.get(url.removeprefix("/app"))["Location"].startswith("/welcome/?next=/app/realtime/")
+    client.force_login(root)
+    answer = client.get(url.removeprefix("/app"))
+    assert answer.status_code == 200, url
+    print(*re.findall(r'(?:href|src|action)="([^"]+)', answer.content.decode()), sep="\\n")
+    client.logout()
+"""
+
+
+@pytest.mark.slow
+def test_pages_below_a_prefix_with_static_files_named_by_content(tmp_path: Path) -> None:
+    """Everything that they name is below it, and was collected; the login is the project's."""
+    project = Project(tmp_path)
+    project.append(
+        "mysite/production.py", 'FORCE_SCRIPT_NAME = "/app"\nLOGIN_URL = "/welcome/"\nALLOWED_HOSTS = ["localhost"]'
+    )
+    project.manage("migrate", "-v0")
+    production = ("--settings", "mysite.production")
+    project.manage("collectstatic", "--noinput", "-v0", *production)
+    named = set(project.manage("shell", "-v0", "-c", PAGES, *production).stdout.split())
+    assert all(address.startswith(("/app/", "?", "#")) for address in named), named
+    files = {address.removeprefix("/app/static/") for address in named if address.startswith("/app/static/")}
+    assert len(files) >= 8
+    manifest = json.loads((tmp_path / "static" / "staticfiles.json").read_text())["paths"]
+    assert files <= set(manifest.values())
+
+
 @pytest.mark.parametrize("storage", ["mysite.storage.ModuleStorage", PLAIN_STORAGE])
 def test_the_modules_under_names_by_content(tmp_path: Path, storage: str) -> None:
     """With the guide's storage whatever is imported has such a name; with Django's plain one it is there, and told."""
@@ -168,6 +272,6 @@ def test_the_modules_under_names_by_content(tmp_path: Path, storage: str) -> Non
         expected = set(manifest) if storage == PLAIN_STORAGE else set(manifest.values())
         assert names <= expected
         assert all((tmp_path / "static" / name).is_file() for name in names)
-    project.append("mysite/production.py", 'REALTIME = REALTIME | {"CONTROL": BASE_DIR / "none.sock"}')
+    project.append("mysite/production.py", 'REALTIME = {"CONTROL": BASE_DIR / "none.sock"}')
     told = project.manage("check", "--deploy", *production, check=False)
     assert ("realtime.W005" in told.stderr) == (storage == PLAIN_STORAGE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import subprocess
@@ -12,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.guide import one
 from tests.support.realtime.server import ROOT
 from tests.support.sidecar import Sidecar
 
 
 def _block() -> str:
     """The commands of the page."""
-    text = (ROOT / "docs" / "develop" / "django.md").read_text(encoding="utf-8")
-    found = re.search(r"### In production\n\n```sh\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    return found[1]
+    return one("docs/develop/django.md", "sh", "check --deploy")
 
 
 def _run(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:

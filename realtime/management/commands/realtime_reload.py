@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
-from fastpath.client.errors import ClientError
 from realtime.conf import conf
+from realtime.nodes.asking import ask_each
 
 
 class Command(BaseCommand):
@@ -28,12 +28,9 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Ask each node; CommandError when one of them could not use something."""
         errors = []
-        for address in options["address"] or conf.controls:
-            try:
-                with Control(address, timeout_seconds=conf.control_seconds, client="django/1") as control:
-                    found = [str(error) for error in control.reload()["errors"]]
-            except (ClientError, ValueError) as error:
-                found = [str(error)]
+        addresses = options["address"] or conf.controls
+        for address, said in zip(addresses, ask_each(addresses, Control.reload, conf.control_seconds), strict=True):
+            found = [said.failure] if said.value is None else said.value["errors"]
             errors += [f"{label(address)}: {error}" for error in found]
             if not found:
                 self.stdout.write(f"{label(address)}: reloaded")

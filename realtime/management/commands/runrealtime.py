@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import threading
@@ -16,21 +17,23 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
-from django.urls import NoReverseMatch, reverse
 
-from entitlement import demo, tokens
+from entitlement import tokens
 from entitlement.following.agent import follow
 from entitlement.keys import KeysError
+from entitlement.passwords import PasswordChecks
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
-from realtime.conf import conf
+from realtime.conf import FEED, LISTEN, conf, local_address
 from realtime.hooks import Hook
-from realtime.management.commands import realtime_collect
+from realtime.management.commands import realtime_collect, realtime_outbox, realtime_respond
 from realtime.management.commands.realtime_hooks import READY
 from realtime.process import hook_runner
-from realtime.process.ports import PortTaken, resolve_listen, try_listen, try_port
+from realtime.process.pages import lines, pages
+from realtime.process.ports import PortTaken, leave_taken, resolve_listen, try_listen, try_port
 from realtime.process.supervisor import Child, StartFailed, Stopped, Supervisor
+from realtime.requests.responders import discover
 
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FEED_TOKEN_SECONDS = 30 * 24 * 3600
@@ -49,6 +52,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """[--demo [--recording FILE]] [--host H] [--port P]."""
+        parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
+        parser.add_argument("--port", type=int, default=8000, help="port of the web server")
+        parser.add_argument(
+            "--without-web", action="store_true", help="everything but the web server, which is another's, as runserver"
+        )
+        if not _has_demo():
+            parser.set_defaults(demo=False, recording=None)
+            return
         parser.add_argument(
             "--demo",
             action="store_true",
@@ -61,39 +72,43 @@ class Command(BaseCommand):
             help="with --demo: replay this recording again and again instead of the Spark jobs "
             "(docs/develop/recording.md)",
         )
-        parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
-        parser.add_argument("--port", type=int, default=8000, help="port of the web server")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Check what would fail later, start everything in order, supervise until a signal."""
         _refuse_recording(options["recording"], options["demo"])
         _refuse_disagreement()
         _refuse_unmigrated()
-        host, port = options["host"], _free_ports(options["host"], options["port"])
+        with_web = not options["without_web"]
+        host, port = options["host"], self._free_ports(options["host"], options["port"], with_web)
         _make_control_folder()
         _refuse_second_sidecar()
         if options["demo"]:
             os.environ["REALTIME_DEMO"] = "1"
-            if not get_user_model().objects.filter(username=demo.FEED).exists():
+            if not get_user_model().objects.filter(username=FEED).exists():
                 call_command("realtime_demo", stdout=self.stdout)
-        sidecar, web, hooks = _sidecar(), _web(host, port), _hooks()
+        sidecar, web = _sidecar(), _web(host, port) if with_web else None
+        hooks, responders = _hooks(), _responders()
         feed = (_replay(options["recording"]) if options["recording"] else _feed()) if options["demo"] else None
-        collector = _collector()
+        collector, outbox = _collector(), _outbox()
         agent_stop = threading.Event()
         agent = threading.Thread(target=follow, args=(conf.controls, agent_stop), name="agents", daemon=True)
         try:
             with Supervisor(self._say) as supervisor:
                 supervisor.start(sidecar)
                 agent.start()
+                PasswordChecks(agent_stop).start(conf.controls)
                 if hooks is not None:
                     supervisor.start(hooks)
+                if responders is not None:
+                    supervisor.start(responders)
                 if feed is not None:  # it needs the longest, so it starts beside the web server
                     supervisor.start(feed, wait=False)
-                if collector is not None:
-                    supervisor.start(collector, wait=False)
+                for child in filter(None, (collector, outbox)):
+                    supervisor.start(child, wait=False)
                 for reader in _for_readers():
                     supervisor.start(reader, wait=False)
-                supervisor.start(web)
+                if web is not None:
+                    supervisor.start(web)
                 supervisor.say(_summary(host, port, sidecar, web, feed))
                 supervisor.run()
                 supervisor.say("stopping")
@@ -108,9 +123,32 @@ class Command(BaseCommand):
                 agent.join(_AGENT_STOP_SECONDS)
         self._say("stopped")
 
+    def _free_ports(self, host: str, port: int, with_web: bool) -> int:
+        """The web server's port; the sidecar's go to FASTPATH_LISTEN, which every child and conf.py read."""
+        web = _try_web(host, port) if with_web else port
+        _try_statistics()
+        listen = conf.listen
+        if listen == LISTEN:  # nobody has asked for MQTT by name, and a broker of its own often runs on a machine
+            listen, left = leave_taken(listen, "mqtt")
+            for why in left:
+                self._say(f"without MQTT: {why}; FASTPATH_LISTEN={listen},mqtt://127.0.0.1:PORT chooses another")
+        try:
+            os.environ["FASTPATH_LISTEN"] = listen = resolve_listen(listen)
+            try_listen(listen)
+        except (PortTaken, ValueError) as error:
+            raise CommandError(
+                f"{error}: stop that program, or choose other ports with FASTPATH_LISTEN={listen}"
+            ) from None
+        return web
+
     def _say(self, line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def _has_demo() -> bool:
+    """Whether the demonstration is here: it is a part of this repository, not of what is installed into projects."""
+    return importlib.util.find_spec("realtime.demo") is not None
 
 
 def _refuse_disagreement() -> None:
@@ -149,26 +187,20 @@ def _refuse_unmigrated() -> None:
         raise CommandError("the database is not up to date: run `python manage.py migrate` first")
 
 
-def _free_ports(host: str, port: int) -> int:
-    """The web server's port; the sidecar's go to FASTPATH_LISTEN, which every child and conf.py read."""
+def _try_web(host: str, port: int) -> int:
     try:
-        web = try_port(host, port)
+        return try_port(host, port)
     except PortTaken as error:
         raise CommandError(f"{error}: stop that program, or choose another port with --port") from None
+
+
+def _try_statistics() -> None:
     try:
         for address in (conf.stats_listen, conf.jmx):
             if address is not None:
                 try_port(address.host, address.port)
     except (PortTaken, ImproperlyConfigured) as error:
         raise CommandError(f'{error}: see REALTIME["STATS_LISTEN"] and REALTIME["JMX"]') from None
-    try:
-        os.environ["FASTPATH_LISTEN"] = resolve_listen(conf.listen)
-        try_listen(conf.listen)
-    except (PortTaken, ValueError) as error:
-        raise CommandError(
-            f"{error}: stop that program, or choose other ports with FASTPATH_LISTEN={conf.listen}"
-        ) from None
-    return web
 
 
 def _make_control_folder() -> None:
@@ -213,8 +245,9 @@ def _sidecar() -> Child:
         given["FASTPATH_TOKEN_KEYS"] = conf.token_keys
     if os.environ.get("FASTPATH_AUDIT") and conf.audit_folder:
         given["FASTPATH_AUDIT_FOLDER"] = conf.audit_folder
-    if conf.data and not os.environ.get("FASTPATH_ENGINE", "").startswith("redis"):
-        # What was acknowledged outlives a sidecar that is killed.
+    if conf.data and "://" not in os.environ.get("FASTPATH_ENGINE", ""):
+        # An engine with an address keeps its messages there; else what was acknowledged outlives a sidecar that is
+        # killed by this.
         given |= {"FASTPATH_DATA": conf.data, "FASTPATH_JOURNAL": os.environ.get("FASTPATH_JOURNAL", "interval")}
     return Child(
         "sidecar",
@@ -246,6 +279,22 @@ def _hooks() -> Child | None:
     )
 
 
+def _responders() -> Child | None:
+    """The process that answers requests, if an app has responders."""
+    try:
+        if not len(discover()):
+            return None
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from None
+    return Child(
+        "respond",
+        [sys.executable, "-m", "django", "realtime_respond"],
+        lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
+        ready=realtime_respond.READY,
+        on_hangup=True,
+    )
+
+
 def _collector() -> Child | None:
     """The process that collects the statistics of all nodes, unless the operator wants none."""
     if os.environ.get("FASTPATH_STATISTICS", "").lower() in ("0", "off", "false", "no"):
@@ -255,6 +304,22 @@ def _collector() -> Child | None:
         [sys.executable, "-m", "django", "realtime_collect"],
         lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
         ready=realtime_collect.READY,
+        on_hangup=True,
+    )
+
+
+def _outbox() -> Child | None:
+    """The process that sends the outbox, if there is one."""
+    try:
+        if not conf.outbox:
+            return None
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from None
+    return Child(
+        "outbox",
+        [sys.executable, "-m", "django", "realtime_outbox"],
+        lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
+        ready=realtime_outbox.READY,
         on_hangup=True,
     )
 
@@ -318,40 +383,35 @@ def _replay(recording: Path) -> Child:
 
 
 def _feed_token() -> str:
-    token, _ = tokens.mint(tokens.user_named(demo.FEED), seconds=_FEED_TOKEN_SECONDS)
+    token, _ = tokens.mint(tokens.user_named(FEED), seconds=_FEED_TOKEN_SECONDS)
     return token
 
 
-def _pages(site: str) -> list[tuple[str, str]]:
-    """The pages that the project has: another one has no board, and its admin elsewhere or not at all."""
-    found = {}
-    for name, view in (("board", "board"), ("admin", "admin:index"), ("monitoring", "monitoring")):
-        try:
-            found[name] = site + reverse(view)
-        except NoReverseMatch:
-            pass
-    return [*found.items()] if "board" in found else [("web", f"{site}/"), *found.items()]
-
-
-def _summary(host: str, port: int, sidecar: Child, web: Child, feed: Child | None) -> str:
+def _summary(host: str, port: int, sidecar: Child, web: Child | None, feed: Child | None) -> str:
     shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
     site = f"http://{shown}:{port}"
     rows = [
-        *_pages(site),
+        *(pages(site) if web else []),
         ("WebSocket", f"ws://{conf.clients}/ws" if conf.clients else conf.listen),
         ("publishers", conf.publishers or conf.listen),
+        *([("MQTT", things)] if (things := local_address(conf.listen, "mqtt")) else []),
         *([("statistics", conf.stats_listen.url("/api/stats/"))] if conf.stats_listen else []),
         *([("MBeans", conf.jmx.mbeans)] if conf.jmx else []),
         ("control", ", ".join(map(label, conf.controls))),
         (
             "processes",
-            f"runrealtime {os.getpid()}, sidecar {sidecar.pid}, web {web.pid}"
+            f"runrealtime {os.getpid()}, sidecar {sidecar.pid}"
+            + (f", web {web.pid}" if web else "")
             + (f", {feed.name} {feed.pid}" if feed else "")
             + (" (its first prices come in about 20 s)" if feed and feed.name == "spark" else ""),
         ),
     ]
     if feed is not None:
-        rows.append(("users", f'admin, {", ".join(demo.MEMBERS)}; password "{demo.PASSWORD}"'))
-    lines = [f"  {name:12}{text}" for name, text in rows]
-    end = f"Ctrl-C ends everything; `kill -HUP {os.getpid()}` restarts the web server alone."
-    return "\n".join(["", "Everything is running.", *lines, f"  {end}", ""])
+        from realtime.demo import seed  # noqa: PLC0415 - not there in other projects
+
+        rows.append(("users", f'admin, {", ".join(seed.MEMBERS)}; password "{seed.PASSWORD}"'))
+    end = (
+        f"Ctrl-C ends everything; `kill -HUP {os.getpid()}` restarts {'the web server' if web else 'your code'} alone."
+    )
+    begin = "Everything is running." if web else "Everything is running, but no web server."
+    return "\n".join(["", begin, *lines(rows), f"  {end}", ""])

@@ -17,13 +17,15 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from entitlement import demo, keys, tokens
-from realtime.conf import conf
+from entitlement import keys, tokens
+from realtime.conf import FEED, conf
 from realtime.process.supervisor import Child, Supervisor
 
 _PACKAGES = Path(__file__).resolve().parents[3]
 _LIFELINE = _PACKAGES / "realtime" / "process" / "lifeline.py"
 _TOKEN_SECONDS = 30 * 24 * 3600
+_FOR_EVER_SECONDS = 1e9
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TOKEN = "REALTIME_PUBLISH_TOKEN"  # noqa: S105 - the variable's name
 URL = "REALTIME_PUBLISH_URL"
@@ -47,7 +49,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """[--user U] [--url URL] [--master URL] [OPTION OF SPARK …] [--keep] [NAME [ARGUMENT …]]."""
-        parser.add_argument("--user", help=f"whom the token is for (default: {demo.FEED})")
+        parser.add_argument("--user", help=f"whom the token is for (default: {FEED})")
         parser.add_argument("--url", help="publisher ports, with commas (default: those of the settings)")
         parser.add_argument("--master", help="Spark's master, such as spark://host:7077 (default: this machine)")
         for option, (setting, what) in _SPARK.items():
@@ -124,7 +126,7 @@ def environment(
     given = {URL: url}
     if user or TOKEN not in os.environ:
         try:
-            given[TOKEN], _ = tokens.mint(tokens.user_named(user or demo.FEED), seconds=_TOKEN_SECONDS)
+            given[TOKEN], _ = tokens.mint(tokens.user_named(user or FEED), seconds=_TOKEN_SECONDS)
         except (tokens.UnknownUser, tokens.MintError, keys.KeysError) as error:
             raise CommandError(f"{error} --user names the one who is to publish.") from None
     if master:
@@ -159,7 +161,9 @@ def _run(argv: list[str], given: Mapping[str, str]) -> int:
         process = subprocess.Popen([*lifeline, *argv], env=dict(given))
         if told:  # before there was anything to end
             process.terminate()
-        status = process.wait()
+        # With a bound it looks up now and then: a signal that comes in the moment before a wait without one begins is
+        # handled only when that ends.
+        status = process.wait(_FOR_EVER_SECONDS)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

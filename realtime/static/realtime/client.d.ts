@@ -31,6 +31,12 @@ export interface Message {
   readonly closure: string;
   /** null when the publisher does not say. */
   readonly asOf: string | number | AsOf | null;
+  /** It ended the subject, of which nothing is left; what comes after it begins with nothing. */
+  readonly removed: boolean;
+  /** The context of the trace that it belongs to (W3C Trace Context); "" without one. */
+  readonly traceparent: string;
+  /** What the content says in JSON, or the field of that name (undefined without it). Throws SyntaxError. */
+  json(field?: string): any;
 }
 
 export type StatusName =
@@ -49,6 +55,7 @@ export interface Status {
   readonly name: StatusName;
   readonly url?: string;
   readonly via?: "direct" | "relay";
+  readonly transport?: Transport;
   readonly user?: string;
   readonly server?: string;
   readonly subject?: string;
@@ -82,6 +89,9 @@ export interface Server {
   readonly weight?: number;
 }
 
+/** What carries the frames: a WebSocket; one long answer and POST; answers asked for one after the other and POST. */
+export type Transport = "websocket" | "stream" | "poll";
+
 export interface Options {
   /** One server or several; may be left out when there is a `serversUrl`. */
   urls?: string | Server | readonly (string | Server)[];
@@ -91,6 +101,12 @@ export interface Options {
   token?: string | (() => Promise<string> | string);
   /** Default "msgpack". */
   form?: "msgpack" | "json";
+  /** Which are tried, from the fastest down, until one works; default all, one alone is pinned. */
+  transports?: readonly Transport[];
+  /** How long one has to open, and then for its first frame, while there is another below it; default 4. */
+  stepDownSeconds?: number;
+  /** After how long those above the one that worked are tried again; each try in vain doubles it; default 600. */
+  stepUpSeconds?: number;
   onStatus?: (status: Status) => void;
   /** For surroundings without a global WebSocket. */
   WebSocket?: new (url: string, protocols: string[]) => unknown;
@@ -147,6 +163,17 @@ export interface PublishOptions {
   replyTo?: string;
   /** Your own id of the publication; with it, statuses tell what became of it. */
   closure?: string;
+  /** No field of before stays in the snapshot. Default false. */
+  replace?: boolean;
+  /** The context of the trace that it belongs to (W3C Trace Context). */
+  traceparent?: string;
+}
+
+export interface RemoveOptions {
+  /** Default "guaranteed". */
+  qos?: "guaranteed" | "standard";
+  /** Your own id of the removal; with it, statuses tell what became of it. */
+  closure?: string;
 }
 
 export interface Presence {
@@ -167,11 +194,51 @@ export interface Offer {
   readonly reason: string;
 }
 
+export interface RequestOptions {
+  fields?: Record<string, Value>;
+  /** Milliseconds, at most 300,000, from now on, also while there is no connection; default 5000. */
+  timeout?: number;
+  /** Up to so many replies, told as a list when it is above 1; default 1. */
+  replies?: number;
+}
+
+export interface Reply {
+  readonly content: Value;
+  readonly fields: Readonly<Record<string, Value>>;
+}
+
+/** A request as its handler gets it. */
+export interface Request {
+  readonly subject: string;
+  readonly content: Value;
+  readonly fields: Readonly<Record<string, Value>>;
+  /** Who has asked; "" for anonymous. */
+  readonly user: string;
+  /** Milliseconds after which nobody waits any more. */
+  readonly timeout: number;
+  /** How many replies are taken. */
+  readonly replies: number;
+  /** One more reply, before the last one, which the handler returns. */
+  reply(content: Value, fields?: Record<string, Value>): void;
+  /** Aborted when nobody waits any more. */
+  readonly signal: AbortSignal;
+}
+
+export type HandlerResult = Value | { content?: Value; fields?: Record<string, Value> } | null | undefined | void;
+
+export interface Responder {
+  readonly pattern: string;
+  /** Answer nothing more; what came before is answered. */
+  close(): Promise<void>;
+}
+
 export interface Client {
   readonly state: "connecting" | "connected" | "disconnected" | "paused" | "closed";
   /** The address in use, "" without a connection. */
   readonly url: string;
   readonly via: "" | "direct" | "relay";
+  /** What carries the connection or is tried, "" without one. */
+  readonly transport: "" | Transport;
   /** "" for anonymous. */
   readonly user: string;
   /** Half of the round trip of the last ping, in milliseconds; null before the first. */
@@ -187,6 +254,11 @@ export interface Client {
    * a guaranteed message whose answer was lost is sent again, and stored once.
    */
   publish(subject: string, content: Value, options?: PublishOptions): Promise<{ epoch: number; seq: number; closure: string }>;
+  /**
+   * Remove a subject: its snapshot is gone, its subscribers get a message that is `removed`, and what is published later
+   * begins with nothing. Resolves and rejects as publish does.
+   */
+  remove(subject: string, options?: RemoveOptions): Promise<{ epoch: number; seq: number; closure: string }>;
   /** Who is subscribed to a subject; without one: who is online. */
   presence(subject?: string): Promise<Presence>;
   /**
@@ -197,6 +269,18 @@ export interface Client {
     patterns: string | readonly string[],
     onInterest?: (subjects: readonly string[], wanted: boolean) => void,
   ): Promise<Offer[]>;
+  /**
+   * Ask whoever responds to the subject; rejects with a RealtimeError: "no_responders" at once, "timeout",
+   * "responder_gone", "busy", "denied" and the other codes of docs/reference/protocol.md 4.19, or the responder's own
+   * code (`own` is false then); "unknown" when the connection is lost. It is sent once.
+   */
+  request(subject: string, content: Value, options?: RequestOptions & { replies?: 1 }): Promise<Reply>;
+  request(subject: string, content: Value, options: RequestOptions): Promise<Reply[]>;
+  /**
+   * Answer requests to the subjects of a pattern, as one of all who do; it lasts over reconnections. The handler's
+   * result is the reply; a RealtimeError that it throws is an error reply with its status and reason.
+   */
+  respond(pattern: string, handler: (request: Request) => HandlerResult | Promise<HandlerResult>): Promise<Responder>;
   /** Renew the token of the live connection; the user must be the same. */
   renew(token: string): Promise<{ user: string; expires?: number }>;
   /** Give the connection up and keep subscriptions and publications. */
@@ -214,6 +298,11 @@ export class RealtimeError extends Error {
   readonly status: string;
   readonly reason: string;
   readonly subject: string;
+  /** Of a request: whether the error is the server's own, and no responder's. */
+  readonly own?: boolean;
+  /** Of a request: the replies that came before. */
+  readonly replies?: readonly Reply[];
+  constructor(status: string, reason?: string, subject?: string);
 }
 
 export function connect(options: Options): Client;

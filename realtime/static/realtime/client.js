@@ -1,19 +1,22 @@
 /**
- * The JavaScript client: `connect()` and what it returns; for browsers, and for Node from 22 on.
+ * The JavaScript client: `connect()` and what it returns; for browsers, and for Node.
  *
- * This file does the I/O: sockets (connector.js), a timer, tokens, promises. What to do when is session.js's to say.
+ * This file does the I/O: connections (connector.js), a timer, tokens, promises. What to do when is session.js's to say.
  * docs/develop/javascript.md is its guide.
  */
 
 import { Connector, viaOf } from "./client/connection/connector.js";
 import { RealtimeError } from "./client/session/errors.js";
+import { Requests } from "./client/session/requests.js";
 import { Listeners, guarded } from "./client/session/listeners.js";
+import { memory } from "./client/connection/memory.js";
 import { complete } from "./client/connection/options.js";
 import { serversOf } from "./client/connection/servers.js";
 import { Session } from "./client/session/session.js";
 import { Subscription } from "./client/session/subscription.js";
 
 const SERVERS_MS = 3000; // for the list of servers to come
+const TOKEN_MS = 10_000; // for a new token, where the one at hand may serve
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export { RealtimeError };
@@ -37,18 +40,21 @@ class Client {
   #rounds = 0;
   #token = "";
   #closures = 0;
+  #requests = new Requests({
+    send: (frame) => this.#do((session) => session.command(frame)),
+    respond: (patterns) => this.#do((session) => session.respond(patterns)),
+    reply: (frame) => this.#do((session) => session.reply(frame)),
+    answer: (id) => this.#answer(id),
+  });
   #onInterest = (/** @type {string[]} */ _subjects, /** @type {boolean} */ _wanted) => {};
 
   /** @param {any} options */
   constructor(options) {
-    this.#options = complete({ WebSocket: globalThis.WebSocket, ...options });
-    if (!this.#options.WebSocket) {
-      throw new TypeError("there is no WebSocket here: use Node 22 or later, or pass one as the option WebSocket");
-    }
-    this.#session = new Session(this.#options, { pick: Math.random, wait: Math.random, via: viaOf });
-    this.#connector = new Connector(this.#options.form, this.#options.WebSocket, {
+    this.#options = complete(options);
+    this.#session = new Session(this.#options, { pick: Math.random, wait: Math.random, via: viaOf, memory });
+    this.#connector = new Connector(this.#options, {
       opened: (form) => this.#do((session, now) => session.opened(now, form)),
-      refused: (reason) => this.#do((session, now) => session.refused(now, reason)),
+      refused: (reason, how) => this.#do((session, now) => session.refused(now, reason, how)),
       received: (data) => this.#do((session, now) => session.receive(now, data)),
       closed: (code, reason) => this.#do((session, now) => session.closed(now, code, reason)),
     });
@@ -71,6 +77,11 @@ class Client {
   /** "direct" or "relay" */
   get via() {
     return this.#session.via;
+  }
+
+  /** "websocket", "stream" or "poll": what carries the connection or is tried, "" without one. */
+  get transport() {
+    return this.#session.transport;
   }
 
   /** The user that the server knows us as; "" for anonymous. */
@@ -103,12 +114,30 @@ class Client {
 
   /** @param {string} subject @param {string | Uint8Array} content @param {any} [options] @returns {Promise<{epoch: number, seq: number, closure: string}>} */
   async publish(subject, content, options = {}) {
-    const { fields = {}, retained = true, qos = "guaranteed", replyTo = "" } = options;
+    const { fields = {}, retained = true, qos = "guaranteed", replyTo = "", replace = false, traceparent = "" } = options;
     if (qos !== "guaranteed" && qos !== "standard") throw new TypeError("qos is \"guaranteed\" or \"standard\"");
     const closure = options.closure ?? `js-${++this.#closures}`;
-    const frame = { op: "publish", subject, content, fields, retained: Boolean(retained), qos, reply_to: replyTo, closure };
+    // It may wait, and go again: what the program does with its buffers meanwhile is no part of it.
+    const own = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, copied(value)]));
+    const frame = {
+      op: "publish", subject, content: copied(content), fields: own, retained: Boolean(retained), qos, reply_to: replyTo,
+      closure, replace: Boolean(replace), traceparent,
+    };
+    return this.#publish(frame, options.closure !== undefined);
+  }
+
+  /** @param {string} subject @param {any} [options] @returns {Promise<{epoch: number, seq: number, closure: string}>} */
+  async remove(subject, options = {}) {
+    const { qos = "guaranteed", closure = `js-${++this.#closures}` } = options;
+    if (qos !== "guaranteed" && qos !== "standard") throw new TypeError("qos is \"guaranteed\" or \"standard\"");
+    const frame = { op: "publish", subject, content: "", fields: {}, retained: true, qos, reply_to: "", closure, removed: true };
+    return this.#publish(frame, options.closure !== undefined);
+  }
+
+  /** @param {any} frame @param {boolean} isNamed @returns {Promise<{epoch: number, seq: number, closure: string}>} */
+  #publish(frame, isNamed) {
     return new Promise((resolve, reject) => {
-      const ticket = { resolve, reject, isNamed: options.closure !== undefined };
+      const ticket = { resolve, reject, isNamed };
       this.#do((session, now) => session.publish(now, frame, ticket));
     });
   }
@@ -134,6 +163,42 @@ class Client {
     if (id === null) return [];
     const { results } = await this.#answer(id);
     return results.map((/** @type {any} */ { pattern, error = "", reason = "" }) => ({ pattern, error, reason }));
+  }
+
+  /**
+   * Ask whoever responds to a subject. `timeout` is in ms and counts from now on, also while there is no connection.
+   * @param {string} subject @param {string | Uint8Array} content @param {any} [options]
+   * @returns {Promise<any>} the reply, or with `replies` above 1 a list of up to so many
+   */
+  async request(subject, content, options = {}) {
+    const { fields = {}, timeout = 5000, replies = 1 } = options;
+    const began = performance.now();
+    await this.#untilConnected(timeout);
+    this.#checkConnected(); // by now it may be gone again, and nobody would ever answer
+    const left = Math.max(1, Math.floor(timeout - (performance.now() - began)));
+    return this.#requests.ask({ op: "request", subject, content, fields, timeout: left, replies });
+  }
+
+  /**
+   * Answer requests to the subjects of a pattern, as one of all who do.
+   * @param {string} pattern @param {(request: any) => any} handler its result is the reply
+   * @returns {Promise<{pattern: string, close: () => Promise<void>}>}
+   */
+  respond(pattern, handler) {
+    return this.#requests.respond(pattern, handler);
+  }
+
+  /** @param {number} ms */
+  async #untilConnected(ms) {
+    if (this.state === "connected") return;
+    let stop = () => {};
+    const ended = () => this.state === "disconnected" || this.state === "closed";
+    if (!ended()) await new Promise((resolve) => {
+      const timer = setTimeout(resolve, Math.min(TIMER_MS_MAX, ms));
+      const off = this.on("status", () => { if (this.state === "connected" || ended()) resolve(undefined); });
+      stop = () => { clearTimeout(timer); off(); };
+    });
+    stop();
   }
 
   /** @param {string} token of the same user; also used from now on where `token` was a string */
@@ -201,6 +266,12 @@ class Client {
       case "interest":
         guarded(() => this.#onInterest(effect.subjects, effect.wanted));
         break;
+      case "asked":
+        this.#requests.asked(effect.asked);
+        break;
+      case "over":
+        this.#requests.over(effect.to);
+        break;
       case "status":
         this.#emit(effect.status);
         break;
@@ -211,7 +282,10 @@ class Client {
         this.#settle(effect.id, effect.answer);
         break;
       case "open":
-        this.#connector.open(effect.url);
+        this.#connector.open(effect.url, effect.transport);
+        break;
+      case "probe":
+        this.#probe(effect);
         break;
       case "drop":
         this.#connector.drop();
@@ -255,7 +329,13 @@ class Client {
     else ticket.reject(new RealtimeError(status, reason, frame.subject));
   }
 
-  #online = () => this.#do((session) => session.online());
+  #online = () => this.#do((session, now) => session.online(now));
+
+  /** @param {{url: string, transport: string}} effect */
+  async #probe({ url, transport }) {
+    const works = await this.#connector.probe(url, transport);
+    this.#do((session, now) => session.probed(now, url, transport, works));
+  }
 
   // Before each round: the token, and the servers.
 
@@ -273,7 +353,7 @@ class Client {
       return null;
     }
     try {
-      this.#token = (await source()) ?? "";
+      this.#token = (await (this.#token ? within(TOKEN_MS, source()) : source())) ?? "";
       return null;
     } catch (error) {
       // Where the web application is away the token at hand still serves; the sidecar says if it does not.
@@ -307,8 +387,12 @@ class Client {
 
   /** @param {any} frame a command of the live connection @returns {Promise<any>} its answer */
   async #ask(frame) {
-    if (this.state !== "connected") throw new RealtimeError("not_connected", `the client is ${this.state}`);
+    this.#checkConnected();
     return this.#answer(this.#do((session) => session.command(frame)));
+  }
+
+  #checkConnected() {
+    if (this.state !== "connected") throw new RealtimeError("not_connected", `the client is ${this.state}`);
   }
 
   /** @param {number} id @returns {Promise<any>} */
@@ -318,6 +402,7 @@ class Client {
 
   /** @param {number} id @param {any} answer */
   #settle(id, answer) {
+    if (answer.more) return this.#requests.part(id, answer);
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (answer.op === "error") waiting?.reject(new RealtimeError(answer.code, answer.reason));
@@ -330,6 +415,23 @@ class Client {
     }
     this.#waiting.clear();
   }
+}
+
+/** @template T @param {number} ms @param {T | Promise<T>} value @returns {Promise<T>} */
+async function within(ms, value) {
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`it took more than ${ms} ms`)), ms); });
+  try {
+    return await Promise.race([value, /** @type {Promise<never>} */ (late)]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @template T @param {T} value @returns {T} */
+function copied(value) {
+  return value instanceof Uint8Array ? /** @type {T} */ (/** @type {unknown} */ (new Uint8Array(value))) : value;
 }
 
 /** @param {string} url of `/api/servers/` */

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
+from django.utils import timezone
 from rest_framework.request import Request
 
 from entitlement.tokens import mint
+from realtime import publish_many
+from realtime.export import exposition
 from realtime.export.exposition import merged
 from realtime.jmx.beans import beans, quote
+from realtime.models import OutboxMessage
 from realtime.outside.access import OWN
+from realtime.publishing.outbox.store import Fates, OutboxStore
 from realtime.stats.access import MonitoringView
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
@@ -114,3 +120,26 @@ def test_the_password_of_the_statistics_own_address(
     assert answer.status_code == status
     if status == 401:
         assert answer["WWW-Authenticate"] == 'Basic realm="statistics"'
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_outbox_where_there_is_one(settings: Any) -> None:
+    settings.REALTIME = settings.REALTIME | {"CONTROL": "/nowhere/fastpath.sock"}
+    assert not [line for line in exposition.lines() if "outbox" in line]
+    settings.REALTIME = settings.REALTIME | {"OUTBOX": True}
+    publish_many([("/orders/1", "a"), ("/orders/1", "b"), ("/orders/1", "c")])
+    OutboxMessage.objects.filter(pk=OutboxMessage.objects.latest("pk").pk).update(code="denied")
+    OutboxMessage.objects.update(created=timezone.now() - timedelta(hours=1))
+    store = OutboxStore("default")
+    assert store.lead()
+    store.settle(Fates([store.take()[0].id], {}, []))
+    store.retry()
+    samples = dict(line.rsplit(" ", 1) for line in exposition.lines() if line.startswith("fastpath_outbox"))
+    assert 3600 <= float(samples.pop("fastpath_outbox_oldest_seconds")) < 3700
+    assert samples == {
+        'fastpath_outbox_rows{state="waiting"}': "1",
+        'fastpath_outbox_rows{state="set_aside"}': "1",
+        "fastpath_outbox_sent_total": "1",
+        "fastpath_outbox_refused_total": "0",
+        "fastpath_outbox_retries_total": "1",
+    }

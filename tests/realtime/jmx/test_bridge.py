@@ -16,8 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from realtime.addresses import Address, parse
 from realtime.jmx.beans import quote
 from realtime.jmx.bridge import Bridge, BridgeEnded
-from realtime.process.ports import try_port
 from tests.support.certificates import Certificate
+from tests.support.ports import free_port
 from tests.support.processes import running
 from tests.support.realtime.jmx_reader import QUERY, read
 from tests.support.realtime.server import ROOT
@@ -29,7 +29,7 @@ NODE = f"fastpath:type=Node,name={quote('/run/a*b?.sock')}"
 def free_address(cert: Certificate | None = None) -> Address:
     """Of this machine alone."""
     files = {"cert": str(cert.cert), "key": str(cert.key)} if cert else {}
-    return Address("127.0.0.1", try_port("127.0.0.1", 0), **files)
+    return Address("127.0.0.1", free_port(), **files)
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_it_ends_with_its_parent_and_is_missed_when_it_dies() -> None:
         until(told)
     program = (
         "import sys, time; from realtime.addresses import Address; from realtime.jmx.bridge import Bridge\n"
-        f"with Bridge(Address('127.0.0.1', {try_port('127.0.0.1', 0)})) as b: print(b.pid, flush=True); time.sleep(60)"
+        f"with Bridge(Address('127.0.0.1', {free_port()})) as b: print(b.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -23,7 +23,7 @@ from realtime.nodes.control_sockets import control
 from realtime.templatetags import monitoring as filters
 from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import on_time, until
 
 pytestmark = pytest.mark.django_db
 
@@ -199,6 +199,11 @@ def test_a_subject_and_a_test_message(node: Sidecar, operator: Client) -> None:
         until(lambda: client.message()[3] == {"b": "AP8="})
         snapshot = control.call("subject", {"subject": "/desk/a/b"})["snapshot"]
         assert snapshot["fields"] == {"bid": "1", "ask": "a=b"}
+        control.publish([["/desk/a/b", "", None, {"removed": True}]])
+        assert control.call("subject", {"subject": "/desk/a/b"})["snapshot"] is None
+        page = operator.get("/monitoring/subjects/?subject=/desk/a/b").content.decode()
+        assert "snapshot-content" not in page
+        assert re.findall(r'<td class="content"><span class="soft">(\w+)</span></td>', page) == ["removed"]
     assert [name for name, _ in _noted()] == ["/desk/a/b", "/desk/a/b"]
     assert re.fullmatch(r"published a test message as \d+/26, not retained", _noted()[0][1])
     for wrong, words in (
@@ -327,6 +332,7 @@ def test_values_as_people_read_them() -> None:
     assert filters.long("<" * 121) == f"<details><summary>{'&lt;' * 120} …</summary>{'&lt;' * 121}</details>"
 
 
+@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 def test_a_node_that_is_away_is_named_and_the_others_are_shown(
     node: Sidecar, operator: Client, settings: Any, tmp_path: Any
@@ -349,9 +355,10 @@ def test_a_node_that_is_away_is_named_and_the_others_are_shown(
         page = operator.get("/monitoring/subjects/?subject=/away/a").content.decode()
         assert page.count("did not answer") == 2
         assert 'aria-current="true">a</a>' in page
-        assert time.monotonic() - began < questions.ANSWER_SECONDS
+        took = time.monotonic() - began
         answer = operator.get("/monitoring/clients/0/0.1.1/")
         assert (answer.status_code, b'id="unanswered"' in answer.content) == (200, True), "it may come back"
+        on_time(took < questions.ANSWER_SECONDS, took)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from django.test import Client, RequestFactory
 
 from realtime.conf import conf
 from realtime.monitoring import attention, pages
-from realtime.monitoring.questions import Answer
+from realtime.monitoring.questions import NodeAnswer
 from realtime.nodes import nodes
 from realtime.templatetags import monitoring as filters
 
@@ -68,9 +68,9 @@ def test_a_node_that_is_not_ready_says_why(states: list[nodes.State]) -> None:
     assert '<tbody data-node="b.sock" class="away">' in page
     assert 'data-cell="memory_bytes">3 MiB<' in page
     assert attention.node_row(states[0])["reasons"] == reasons
-    assert attention.state_now(states[0], Answer(0, "a", {"subjects": []})) == states[0]
-    assert attention.state_now(states[0], Answer(0, "a", error="not ready", code="not_ready")) == states[0]
-    late = attention.state_now(states[0], Answer(0, "a", error="no answer within 2 s"))
+    assert attention.state_now(states[0], NodeAnswer(0, "a", {"subjects": []})) == states[0]
+    assert attention.state_now(states[0], NodeAnswer(0, "a", error="not ready", code="not_ready")) == states[0]
+    late = attention.state_now(states[0], NodeAnswer(0, "a", error="no answer within 2 s"))
     assert (late.error, late.figures, late.reasons) == ("no answer within 2 s", {}, {}), "it has just not answered"
 
 

@@ -59,6 +59,7 @@ def node(settings: Any, tmp_path: Path) -> Iterator[Node]:
     one.close()
 
 
+@pytest.mark.timing
 def test_a_node_that_is_slow_at_one_thing_is_asked_others(node: Node) -> None:
     """A worker of it may hang: it is no reason to look away."""
     answer = ask_node(0, "top", {}, 0.05)

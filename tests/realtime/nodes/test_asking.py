@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from fastpath.client.control.client import Control
-from realtime.nodes.asking import ask, ask_each, beside
+from fastpath.client.errors import SidecarSilent
+from realtime.nodes.asking import Background, ask, ask_each, beside
 from tests.support.sidecar import Sidecar
 
 
@@ -19,7 +20,7 @@ def test_each_says_its_own_in_the_order_of_the_addresses(tmp_path: Path) -> None
         listening.listen()
         began = time.monotonic()
         away, hangs, there, slow = ask_each(
-            [str(tmp_path / "away"), hanging, sidecar.control, hanging], Control.hello, seconds=0.5
+            [str(tmp_path / "away"), hanging, sidecar.control, hanging], Control.hello, seconds=2
         )
         took = time.monotonic() - began
     assert there.value is not None
@@ -40,6 +41,29 @@ def test_what_a_node_refuses_has_its_code() -> None:
     assert said.value is None
     assert said.code
     assert said.error
+
+
+def test_in_the_background_each_goes_on_beside_one_that_hangs(tmp_path: Path) -> None:
+    """With a connection for each question, and over one that is kept."""
+    hanging = str(tmp_path / "hanging")
+    with socket.socket(socket.AF_UNIX) as listening, Sidecar() as sidecar:
+        listening.bind(hanging)
+        listening.listen()
+        for kept in ("", "keeper/1"):
+            nodes = Background([hanging, sidecar.control], kept)
+            hangs = nodes.ask(hanging, Control.hello)
+            first, again = (nodes.ask(sidecar.control, _connection).result(5) for _ in range(2))
+            assert not hangs.done()
+            assert (first.value is again.value) is bool(kept)
+            assert hangs.result(5).error.startswith("no answer")
+            assert isinstance(hangs.result().failure, SidecarSilent)
+            nodes.close()
+
+
+def _connection(control: Control) -> Control:
+    """Who was asked, which is another one with each connection."""
+    control.hello()
+    return control
 
 
 def test_works_run_beside_each_other() -> None:

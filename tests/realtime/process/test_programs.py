@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.realtime.server import ROOT
+from tests.support.realtime.server import ROOT, Program
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,17 @@ def test_without_settings_nothing_is_served(
     assert line.startswith(f"{module}: DJANGO_SETTINGS_MODULE is not set")
     assert f"DJANGO_SETTINGS_MODULE=mysite.settings python -m {module}" in line
     assert not (tmp_path / "var").exists()
+
+
+@pytest.mark.slow
+def test_a_thread_that_waits_for_the_loop_does_not_keep_the_web_server(tmp_path: Path) -> None:
+    """As that of a synchronous consumer that leaves its groups when the loop has ended."""
+    (tmp_path / "waiting.py").write_text(
+        "import threading\n"
+        "from realtime.asgi import application\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    argv = [sys.executable, "-m", "realtime.web", "-b", "127.0.0.1", "-p", "0", "waiting:application"]
+    with Program(argv, {"PYTHONPATH": str(tmp_path)}, r"Listening on TCP address") as web:
+        web.process.terminate()
+        assert web.wait(30) == 0

@@ -83,6 +83,7 @@ def run(folder: Path, *arguments: str) -> str:
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--ds=shop.settings", "--rootdir=.", "shop/tests.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", [("manage.py", "test"), PYTEST], ids=["django", "pytest"])
 def test_a_projects_tests_need_no_sidecar_and_reach_none(project: Path, sidecar: Sidecar, runner: Any) -> None:
     """Outside of a test run the same settings reach it."""
@@ -116,5 +117,5 @@ def test_the_setting_wins_and_a_wrong_one_is_an_error(sidecar: Sidecar, settings
     assert checks.check_publishing() == []
     settings.REALTIME = {"BACKEND": "dumy", "ON_FAILURE": "ignore"}
     assert [error.id for error in checks.check_publishing()] == ["realtime.E020"] * 2
-    with pytest.raises(ImproperlyConfigured, match="sidecar, dummy, not 'dumy'"):
+    with pytest.raises(ImproperlyConfigured, match="sidecar, memory, dummy, not 'dumy'"):
         publish("/a/b", "x")

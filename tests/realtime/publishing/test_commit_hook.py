@@ -168,7 +168,7 @@ def test_nothing_is_kept_of_savepoints_that_were_taken_back(node: Sidecar) -> No
 
 def test_more_than_a_frame_takes_goes_in_several(sidecar: Sidecar, settings: Any, tmp_path: Path) -> None:
     """By their bytes, and by their number."""
-    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "tap.sock")}
+    settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "tap.sock"), "PUBLISH_SECONDS": 30}
     with tapped(sidecar, tmp_path / "tap.sock") as asked, control():
         with transaction.atomic():
             for number in range(20):
@@ -202,6 +202,19 @@ def test_what_fails_at_the_commit_is_logged_and_breaks_nobody(node: Sidecar, cap
     assert failures.total == before + 2
     [sample] = [line for line in lines() if line.startswith("fastpath_publish_failures_total{")]
     assert sample.endswith(f" {before + 2}")
+
+
+def test_what_nobody_expects_at_the_commit_breaks_nobody_either(node: Sidecar, settings: Any, caplog: Any) -> None:
+    """Django logs it, as of any callback that is robust."""
+    ran: list[str] = []
+    with transaction.atomic():
+        User.objects.create(username="ann")
+        publish(SUBJECT, "193")
+        transaction.on_commit(lambda: ran.append("after"))
+        settings.REALTIME = settings.REALTIME | {"BACKEND": "none of them"}
+    assert ran == ["after"]
+    assert User.objects.filter(username="ann").exists()
+    assert "not 'none of them'" in caplog.text
 
 
 def test_it_is_raised_where_the_settings_say_so(node: Sidecar, settings: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 
 from fastpath.client.errors import SidecarUnavailable
-from realtime import PublishRefused, publish
+from realtime import NotEncodable, PublishRefused, publish
 from realtime.nodes.control_sockets import control
 from tests.support.sidecar import Sidecar
 
@@ -112,15 +112,20 @@ def test_a_subject_that_cannot_be_is_refused_at_once(subject: str, reason: str) 
 @pytest.mark.parametrize(
     ("content", "fields", "what"),
     [
-        (1.5, None, "content is a text or bytes, not float"),
-        ("x", {"bid": 3}, "'bid' holds int"),
+        (object(), None, "content is a object, which has no text"),
+        (None, None, "content is None.*say which text that is"),
+        ({"a": {1, 2}}, None, "content cannot be said in JSON: Object of type set"),
+        ([float("nan")], None, "content cannot be said in JSON"),
+        ([b"x"], None, "content cannot be said in JSON: Object of type bytes"),
+        ("x", {"bid": {3}}, "the field 'bid' is a set"),
         ("x", {1: "a"}, "names"),
     ],
 )
-def test_what_is_no_text_is_a_type_error(content: Any, fields: Any, what: str) -> None:
-    """A number could be written in many ways; the caller chooses."""
-    with pytest.raises(TypeError, match=what):
+def test_what_cannot_be_encoded_is_a_type_error(content: Any, fields: Any, what: str) -> None:
+    """Where it was called, and named."""
+    with pytest.raises(TypeError, match=what) as caught:
         publish(SUBJECT, content, fields)
+    assert isinstance(caught.value, NotEncodable) or "names are texts" in str(caught.value)
 
 
 def test_what_the_sidecar_refuses_is_raised(settings: Any) -> None:

@@ -112,7 +112,7 @@ def test_what_happens_in_a_sidecar_is_read_over_http_and_pushed(
             ("average", "deviation", "maximum")
         }
         assert told["connections"]["15mo"]["maximum"] == 7
-        pushed = json.loads(message(control, "/__sys__/windows")["content"])
+        pushed = until(lambda: json.loads(message(control, "/__sys__/windows")["content"]))
         assert (set(pushed), list(pushed["connections"])) == (set(INDICATORS), list(WINDOWS))
         until(lambda: message(control, "/__sys__/cluster")["fields"].get("connections") == "7")
         cluster = message(control, "/__sys__/cluster")
@@ -168,8 +168,7 @@ def test_a_clock_that_is_set_back_in_the_middle_of_a_round_stops_nothing(sidecar
         assert abs(one.timeline.through - clock.wall()) < 5
     finally:
         one.end()
-        line.close()
-        running._pool.shutdown()
+        running._nodes.close()
         connections.close_all()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath.core.telemetry.samples import NAMES, RING_SECONDS
-from realtime.stats.timeline import WAIT_SECONDS, Node, Sample, Timeline, together
+from realtime.stats.timeline import WAIT_SECONDS, Sample, SampledNode, Timeline, together
 from tests.support.realtime.told import Told
 
 START = 1_800_000_000.0
@@ -137,7 +137,9 @@ def test_whenever_it_is_restarted_each_sample_is_told_once(steps: list[tuple[boo
             node.sample(moment, connections=moment * (1 if name == "a" else 1000))
         story.ask(moment + 0.5, *("ab" if both else "a"), delay=delay)
         if restart:
-            saved = {name: Node(node.server, node.base) for name, node in story.timeline.nodes.items() if node.server}
+            saved = {
+                name: SampledNode(node.server, node.base) for name, node in story.timeline.nodes.items() if node.server
+            }
             story.timeline = Timeline(story.timeline.through, saved)
             story.timeline.expect(story.nodes, moment + 0.6)
     story.ask(len(steps) + 1.7, "a", "b")
@@ -208,7 +210,7 @@ def test_what_is_taken_up_from_where_it_was_saved_is_counted_once() -> None:
         story.nodes["a"].sample(moment, connections=moment)
     story.ask(5.0, "a")
     first = dict(story.closed)
-    again = Timeline(max(first) - 3, {"a": Node("a", story.timeline.nodes["a"].base)})
+    again = Timeline(max(first) - 3, {"a": SampledNode("a", story.timeline.nodes["a"].base)})
     again.expect(["a"], 20.0)
     asked = again.wanted("a")
     assert asked["after"] == story.nodes["a"].rows[0][0] + len(first) - 4, "no more than is needed"

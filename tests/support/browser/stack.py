@@ -16,6 +16,7 @@ from typing import Self
 from django.conf import settings
 from django.db import connections
 from playwright.sync_api import Browser, Page
+from playwright.sync_api import TimeoutError as PageTimeout
 
 from fastpath.client.publisher.publisher import Publisher
 from tests.support.ports import free_port
@@ -40,7 +41,9 @@ class Stack:
             "REALTIME_VAR": folder,
             "REALTIME_DATABASE": str(self.database),
             "FASTPATH_CONTROL": str(Path(folder) / "fastpath.sock"),
-            "FASTPATH_LISTEN": f"clients://127.0.0.1:{free_port()},publishers://127.0.0.1:{free_port()}",
+            "FASTPATH_LISTEN": ",".join(
+                f"{scheme}://127.0.0.1:{free_port()}" for scheme in ("clients", "publishers", "mqtt")
+            ),
         }
         self.manage("migrate", "-v0")
         self.manage("realtime_demo")
@@ -50,6 +53,7 @@ class Stack:
         )
         self.url = self._said(r"board +(\S+)/\n")
         self.client_url = self._said(r"WebSocket +(\S+)\n")
+        self.mqtt = self._said(r"MQTT +(\S+)\n")
         self.publishers = self._said(r"publishers +(\S+)\n")
         return self
 
@@ -121,9 +125,16 @@ def sign_in(browser: Browser, stack: Stack, user: str, width: int = 1400, path: 
     """A page of a signed-in user, in a context of its own."""
     context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()
+    told: list[str] = []
+    page.on("requestfailed", lambda request: told.append(f"{request.url}: {request.failure}"))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("response", lambda answer: told.append(f"{answer.url}: {answer.status}") if answer.status >= 400 else None)
     page.goto(f"{stack.url}/accounts/login/?next={path}")
     page.fill("#id_username", user)
     page.fill("#id_password", "demo")
     page.click("button.main")
-    page.wait_for_selector("html[data-connection]")
+    try:
+        page.wait_for_selector("html[data-connection]")
+    except PageTimeout as error:
+        raise AssertionError(f"{page.url} opened no connection; {told}; {stack.program.output[-2000:]}") from error
     return page

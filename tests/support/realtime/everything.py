@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.processes import descendants
 from tests.support.realtime.server import ROOT, Program
-
-LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0"
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +29,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     """Of a project whose run-time files are in a folder of the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FASTPATH_", "REALTIME_"))}
-    return kept | {"REALTIME_VAR": str(folder), "FASTPATH_LISTEN": LISTEN, "FASTPATH_WORKERS": "2"}
+    # What is started again finds its ports free: no client is given them meanwhile.
+    listen = ",".join(f"{kind}://127.0.0.1:{free_port()}" for kind in ("clients", "publishers", "mqtt"))
+    return kept | {"REALTIME_VAR": str(folder), "FASTPATH_LISTEN": listen, "FASTPATH_WORKERS": "2"}
 
 
 class Everything(Program):
     """``manage.py runrealtime`` on free ports."""
 
     def __init__(self, folder: Path, *options: str, **more: str) -> None:
-        argv = [sys.executable, "manage.py", "runrealtime", "--port", "0", *options]
+        argv = [sys.executable, "manage.py", "runrealtime", "--port", str(free_port()), *options]
         super().__init__(argv, environment(folder) | more, r"Everything is running(?s:.*)Ctrl-C ends everything", 40)
 
     def latest(self, pattern: str) -> str:

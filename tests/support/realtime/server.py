@@ -77,6 +77,12 @@ class Program:
         finally:
             self._reader.join(5)
 
+    def wait(self, seconds: float = 30) -> int:
+        """The status with which it ends; then all that it has said is in ``output``, which a thread reads."""
+        status = self.process.wait(seconds)
+        self._reader.join(10)
+        return status
+
     @property
     def output(self) -> str:
         """Everything so far, both streams."""

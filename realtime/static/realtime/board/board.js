@@ -1,4 +1,4 @@
-/** The live board: a row for each instrument, candles, movers and alerts; whether there is a right is the sidecar's decision. */
+/** The live board: a row for each instrument, candles, movers, alerts and sensors; whether there is a right is the sidecar's decision. */
 
 import { Alerts } from "./alerts.js";
 import { asOfDetails, asOfWords, newerAsOf } from "../pages/asof.js";
@@ -6,6 +6,7 @@ import { CandlePanel } from "./candlepanel.js";
 import { Movers } from "./movers.js";
 import { Corner, element, milliseconds, openClient, readConfig } from "../pages/page.js";
 import { Row } from "./row.js";
+import { Sensors } from "./sensors.js";
 
 const STILL_MS = 3000;
 const TICK_MS = 250;
@@ -52,6 +53,7 @@ client.subscribe([...rows.keys()], (message) => {
 const candles = new CandlePanel(client, config, mark);
 const movers = new Movers(client, config, choose);
 const alerts = new Alerts(client, config, choose);
+const sensors = new Sensors(client, config);
 
 /** Show an instrument's candles. @param {string} symbol */
 function choose(symbol) {
@@ -126,7 +128,7 @@ function show(state, words) {
 function signOut() {
   for (const row of rows.values()) row.deny("", "signed out");
   asOf = null;
-  for (const panel of [candles, movers, alerts]) panel.signOut();
+  for (const panel of [candles, movers, alerts, sensors]) panel.signOut();
 }
 
 function summarise() {

@@ -1,7 +1,7 @@
 /** What was done in the console, as a program in JavaScript or Python. */
 
 /**
- * @typedef {{server: string, form: string, as: string, clientUrl: string,
+ * @typedef {{server: string, form: string, as: string, clientUrl: string, tokenUrl: string,
  *   subscriptions: {names: string[], history: number, conflation: number, slow: string, since: any}[],
  *   publication: null | {subject: string, content: string, isBinary: boolean, fields: Record<string, string>,
  *     retained: boolean, qos: string, closure: string, replyTo: string},
@@ -16,13 +16,13 @@ export function program(done, language) {
 const text = JSON.stringify;
 
 /** @param {Done} done */
-function javascript({ server, form, as, clientUrl, subscriptions, publication, patterns }) {
+function javascript({ server, form, as, clientUrl, tokenUrl, subscriptions, publication, patterns }) {
   const token = { session: "token: fetchToken", token: "token: TOKEN", anonymous: "" }[as];
   const options = [`urls: ${text(server)}`, token, form === "json" && 'form: "json"'].filter(Boolean).join(", ");
   const lines = [`import { connect } from ${text(clientUrl)};`, ""];
   if (as === "session") {
     lines.push(
-      "const fetchToken = async () => (await (await fetch(\"/realtime/token/\", {",
+      `const fetchToken = async () => (await (await fetch(${text(tokenUrl)}, {`,
       '  method: "POST", headers: { "X-CSRFToken": csrfToken },', "})).json()).token;", "");
   }
   lines.push(`const client = connect({ ${options} });`, 'client.on("status", (status) => console.log(status.name, status));');

@@ -8,6 +8,7 @@ import { Followed } from "./followed.js";
 import { Frames } from "./frames.js";
 import { element, fetchToken, milliseconds, readConfig } from "../pages/page.js";
 import { tapped } from "./tap.js";
+import { fill, gettext } from "../pages/words.js";
 
 const config = readConfig();
 const frames = new Frames(element("frames"), element("frame-count"));
@@ -28,7 +29,7 @@ let language = "javascript";
 function open() {
   const { server, form, as } = values("connect");
   if (as === "session" && !config.servers.some((/** @type {any} */ { url }) => url === server)) {
-    throw new Error("your own token goes to this site's servers only; for another, choose the bearer of a token");
+    throw new Error(gettext("your own token goes to this site's servers only; for another, choose the bearer of a token"));
   }
   client?.close();
   followed.clear();
@@ -40,15 +41,17 @@ function open() {
     urls: server, form, token, WebSocket: tapped(WebSocket, hear), quickSeconds: 0.5, quickRetries: 10,
     onStatus: told,
   });
-  state("connecting", "Connecting…");
+  state("connecting", gettext("Connecting…"));
 }
 
 /** @param {"in" | "out"} way @param {string | Uint8Array} data */
 function hear(way, data) {
   const frame = frames.add(way, data);
   if (frame?.op !== "connected" && frame?.op !== "renewed") return;
-  const ends = frame.expires ? `, the token ends at ${new Date(frame.expires).toLocaleTimeString()}` : "";
-  say("connect", "good", `${frame.op} as ${frame.user || "anonymous"}${ends}`);
+  const user = frame.user || gettext("anonymous");
+  const words = frame.op === "connected" ? gettext("connected as %(user)s") : gettext("renewed as %(user)s");
+  const ends = frame.expires ? fill(gettext(", the token ends at %(time)s"), { time: new Date(frame.expires).toLocaleTimeString() }) : "";
+  say("connect", "good", fill(words, { user }) + ends);
 }
 
 /** @param {any} status */
@@ -62,19 +65,19 @@ function told(status) {
   const meaning = name === "disconnected" ? `${status.code} ${meaningOf(status.code)}; ` : "";
   frames.tell(name, meaning + JSON.stringify(details), ["denied", "revoked", "refused", "error"].includes(name));
   if (name === "connected") {
-    state("connected", "Live");
+    state("connected", gettext("Live"));
     element("port").textContent = new URL(status.url).port || new URL(status.url).protocol;
     element("port").title = status.url;
   }
   if (name === "disconnected") {
-    const back = status.final ? "" : `; again in ${milliseconds(status.retryMs)}`;
+    const back = status.final ? "" : fill(gettext("; again in %(time)s"), { time: milliseconds(status.retryMs) });
     const why = status.reason || status.codeName;
     const means = meaningOf(status.code);
     say("connect", "bad", `${status.code} ${why}${means && !why.includes(means) ? ` (${means})` : ""}${back}`);
-    state(status.final ? "stopped" : "reconnecting", status.final ? "Stopped" : "Reconnecting…");
+    state(status.final ? "stopped" : "reconnecting", status.final ? gettext("Stopped") : gettext("Reconnecting…"));
   }
-  if (name === "paused") state("paused", "Paused");
-  if (name === "closed") state("closed", "Not connected");
+  if (name === "paused") state("paused", gettext("Paused"));
+  if (name === "closed") state("closed", gettext("Not connected"));
   if (name === "refused") say("subscribe", "bad", `${status.subject}: ${status.code}, ${status.reason}`);
   if (name === "error") say("connect", "bad", `${status.code}: ${status.reason}`);
 }
@@ -86,8 +89,8 @@ function state(name, words) {
   const isOpen = !["idle", "closed", "stopped"].includes(name);
   for (const id of ["disconnect", "pause", "renew"]) element(id).disabled = !isOpen;
   element("renew").disabled = name !== "connected";
-  element("pause").textContent = name === "paused" ? "Resume" : "Pause";
-  element("connect-button").textContent = isOpen ? "Connect anew" : "Connect";
+  element("pause").textContent = name === "paused" ? gettext("Resume") : gettext("Pause");
+  element("connect-button").textContent = isOpen ? gettext("Connect anew") : gettext("Connect");
   if (name !== "connected") element("latency").textContent = element("port").textContent = "–";
   write();
 }
@@ -103,7 +106,7 @@ function subscribe() {
     { history: asked.history, conflation: asked.conflation, slow, since: asked.since ?? {} });
   followed.add(list, subscription);
   subscriptions = [...subscriptions.map((each) => without(each, list)).filter((each) => each.names.length), asked];
-  say("subscribe", "good", `asked for ${list.join(", ")}`);
+  say("subscribe", "good", fill(gettext("asked for %(names)s"), { names: list.join(", ") }));
 }
 
 /** @param {string} name @param {any} subscription */
@@ -122,15 +125,15 @@ async function publish() {
   publication = given;
   const { epoch, seq } = await client.publish(
     subject, value, { fields: given.fields, retained: given.retained, qos, replyTo, closure: closure || undefined });
-  say("publish", "good", seq ? `accepted as ${epoch}/${seq}` : "accepted, with standard quality");
+  say("publish", "good", seq ? fill(gettext("accepted as %(position)s"), { position: `${epoch}/${seq}` }) : gettext("accepted, with standard quality"));
 }
 
 async function presence() {
   const { subject } = values("presence");
   const { users, anonymous, more, stale } = await client.presence(subject.trim());
   const named = users.map((/** @type {any} */ { user, connections }) => connections > 1 ? `${user} (${connections})` : user);
-  const all = [...named, ...(more ? [`${more} more`] : []), ...(anonymous ? [`${anonymous} anonymous`] : [])];
-  say("presence", "good", `${all.join(", ") || "nobody"}${stale ? " — not complete at the moment" : ""}`);
+  const all = [...named, ...(more ? [fill(gettext("%(count)s more"), { count: more })] : []), ...(anonymous ? [fill(gettext("%(count)s anonymous"), { count: anonymous })] : [])];
+  say("presence", "good", (all.join(", ") || gettext("nobody")) + (stale ? gettext(" — not complete at the moment") : ""));
 }
 
 async function advertise() {
@@ -139,21 +142,21 @@ async function advertise() {
   element("interest").textContent = "";
   const results = await client.advertise(patterns, (/** @type {string[]} */ subjects, /** @type {boolean} */ isWanted) => {
     for (const subject of subjects) isWanted ? wanted.add(subject) : wanted.delete(subject);
-    element("interest").textContent = wanted.size ? `wanted: ${[...wanted].slice(0, 50).join(", ")}` : "nothing of it is wanted";
+    element("interest").textContent = wanted.size ? fill(gettext("wanted: %(subjects)s"), { subjects: [...wanted].slice(0, 50).join(", ") }) : gettext("nothing of it is wanted");
   });
   const refused = results.filter((/** @type {any} */ { error }) => error);
   const words = refused.map((/** @type {any} */ { pattern, error, reason }) => `${pattern}: ${error}, ${reason}`).join("; ");
-  say("advertise", refused.length ? "bad" : "good", words || (patterns.length ? `advertised ${patterns.join(", ")}` : "nothing is advertised"));
+  say("advertise", refused.length ? "bad" : "good", words || (patterns.length ? fill(gettext("advertised %(patterns)s"), { patterns: patterns.join(", ") }) : gettext("nothing is advertised")));
 }
 
 async function renew() {
-  if (!token) throw new Error("an anonymous connection has no token: connect anew with one");
+  if (!token) throw new Error(gettext("an anonymous connection has no token: connect anew with one"));
   await client.renew(await token());
 }
 
 /** Do what a form asks for; what goes wrong is said below it. @param {string} id @param {() => any} action @param {boolean} [needsClient] */
 async function attempt(id, action, needsClient = true) {
-  if (needsClient && !client) return say(id, "bad", "connect first");
+  if (needsClient && !client) return say(id, "bad", gettext("connect first"));
   try {
     await action();
   } catch (error) {
@@ -191,12 +194,12 @@ function without(asked, names) {
 /** Positions: `epoch, seq`, or JSON. @param {string} text @returns {any} Throws Error. */
 function parseSince(text) {
   if (!text.trim()) return null;
-  const pair = /^\s*(\d+)\s*[,/: ]\s*(\d+)\s*$/.exec(text);
+  const pair = /^\s*(\d+)\s*[,\/: ]\s*(\d+)\s*$/.exec(text);
   if (pair) return [Number(pair[1]), Number(pair[2])];
   try {
     return JSON.parse(text);
   } catch {
-    throw new Error("since is `epoch, seq`, or a JSON map of subjects to [epoch, seq]");
+    throw new Error(gettext("since is `epoch, seq`, or a JSON map of subjects to [epoch, seq]"));
   }
 }
 
@@ -204,7 +207,7 @@ function parseSince(text) {
 function parseFields(text) {
   return Object.fromEntries(text.split("\n").filter((line) => line.trim()).map((line) => {
     const at = line.indexOf("=");
-    if (at < 1) throw new Error(`a field is name=value, not ${line}`);
+    if (at < 1) throw new Error(fill(gettext("a field is name=value, not %(line)s"), { line }));
     return [line.slice(0, at).trim(), line.slice(at + 1)];
   }));
 }
@@ -214,7 +217,7 @@ function write() {
   const { server, form, as } = values("connect");
   const clientUrl = new URL("../client.js", import.meta.url).pathname;
   element("code-text").textContent = program(
-    { server, form, as, clientUrl, subscriptions, publication, patterns }, language);
+    { server, form, as, clientUrl, tokenUrl: config.token_url, subscriptions, publication, patterns }, language);
 }
 
 // The page.
@@ -248,16 +251,16 @@ element("show-pings").addEventListener("change", () => frames.show({ pings: elem
 element("hold").addEventListener("change", () => frames.show({ hold: element("hold").checked }));
 element("clear").addEventListener("click", () => frames.clear());
 element("copy").addEventListener("click", async () => {
-  const copied = element("copied");
+  const copied = element(gettext("copied"));
   // A page that came over plain HTTP from another machine has no clipboard.
   const copy = navigator.clipboard?.writeText(element("code-text").textContent) ?? Promise.reject(new Error());
-  await copy.then(() => { copied.textContent = "copied"; }, () => { copied.textContent = "the browser does not allow it: mark the text and copy it"; });
+  await copy.then(() => { copied.textContent = gettext("copied"); }, () => { copied.textContent = gettext("the browser does not allow it: mark the text and copy it"); });
 });
 for (const button of document.querySelectorAll("[data-language]")) {
   button.addEventListener("click", () => {
     language = /** @type {HTMLElement} */ (button).dataset.language ?? "";
     for (const each of document.querySelectorAll("[data-language]")) each.setAttribute("aria-pressed", String(each === button));
-    element("copied").textContent = "";
+    element(gettext("copied")).textContent = "";
     write();
   });
 }
@@ -270,7 +273,7 @@ for (const [code, name, meaning] of CLOSE_CODES) {
   for (const text of [String(code), name, meaning, thenWhat(code)]) row.insertCell().textContent = text;
   row.cells[0].className = "number";
 }
-state("idle", "Not connected");
+state("idle", gettext("Not connected"));
 // Until here a form would have been sent to the server, for nobody else listened.
 for (const button of document.querySelectorAll("form button:not([type=button])")) {
   /** @type {HTMLButtonElement} */ (button).disabled = false;

@@ -2,14 +2,16 @@
 
 import { asOfDetails, asOfWords } from "../pages/asof.js";
 import { isPattern } from "../client/session/wanted.js";
+import { fill, gettext, ngettext } from "../pages/words.js";
 
 const ROWS = 500;
 
 /** How a status of a subject reads, and whether that is good. @type {Record<string, [words: string, state: string]>} */
 const STATES = {
-  denied: ["denied", "bad"], revoked: ["revoked", "bad"], refused: ["refused", "bad"], notReady: ["not ready", "waiting"],
-  granted: ["granted", "live"], gap: ["gap, asked again", "waiting"], lagging: ["lagging", "waiting"],
-  caughtUp: ["live", "live"], limited: ["too many", "bad"],
+  denied: [gettext("denied"), "bad"], revoked: [gettext("revoked"), "bad"], refused: [gettext("refused"), "bad"],
+  notReady: [gettext("not ready"), "waiting"], granted: [gettext("granted"), "live"],
+  gap: [gettext("gap, asked again"), "waiting"], lagging: [gettext("lagging"), "waiting"], caughtUp: [gettext("live"), "live"],
+  limited: [gettext("too many"), "bad"],
 };
 
 export class Followed {
@@ -56,7 +58,7 @@ export class Followed {
   /** @param {any} status */
   status({ name, subject, pattern, recovery, reason = "" }) {
     if (!subject) return;
-    const words = name === "subscribed" ? [recovery || "live", recovery === "resynchronised" ? "waiting" : "live"] : STATES[name];
+    const words = name === "subscribed" ? [recovery || gettext("live"), recovery === "resynchronised" ? "waiting" : "live"] : STATES[name];
     if (!words) return;
     const row = this.#rows.get(subject) ?? (pattern && pattern !== subject ? this.#put(subject, { pattern }) : null);
     if (!row?.root) return;
@@ -83,7 +85,7 @@ export class Followed {
       number.textContent = String(count);
       newest.textContent = preview(message);
       const asOf = asOfDetails(message.asOf);
-      newest.title = `${message.kind}, ${message.qos}, ${message.epoch}/${message.seq}, ${new Date(message.time).toISOString()}${asOf && `; data as of ${asOf}`}`;
+      newest.title = `${message.kind}, ${message.qos}, ${message.epoch}/${message.seq}, ${new Date(message.time).toISOString()}${asOf && fill(gettext("; data as of %(time)s"), { time: asOf })}`;
     }
     this.#changed.clear();
   }
@@ -110,15 +112,15 @@ export class Followed {
       return cell;
     });
     [row.state, row.number, row.newest] = cells;
-    row.state.textContent = "asked";
+    row.state.textContent = gettext("asked");
     row.number.textContent = isPattern(row.name) ? "" : "0";
     root.dataset.name = row.name;
     root.append(head, ...cells);
     if (row.subscription) {
       const end = document.createElement("button");
       end.type = "button";
-      end.textContent = "End";
-      end.setAttribute("aria-label", `End ${row.name}`);
+      end.textContent = gettext("End");
+      end.setAttribute("aria-label", fill(gettext("End %(name)s"), { name: row.name }));
       end.addEventListener("click", () => this.#end(row.name, row.subscription));
       cells[3].append(end);
       this.#body.append(root);
@@ -133,15 +135,15 @@ export class Followed {
   #counted() {
     this.#count.textContent = String(this.#rows.size);
     const hidden = [...this.#rows.values()].filter(({ root }) => !root).length;
-    this.#more.textContent = hidden ? `and ${hidden} more` : "";
+    this.#more.textContent = hidden ? fill(gettext("and %(count)s more"), { count: hidden }) : "";
   }
 }
 
 /** @param {any} message */
 function preview({ content, fields, asOf }) {
-  const text = (/** @type {any} */ value) => typeof value === "string" ? value : `${value.length} bytes`;
+  const text = (/** @type {any} */ value) => typeof value === "string" ? value : fill(ngettext("%(count)s bytes", "%(count)s bytes", value.length), { count: value.length });
   const all = Object.entries(fields).map(([name, value]) => `${name}=${text(value)}`);
   const asOfNow = asOfWords(asOf);
-  const when = asOfNow ? `data as of ${asOfNow}: ` : ""; // first, so that a long content does not cut it off
+  const when = asOfNow ? fill(gettext("data as of %(time)s: "), { time: asOfNow }) : ""; // first, so that a long content does not cut it off
   return (when + [text(content), ...all].join("  ")).slice(0, 300);
 }

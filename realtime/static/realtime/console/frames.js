@@ -2,6 +2,7 @@
 
 import { toBase64 } from "../client/wire/codec.js";
 import { unpack } from "../client/wire/msgpack.js";
+import { fill, gettext } from "../pages/words.js";
 
 const KEPT = 1000;
 const SHOWN = 300;
@@ -43,7 +44,7 @@ export class Frames {
     try {
       frame = isText ? JSON.parse(data) : unpack(data);
     } catch (error) {
-      this.#push({ way: "bad", at: Date.now(), kind: "no frame", what: String(error), size, frame: null, bytes: isText ? null : data });
+      this.#push({ way: "bad", at: Date.now(), kind: gettext("no frame"), what: String(error), size, frame: null, bytes: isText ? null : data });
       return null;
     }
     const kind = Array.isArray(frame) ? "message" : String(frame?.op);
@@ -126,7 +127,7 @@ function rowOf(entry) {
     part("time", clock(entry.at)), part("way", way), part("size", entry.size ? `${entry.size} B` : ""),
     part("kind", entry.kind), part("what", entry.what.slice(0, PREVIEW)),
   );
-  const words = { in: "received", out: "sent", told: "the client says", bad: "failed" }[entry.way];
+  const words = { in: gettext("received"), out: gettext("sent"), told: gettext("the client says"), bad: gettext("failed") }[entry.way];
   summary.children[1].setAttribute("aria-label", words);
   details.append(summary);
   // What nobody opens is not written out.
@@ -154,7 +155,7 @@ function masked(frame) {
   const { token } = frame ?? {};
   if (typeof token !== "string" || token === "") return frame;
   const beginning = token.length < TOKEN_SHORT ? "" : token.slice(0, TOKEN_SHOWN);
-  return { ...frame, token: `${beginning}… (${token.length} characters)` };
+  return { ...frame, token: fill(gettext("%(text)s… (%(count)s characters)"), { text: beginning, count: token.length }) };
 }
 
 /** In the form json; binary values as there (1.4). @param {any} value @param {number} [indent] */

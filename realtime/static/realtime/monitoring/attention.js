@@ -1,16 +1,17 @@
 /** The lists of the overview that Django asks the nodes for: busiest subjects, slow clients, publishers, Spark jobs. */
 
 import { ago, bytes, count, duration, fetchJson, known, milliseconds, moment, number, Rows, say } from "./common.js";
+import { fill, gettext, ngettext } from "../pages/words.js";
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id);
 
 export class Attention {
-  #top = new Rows(element("top").tBodies[0], "nothing is published just now");
-  #slow = new Rows(element("slow").tBodies[0], "nobody is slow");
-  #senders = new Rows(element("senders").tBodies[0], "nobody has sent within the last hour");
-  #publishers = new Rows(element("publishers").tBodies[0], "no publisher is connected");
-  #jobs = new Rows(element("jobs").tBodies[0], "no job has reported");
+  #top = new Rows(element("top").tBodies[0], gettext("nothing is published just now"));
+  #slow = new Rows(element("slow").tBodies[0], gettext("nobody is slow"));
+  #senders = new Rows(element("senders").tBodies[0], gettext("nobody has sent within the last hour"));
+  #publishers = new Rows(element("publishers").tBodies[0], gettext("no publisher is connected"));
+  #jobs = new Rows(element("jobs").tBodies[0], gettext("no job has reported"));
 
   /** @param {any} config */
   constructor(config) {
@@ -41,7 +42,7 @@ export class Attention {
   /** @param {string} words */
   #say(words) {
     this.problems.hidden = !words;
-    say(this.problems, words ? `Not all of the lists below could be asked for: ${words}.` : "");
+    say(this.problems, words ? fill(gettext("Not all of the lists below could be asked for: %(errors)s."), { errors: words }) : "");
   }
 
   /** @param {any[]} subjects */
@@ -56,33 +57,33 @@ export class Attention {
   #clients({ clients, total }) {
     say(element("slow-total"), total ? count(total) : "");
     this.#slow.show(clients.map((row) => [
-      { text: row.user || "not signed in", href: row.url, title: row.program ?? "" },
+      { text: row.user || gettext("not signed in"), href: row.url, title: row.program ?? "" },
       row.address ?? "",
       number(bytes(row.queue_bytes)),
       number(ago(row.blocked_since)),
-      row.subjects?.length ? named(row.subjects, row.subscriptions) : `${count(row.subscriptions)} subscriptions`,
+      row.subjects?.length ? named(row.subjects, row.subscriptions) : fill(ngettext("%(count)s subscriptions", "%(count)s subscriptions", row.subscriptions), { count: count(row.subscriptions) }),
     ]));
   }
 
   /** @param {{publishers: any[], senders: any[], total: number}} publishers */
   #publishing({ publishers, senders, total }) {
     this.#senders.show(senders.map((row) => [
-      { text: [row.user || "not signed in", row.name].filter(Boolean).join(" · "), title: `${row.kind} of ${row.user || "nobody who is signed in"}` },
+      { text: [row.user || gettext("not signed in"), row.name].filter(Boolean).join(" · "), title: fill(gettext("%(kind)s of %(user)s"), { kind: row.kind, user: row.user || gettext("nobody who is signed in") }) },
       row.kind,
       number(count(row.messages)),
       number(count(row.messages_per_s)),
       late(row.unacknowledged, row.oldest_ms),
-      { ...late(row.uncommitted, row.uncommitted_ms), title: row.uncommitted ? `rows that are staged, ${bytes(row.uncommitted_bytes)}` : "" },
-      number(row.last_ms ? `${ago(row.last_ms)} ago` : "–"),
+      { ...late(row.uncommitted, row.uncommitted_ms), title: row.uncommitted ? fill(gettext("rows that are staged, %(size)s"), { size: bytes(row.uncommitted_bytes) }) : "" },
+      number(row.last_ms ? fill(gettext("%(time)s ago"), { time: ago(row.last_ms) }) : "–"),
     ]));
     say(element("publishers-total"), total ? count(total) : "");
     this.#publishers.show(publishers.map((row) => [
-      { text: row.user || row.publisher || "unnamed", title: `numbers its messages as ${row.publisher || "nobody"}` },
+      { text: row.user || row.publisher || gettext("unnamed"), title: fill(gettext("numbers its messages as %(name)s"), { name: row.publisher || gettext("nobody") }) },
       row.address ?? "",
-      number(row.last_ms ? `${row.transaction ? "stages, " : ""}${count(row.messages_per_s)}` : "reads or reports"),
+      number(row.last_ms ? row.transaction ? fill(gettext("stages, %(count)s"), { count: count(row.messages_per_s) }) : count(row.messages_per_s) : gettext("reads or reports")),
       { text: count(row.unacknowledged), className: `number${row.oldest_ms > 1000 ? " bad" : ""}` },
       number(row.oldest_ms ? milliseconds(row.oldest_ms) : "–"),
-      number(row.last_ms ? `${ago(row.last_ms)} ago` : "–"),
+      number(row.last_ms ? fill(gettext("%(time)s ago"), { time: ago(row.last_ms) }) : "–"),
     ]));
   }
 
@@ -91,15 +92,15 @@ export class Attention {
     say(element("jobs-total"), total ? count(total) : "");
     this.#jobs.show(jobs.map(({ job, user, age_ms, silent, restarts, fields }) => {
       const of = (/** @type {string} */ name) => (fields[name] ? Number(fields[name]) : undefined);
-      const upTo = of("newest") ?? of("watermark");
+      const upTo = of("newest") || of("watermark"); // 0 is 1970, which jobs of an earlier version say for none
       const isBad = silent || fields.state === "failed";
       return [
         { text: job, title: ran(user, fields) },
-        { text: silent ? `silent, was ${fields.state || "unknown"}` : fields.state || "unknown", className: isBad ? "bad" : "" },
+        { text: silent ? fill(gettext("silent, was %(state)s"), { state: fields.state || gettext("unknown") }) : fields.state || gettext("unknown"), className: isBad ? "bad" : "" },
         number(count(of("rows_in_per_s"))), number(count(of("rows_done_per_s"))),
         number(fields.batch || "–"), number(milliseconds(of("batch_ms"))), number(milliseconds(of("lag_ms"))), number(count(of("behind"))),
-        number(known(upTo) ? moment(upTo) : "–"), number(count(of("state_rows"))),
-        number(count(restarts)), number(`${duration(age_ms / 1000)} ago`), fields.error || "",
+        number(upTo ? moment(upTo) : "–"), number(count(of("state_rows"))),
+        number(count(restarts)), number(fill(gettext("%(time)s ago"), { time: duration(age_ms / 1000) })), fields.error || "",
       ];
     }));
   }
@@ -112,12 +113,16 @@ function late(waiting, age) {
 
 /** Where a job runs, and as whom. @param {string} user @param {Record<string, string>} fields */
 function ran(user, { host, pid, run, query }) {
-  const place = [host && `on ${host}`, pid && `process ${pid}`, run && `run ${run}`, query && `query ${query}`].filter(Boolean);
-  return [`reports as ${user || "nobody"}`, ...place].join(", ");
+  const place = [
+    host && fill(gettext("on %(host)s"), { host }), pid && fill(gettext("process %(pid)s"), { pid }),
+    run && fill(gettext("run %(run)s"), { run }), query && fill(gettext("query %(query)s"), { query }),
+  ].filter(Boolean);
+  return [fill(gettext("reports as %(user)s"), { user: user || gettext("nobody") }), ...place].join(", ");
 }
 
 /** @param {string[]} subjects @param {number} total */
 function named(subjects, total) {
   const more = total - subjects.length;
-  return subjects.join(", ") + (more > 0 ? ` and ${count(more)} more` : "");
+  const names = subjects.join(", ");
+  return more > 0 ? fill(gettext("%(names)s and %(count)s more"), { names, count: count(more) }) : names;
 }

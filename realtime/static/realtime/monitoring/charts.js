@@ -1,6 +1,7 @@
 /** Time series drawn by uPlot: the average as a line, up to the maximum as a band. */
 
 import { axisWords, bytes, known, make, moment, say } from "./common.js";
+import { fill, gettext, timeLanguage } from "../pages/words.js";
 
 /** uPlot is a script of its own (the set-up brings it); without it there are figures and tables, and no charts. */
 const uPlot = /** @type {any} */ (globalThis).uPlot;
@@ -9,9 +10,9 @@ const HEIGHT = 132;
 const MINUTE = 60_000;
 const DAY = 86_400_000;
 
-const hours = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const seconds = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const days = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const hours = new Intl.DateTimeFormat(timeLanguage, { hour: "2-digit", minute: "2-digit" });
+const seconds = new Intl.DateTimeFormat(timeLanguage, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const days = new Intl.DateTimeFormat(timeLanguage, { day: "numeric", month: "short" });
 
 export const hasCharts = Boolean(uPlot);
 
@@ -92,7 +93,7 @@ export class Chart {
     const values = average.filter((value) => value !== null);
     const most = maximum.reduce((/** @type {number | null} */ left, right) => (right !== null && (left === null || right > left) ? right : left), null);
     const mean = whole ?? values.reduce((/** @type {number} */ sum, value) => sum + /** @type {number} */ (value), 0) / values.length;
-    this.#summary = values.length ? `average ${this.format(mean)}, maximum ${this.format(most)}` : "no figures in this window";
+    this.#summary = values.length ? fill(gettext("average %(average)s, maximum %(maximum)s"), { average: this.format(mean), maximum: this.format(most) }) : gettext("no figures in this window");
     if (!this.#isPointed()) say(this.detail, this.#summary);
     this.#changed();
   }
@@ -168,6 +169,6 @@ export class Chart {
 
 /** @param {(value: number | null) => string} format @param {number | null} average @param {number | null} maximum */
 function words(format, average, maximum) {
-  if (average === null) return "no figures";
-  return maximum === null || maximum === average ? format(average) : `${format(average)}, up to ${format(maximum)}`;
+  if (average === null) return gettext("no figures");
+  return maximum === null || maximum === average ? format(average) : fill(gettext("%(average)s, up to %(maximum)s"), { average: format(average), maximum: format(maximum) });
 }

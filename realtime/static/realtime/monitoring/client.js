@@ -2,6 +2,7 @@
 
 import { fetchJson, milliseconds } from "./common.js";
 import { element } from "../pages/page.js";
+import { fill, gettext } from "../pages/words.js";
 
 const KEPT = 5;
 
@@ -14,10 +15,10 @@ form?.addEventListener("submit", async (/** @type {SubmitEvent} */ event) => {
   event.preventDefault();
   const button = form.querySelector("button");
   button.disabled = true;
-  say("", "asked …");
+  say("", gettext("asked …"));
   try {
     const { ms } = await fetchJson(form.action, { method: "POST", body: new FormData(form), headers: { Accept: "application/json" } });
-    say("good", milliseconds(ms) + (earlier.length ? `; before: ${earlier.join(", ")}` : ""));
+    say("good", earlier.length ? fill(gettext("%(time)s; before: %(earlier)s"), { time: milliseconds(ms), earlier: earlier.join(", ") }) : milliseconds(ms));
     earlier.unshift(milliseconds(ms));
     earlier.length = Math.min(earlier.length, KEPT);
   } catch (error) {

@@ -1,11 +1,13 @@
 /** What the scripts of the monitoring pages share: numbers in words, questions to Django, tables that are kept up to date. */
 
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
-const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+import { fill, gettext, language, ngettext, timeLanguage } from "../pages/words.js";
+
+const whole = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
+const grouped = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
+const fine = new Intl.NumberFormat(language, { maximumFractionDigits: 2 });
+const compact = new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat(timeLanguage, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dated = new Intl.DateTimeFormat(timeLanguage, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
 /** @param {unknown} value whether it is a number that can be shown @returns {value is number} */
 export function known(value) {
@@ -28,7 +30,7 @@ export function bytes(value) {
 }
 
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
-const THOUSANDS = ["", "K", "M", "B", "T"];
+const THOUSANDS = ["", gettext("K"), gettext("M"), gettext("B"), gettext("T")];
 
 /** How often a value can be divided. @param {number} value @param {number} base @param {number} most this is one more than it may */
 function power(value, base, most) {
@@ -67,7 +69,12 @@ export function duration(seconds) {
   if (!known(seconds)) return "–";
   if (seconds < 120) return `${Math.max(0, Math.floor(seconds))} s`;
   if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} days`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : days(Math.floor(seconds / 86_400));
+}
+
+/** @param {number} value */
+function days(value) {
+  return fill(ngettext("%(count)s days", "%(count)s days", value), { count: value });
 }
 
 /** How long ago a moment was. @param {number | null | undefined} at in ms since 1970 */
@@ -112,12 +119,12 @@ export async function fetchJson(url, options = {}) {
   try {
     response = await fetch(url, { credentials: "same-origin", signal: AbortSignal.timeout(10_000), ...options });
   } catch {
-    throw new Refused("the web server does not answer", 0);
+    throw new Refused(gettext("the web server does not answer"), 0);
   }
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
-  if (response.status === 401) throw new Refused("you are signed out", 401);
-  throw new Refused(answer.detail ?? `the web server answers ${response.status}`, response.status);
+  if (response.status === 401) throw new Refused(gettext("you are signed out"), 401);
+  throw new Refused(answer.detail ?? fill(gettext("the web server answers %(status)s"), { status: response.status }), response.status);
 }
 
 /**

@@ -3,31 +3,32 @@
 import { Chart } from "./charts.js";
 import { bytes, count, fetchJson, known, make, milliseconds, percent, poll, say } from "./common.js";
 import { LOST } from "./panels.js";
+import { fill, gettext } from "../pages/words.js";
 
 /** @typedef {[name: string, title: string, format: (value: number | null | undefined) => string]} Charted */
 
 /** @type {Charted[]} */
 const MAIN = [
-  ["connections", "Connections", count],
-  ["connections_per_s", "New connections / s", count],
-  ["disconnections_per_s", "Disconnections / s", count],
-  ["latency_p99_ms", "Delivery latency, p99", milliseconds],
-  ["messages_in_per_s", "Messages in / s", count],
-  ["messages_out_per_s", "Messages out / s", count],
-  ["bytes_in_per_s", "Bytes in / s", bytes],
-  ["bytes_out_per_s", "Bytes out / s", bytes],
+  ["connections", gettext("Connections"), count],
+  ["connections_per_s", gettext("New connections / s"), count],
+  ["disconnections_per_s", gettext("Disconnections / s"), count],
+  ["latency_p99_ms", gettext("Delivery latency, p99"), milliseconds],
+  ["messages_in_per_s", gettext("Messages in / s"), count],
+  ["messages_out_per_s", gettext("Messages out / s"), count],
+  ["bytes_in_per_s", gettext("Bytes in / s"), bytes],
+  ["bytes_out_per_s", gettext("Bytes out / s"), bytes],
 ];
 
 /** @type {Charted[]} */
 const MORE = [
-  ["cpu_percent", "Processor, of one core", percent],
-  ["memory_bytes", "Memory", bytes],
-  ["loop_lag_ms", "Loop lag", milliseconds],
-  ["slow_clients", "Slow clients", count],
-  ["queued_bytes", "Waiting for slow clients", bytes],
-  ["cached_bytes", "Cache", bytes],
-  ["subjects", "Subjects", count],
-  ["subscriptions", "Subscriptions", count],
+  ["cpu_percent", gettext("Processor, of one core"), percent],
+  ["memory_bytes", gettext("Memory"), bytes],
+  ["loop_lag_ms", gettext("Loop lag"), milliseconds],
+  ["slow_clients", gettext("Slow clients"), count],
+  ["queued_bytes", gettext("Waiting for slow clients"), bytes],
+  ["cached_bytes", gettext("Cache"), bytes],
+  ["subjects", gettext("Subjects"), count],
+  ["subscriptions", gettext("Subscriptions"), count],
 ];
 
 const LIVE_WINDOWS = { "1min": 60_000, "5min": 300_000, "15min": 900_000 };
@@ -77,7 +78,7 @@ export class Charts {
       told(series, window);
     }, REFRESH_MS, (error) => {
       this.problem.hidden = error === null;
-      if (error) say(this.problem, `There is no history: ${error.message}.`);
+      if (error) say(this.problem, fill(gettext("There is no history: %(error)s."), { error: error.message }));
     });
     form.addEventListener("change", (event) => {
       if (event.target === this.scopes) this.#rescope();
@@ -116,7 +117,7 @@ export class Charts {
     for (const node of nodes) {
       here.set(node.node, node.figures);
       const workers = node.workers.length > 1 ? node.workers : [];
-      for (const worker of workers) here.set(`${node.node} worker ${worker.worker}`, worker);
+      for (const worker of workers) here.set(fill(gettext("%(node)s worker %(worker)s"), { node: node.node, worker: worker.worker }), worker);
     }
     for (const [scope, figures] of here) if (scope) this.#ring(scope).add(at, figures);
     for (const scope of this.#rings.keys()) if (!here.has(scope) && scope !== this.#scope) this.#forget(scope);
@@ -149,8 +150,8 @@ export class Charts {
   #rescope() {
     this.#scope = this.scopes.value;
     const words = this.#scope
-      ? `${this.#scope}: what came since this page was opened, the last five minutes at most.`
-      : "The line is the average, the band reaches up to the maximum.";
+      ? fill(gettext("%(scope)s: what came since this page was opened, the last five minutes at most."), { scope: this.#scope })
+      : gettext("The line is the average, the band reaches up to the maximum.");
     say(/** @type {Element} */ (document.getElementById("chart-legend")), words);
     this.#draw();
   }

@@ -2,6 +2,7 @@
 
 import { say } from "./common.js";
 import { element } from "../pages/page.js";
+import { gettext } from "../pages/words.js";
 
 const corner = element("refreshed");
 const box = element("live");
@@ -24,17 +25,17 @@ async function refresh() {
   clearTimeout(timer);
   try {
     const response = await fetch(location.href, { headers: { "X-Live": "1" }, credentials: "same-origin", signal: AbortSignal.timeout(10_000) });
-    if (response.redirected || response.status === 403) return stop("signed out");
+    if (response.redirected || response.status === 403) return stop(gettext("signed out"));
     if (response.status >= 500) throw new Error(`${response.status}`);
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     const gone = page.getElementById("gone");
     if (gone) return leave(gone);
-    if (page.getElementById("unanswered")) throw new Error("its node does not answer");
+    if (page.getElementById("unanswered")) throw new Error(gettext("its node does not answer"));
     for (const part of document.querySelectorAll("[data-live]")) replace(part, page.getElementById(part.id));
     say(text, page.getElementById("refreshed-text")?.textContent ?? "");
     corner.dataset.state = "";
   } catch {
-    say(text, "no answer, retrying");
+    say(text, gettext("no answer, retrying"));
     corner.dataset.state = "bad";
   }
   later(pause);
@@ -45,7 +46,7 @@ function leave(gone) {
   gone.setAttribute("role", "alert");
   document.querySelector("main .heading")?.after(document.importNode(gone, true));
   for (const button of document.querySelectorAll("main button")) /** @type {HTMLButtonElement} */ (button).disabled = true;
-  stop("gone");
+  stop(gettext("gone"));
 }
 
 /** @param {string} words */

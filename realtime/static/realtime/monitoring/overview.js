@@ -7,6 +7,7 @@ import { Charts } from "./history.js";
 import { Cache, Limits, Lost, Nodes, Statistics } from "./panels.js";
 import { Attention } from "./attention.js";
 import { away, banner, SILENT_MS } from "./banner.js";
+import { fill, gettext } from "../pages/words.js";
 
 const ATTENTION_MS = 3000;
 const STATISTICS_MS = 5000;
@@ -34,8 +35,8 @@ let lastTime = 0; // of these figures, by the server's clock
 let collecting = null;
 let isSilent = true;
 
-client.on("denied", (status) => { denied = status.reason ?? "no rule allows it"; tick(); });
-client.on("revoked", (status) => { denied = status.reason ?? "no rule allows it"; lastAt = 0; tick(); });
+client.on("denied", (status) => { denied = status.reason ?? gettext("no rule allows it"); tick(); });
+client.on("revoked", (status) => { denied = status.reason ?? gettext("no rule allows it"); lastAt = 0; tick(); });
 client.on("subscribed", () => { denied = ""; });
 client.subscribe(config.cluster, (message) => {
   // A snapshot is what was; that something arrives now is what tells that the figures are live.
@@ -54,7 +55,7 @@ function show(at, sums, each) {
   cache.show(sums);
   nodes.show(sums, each);
   name(each);
-  if (sums.uptime_s) say(element("uptime"), `running for ${duration(sums.uptime_s)}`);
+  if (sums.uptime_s) say(element("uptime"), fill(gettext("running for %(time)s"), { time: duration(sums.uptime_s) }));
 }
 
 /** Name the nodes that are away, on top. @param {any[]} each */

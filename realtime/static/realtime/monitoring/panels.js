@@ -1,11 +1,12 @@
 /** The panels of the overview that are made of figures: limits, losses, cache, statistics, nodes and workers. */
 
 import { bytes, count, duration, known, make, milliseconds, moment, number, percent, Rows, say } from "./common.js";
+import { fill, gettext } from "../pages/words.js";
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id);
 /** @param {string} id @param {string} [empty] */
-const rowsOf = (id, empty = "no figures yet") => new Rows(element(id).tBodies[0], empty);
+const rowsOf = (id, empty = gettext("no figures yet")) => new Rows(element(id).tBodies[0], empty);
 
 /** From which share of a limit on a look is due, and from which on something will be refused soon. */
 const HIGH = 0.7;
@@ -19,17 +20,17 @@ const WAITED_PERCENT_MAX = 50;
 
 /** What can be used up: how much is used, and of how much, from a node's figures. @type {[string, (node: any) => [used: number, most: number] | null, (value: number) => string, string?][]} */
 const LIMITS = [
-  ["Connections", ({ figures }) => [figures.connections, figures.connections_max], count, "FASTPATH_CONNECTIONS_MAX"],
-  ["Open files", ({ figures }) => [figures.files, figures.files_max], count, "ulimit -n"],
-  ["Memory of the sidecar", ({ figures }) => [figures.memory_bytes, figures.memory_bytes_max], bytes, "FASTPATH_MEMORY_BYTES_MAX, else the machine"],
-  ["Memory of the machine", ({ figures }) => [figures.machine_memory_bytes - figures.machine_memory_available_bytes, figures.machine_memory_bytes], bytes],
-  ["Disk of the journal", ({ figures }) => [figures.journal_disk_bytes - figures.journal_disk_free_bytes, figures.journal_disk_bytes], bytes],
-  ["Processor, busiest worker", ({ figures, workers }) => [Math.max(...(workers.length ? workers : [figures]).map((/** @type {any} */ worker) => worker.cpu_percent)), 100], percent, "one core"],
-  ["Processor of the machine", ({ figures }) => [figures.machine_cpu_percent, 100], percent],
-  ["Waiting for a processor, worst worker", ({ figures }) => [figures.cpu_waited_percent, WAITED_PERCENT_MAX], percent, "from here on it is starved: fewer workers, more processors, a higher quota"],
-  ["Loop lag", ({ figures }) => [figures.loop_lag_ms, LAG_MS_MAX], milliseconds, "from here on clients feel it"],
-  ["Subjects", ({ figures }) => [figures.subjects, figures.subjects_max], count, "FASTPATH_SUBJECTS_MAX"],
-  ["Cache", ({ figures }) => [figures.cached_bytes, figures.cached_bytes_max], bytes, "FASTPATH_CACHE_BYTES; a full cache drops its oldest messages"],
+  [gettext("Connections"), ({ figures }) => [figures.connections, figures.connections_max], count, "FASTPATH_CONNECTIONS_MAX"],
+  [gettext("Open files"), ({ figures }) => [figures.files, figures.files_max], count, "ulimit -n"],
+  [gettext("Memory of the sidecar"), ({ figures }) => [figures.memory_bytes, figures.memory_bytes_max], bytes, gettext("FASTPATH_MEMORY_BYTES_MAX, else the machine")],
+  [gettext("Memory of the machine"), ({ figures }) => [figures.machine_memory_bytes - figures.machine_memory_available_bytes, figures.machine_memory_bytes], bytes],
+  [gettext("Disk of the journal"), ({ figures }) => [figures.journal_disk_bytes - figures.journal_disk_free_bytes, figures.journal_disk_bytes], bytes],
+  [gettext("Processor, busiest worker"), ({ figures, workers }) => [Math.max(...(workers.length ? workers : [figures]).map((/** @type {any} */ worker) => worker.cpu_percent)), 100], percent, gettext("one core")],
+  [gettext("Processor of the machine"), ({ figures }) => [figures.machine_cpu_percent, 100], percent],
+  [gettext("Waiting for a processor, worst worker"), ({ figures }) => [figures.cpu_waited_percent, WAITED_PERCENT_MAX], percent, gettext("from here on it is starved: fewer workers, more processors, a higher quota")],
+  [gettext("Loop lag"), ({ figures }) => [figures.loop_lag_ms, LAG_MS_MAX], milliseconds, gettext("from here on clients feel it")],
+  [gettext("Subjects"), ({ figures }) => [figures.subjects, figures.subjects_max], count, "FASTPATH_SUBJECTS_MAX"],
+  [gettext("Cache"), ({ figures }) => [figures.cached_bytes, figures.cached_bytes_max], bytes, gettext("FASTPATH_CACHE_BYTES; a full cache drops its oldest messages")],
 ];
 
 /** How near the nodes are to their limits: of each limit the node that is nearest. */
@@ -71,14 +72,14 @@ export class Limits {
 
 /** What counts as lost, in the order of how bad it is. @type {[name: string, words: string, help: string, isBad: boolean][]} */
 const LOSSES = [
-  ["resynchronisations_per_s", "Subscriptions that missed messages", "They came back, or fell behind, after what they had missed had left the cache: they got the snapshot instead.", true],
-  ["slow_closed_per_s", "Slow clients closed", "Their queue was over FASTPATH_OUTBOX_BYTES_MAX; they come back and recover what the cache still has.", true],
-  ["publications_failed_per_s", "Publications that could not be stored", "The engine or the journal could not keep them; the publisher was told, and has to send again.", true],
-  ["journal_failed_writes_per_s", "Failed writes of the journal", "The disk did not take them.", true],
-  ["evicted_by_memory_per_s", "Cached messages evicted early, for lack of room", "The cache was full before FASTPATH_CACHE_SECONDS: who comes back late is resynchronised.", true],
-  ["audit_dropped_per_s", "Audit events dropped", "The audit's disk did not keep up.", true],
-  ["publications_refused_per_s", "Publications refused", "Not allowed, not valid, too large, or over a limit; the publisher was told why.", false],
-  ["conflated_away_per_s", "Merged into later messages (conflated)", "On purpose: subscribers that asked for fewer messages got the newest state.", false],
+  ["resynchronisations_per_s", gettext("Subscriptions that missed messages"), gettext("They came back, or fell behind, after what they had missed had left the cache: they got the snapshot instead."), true],
+  ["slow_closed_per_s", gettext("Slow clients closed"), gettext("Their queue was over FASTPATH_OUTBOX_BYTES_MAX; they come back and recover what the cache still has."), true],
+  ["publications_failed_per_s", gettext("Publications that could not be stored"), gettext("The engine or the journal could not keep them; the publisher was told, and has to send again."), true],
+  ["journal_failed_writes_per_s", gettext("Failed writes of the journal"), gettext("The disk did not take them."), true],
+  ["evicted_by_memory_per_s", gettext("Cached messages evicted early, for lack of room"), gettext("The cache was full before FASTPATH_CACHE_SECONDS: who comes back late is resynchronised."), true],
+  ["audit_dropped_per_s", gettext("Audit events dropped"), gettext("The audit's disk did not keep up."), true],
+  ["publications_refused_per_s", gettext("Publications refused"), gettext("Not allowed, not valid, too large, or over a limit; the publisher was told why."), false],
+  ["conflated_away_per_s", gettext("Merged into later messages (conflated)"), gettext("On purpose: subscribers that asked for fewer messages got the newest state."), false],
 ];
 
 /** Their names in the history. */
@@ -89,7 +90,7 @@ const trifle = (seconds) => 2 + seconds / 10_000;
 
 /** What was lost in the chosen window, from the history. */
 export class Lost {
-  #rows = rowsOf("lost", "no history yet");
+  #rows = rowsOf("lost", gettext("no history yet"));
 
   /** @param {any} series @param {string} window */
   show(series, window) {
@@ -112,14 +113,14 @@ export class Lost {
     const missing = series.seconds - sampled;
     const isWhole = missing <= trifle(series.seconds);
     verdict.dataset.state = !sampled ? "" : bad ? "bad" : isWhole ? "good" : "partial";
-    say(verdict, !sampled ? "There is no history of this window yet." : this.#words(bad > 0, isWhole, sampled, missing));
+    say(verdict, !sampled ? gettext("There is no history of this window yet.") : this.#words(bad > 0, isWhole, sampled, missing));
   }
 
   /** @param {boolean} isBad @param {boolean} isWhole @param {number} sampled @param {number} missing both in seconds */
   #words(isBad, isWhole, sampled, missing) {
-    if (isWhole) return isBad ? "Something was lost: see below." : "Nothing was lost.";
-    const unknown = `Of ${duration(missing)} nothing is known.`;
-    return isBad ? `Something was lost: see below. ${unknown}` : `Nothing was lost in the ${duration(sampled)} that are known. ${unknown}`;
+    if (isWhole) return isBad ? gettext("Something was lost: see below.") : gettext("Nothing was lost.");
+    const unknown = fill(gettext("Of %(time)s nothing is known."), { time: duration(missing) });
+    return isBad ? `${gettext("Something was lost: see below.")} ${unknown}` : `${fill(gettext("Nothing was lost in the %(time)s that are known."), { time: duration(sampled) })} ${unknown}`;
   }
 }
 
@@ -130,28 +131,28 @@ export class Cache {
   /** @param {Record<string, number>} figures */
   show(figures) {
     const { cache_hits: hits = 0, cache_misses: misses = 0 } = figures;
-    const share = hits + misses ? `${percent((100 * hits) / (hits + misses))} of ${count(hits + misses)}` : "none asked yet";
+    const share = hits + misses ? fill(gettext("%(share)s of %(all)s"), { share: percent((100 * hits) / (hits + misses)), all: count(hits + misses) }) : gettext("none asked yet");
     this.#rows.show([
-      ["Bytes", number(`${bytes(figures.cached_bytes)} of ${bytes(figures.cached_bytes_max)}`), "of what it may hold"],
-      ["Messages", number(count(figures.cached_messages)), ""],
-      ["Hits", number(share), "of those who asked for what they missed, or for history"],
-      ["Misses", number(count(misses)), "resynchronised, or there was no history"],
-      ["Evicted by age", number(count(figures.evicted_by_age)), "older than FASTPATH_CACHE_SECONDS: as it should be"],
-      ["Evicted by number", number(count(figures.evicted_by_count)), "more than FASTPATH_CACHE_MESSAGES of a subject"],
-      ["Evicted for lack of room", number(count(figures.evicted_by_memory)), "if it rises, raise FASTPATH_CACHE_BYTES"],
+      [gettext("Bytes"), number(fill(gettext("%(share)s of %(all)s"), { share: bytes(figures.cached_bytes), all: bytes(figures.cached_bytes_max) })), gettext("of what it may hold")],
+      [gettext("Messages"), number(count(figures.cached_messages)), ""],
+      [gettext("Hits"), number(share), gettext("of those who asked for what they missed, or for history")],
+      [gettext("Misses"), number(count(misses)), gettext("resynchronised, or there was no history")],
+      [gettext("Evicted by age"), number(count(figures.evicted_by_age)), gettext("older than FASTPATH_CACHE_SECONDS: as it should be")],
+      [gettext("Evicted by number"), number(count(figures.evicted_by_count)), gettext("more than FASTPATH_CACHE_MESSAGES of a subject")],
+      [gettext("Evicted for lack of room"), number(count(figures.evicted_by_memory)), gettext("if it rises, raise FASTPATH_CACHE_BYTES")],
     ]);
   }
 }
 
 /** @type {[string, string, (value: number) => string][]} */
 const INDICATORS = [
-  ["connections", "Connections", count],
-  ["connections_per_s", "New connections / s", count],
-  ["disconnections_per_s", "Disconnections / s", count],
-  ["messages_in_per_s", "Messages in / s", count],
-  ["messages_out_per_s", "Messages out / s", count],
-  ["bytes_in_per_s", "Bytes in / s", bytes],
-  ["bytes_out_per_s", "Bytes out / s", bytes],
+  ["connections", gettext("Connections"), count],
+  ["connections_per_s", gettext("New connections / s"), count],
+  ["disconnections_per_s", gettext("Disconnections / s"), count],
+  ["messages_in_per_s", gettext("Messages in / s"), count],
+  ["messages_out_per_s", gettext("Messages out / s"), count],
+  ["bytes_in_per_s", gettext("Bytes in / s"), bytes],
+  ["bytes_out_per_s", gettext("Bytes out / s"), bytes],
 ];
 
 /** Maximum, average and standard deviation of the indicators over the twelve windows. */
@@ -203,10 +204,10 @@ export class Nodes {
       while (body.rows.length > workers.length + 1) body.deleteRow(-1);
       workers.forEach((/** @type {any} */ worker, /** @type {number} */ index) => {
         const row = body.rows[index + 1] ?? this.#worker(body);
-        say(row.cells[0], `worker ${worker.worker}, process ${worker.pid}`);
+        say(row.cells[0], fill(gettext("worker %(worker)s, process %(pid)s"), worker));
         this.#fill(row, worker);
         row.classList.toggle("silent", worker.silent_s > 0);
-        say(row.cells[1], worker.silent_s > 0 ? `silent ${duration(worker.silent_s)}` : "");
+        say(row.cells[1], worker.silent_s > 0 ? fill(gettext("silent %(time)s"), { time: duration(worker.silent_s) }) : "");
       });
     }
   }
@@ -227,7 +228,7 @@ export class Nodes {
     const { draining, reasons = {}, starved = [] } = this.#asked.get(body.dataset.node ?? "") ?? {};
     const why = Object.values(reasons).join("; ");
     const cell = body.querySelector("[data-state]");
-    if (cell) say(cell, error ? `away: ${error}` : draining ? "draining" : why ? `not ready: ${why}` : starved.length ? `starved of CPU: worker ${starved.join(", ")}` : "up");
+    if (cell) say(cell, error ? fill(gettext("away: %(error)s"), { error }) : draining ? gettext("draining") : why ? fill(gettext("not ready: %(reasons)s"), { reasons: why }) : starved.length ? fill(gettext("starved of CPU: worker %(workers)s"), { workers: starved.join(", ") }) : gettext("up"));
     body.classList.toggle("away", Boolean(error));
   }
 

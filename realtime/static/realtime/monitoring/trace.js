@@ -2,6 +2,7 @@
 
 import { bytes, duration, fetchJson, make, milliseconds, Refused, say } from "./common.js";
 import { element, readConfig } from "../pages/page.js";
+import { fill, gettext, ngettext, timeLanguage } from "../pages/words.js";
 
 const POLL_MS = 500;
 const MS_MAX = 60_000; // no trace runs for longer
@@ -13,13 +14,13 @@ const BAD = new Set(["denied", "refused", "unpublished", "revoked", "blocked", "
 /** @type {Record<string, (value: any) => string>} */
 const WORDS = {
   bytes: (value) => bytes(value),
-  queue_bytes: (value) => `${bytes(value)} wait`,
-  latency_ms: (value) => (value ? `after ${milliseconds(value)}` : "within 1 ms"),
-  ms: (value) => `took ${value < 1 ? `${value.toFixed(2)} ms` : milliseconds(value)}`,
-  seconds: (value) => `connected for ${duration(value)}`,
-  repeated: () => "a repetition",
+  queue_bytes: (value) => fill(gettext("%(size)s wait"), { size: bytes(value) }),
+  latency_ms: (value) => (value ? fill(gettext("after %(time)s"), { time: milliseconds(value) }) : gettext("within 1 ms")),
+  ms: (value) => fill(gettext("took %(time)s"), { time: value < 1 ? `${value.toFixed(2)} ms` : milliseconds(value) }),
+  seconds: (value) => fill(gettext("connected for %(time)s"), { time: duration(value) }),
+  repeated: () => gettext("a repetition"),
   how: (value) => value,
-  more: () => "and more, not counted",
+  more: () => gettext("and more, not counted"),
   reason: (value) => value,
   detail: plain,
 };
@@ -55,7 +56,7 @@ async function poll() {
     if (!(error instanceof Refused)) throw error;
     const isFinal = error.status >= 400 && error.status < 500; // signed out, or without the permission
     if (isFinal || performance.now() > giveUpAt) return finish(error.message);
-    complain(`${error.message}; trying again`);
+    complain(fill(gettext("%(error)s; trying again"), { error: error.message }));
   }
   // Also while the page is hidden: who traces is often at work in another one.
   window.setTimeout(poll, POLL_MS);
@@ -76,14 +77,14 @@ function take({ events: fresh, dropped, ended, seconds_left: left }) {
   if (left) giveUpAt = performance.now() + left * 1000 + AWAY_MS;
   const states = [...running.values()];
   if (states.every((state) => state.ended)) finish([...new Set(states.map((state) => state.ended))].join("; "));
-  else element("left").textContent = `${Math.ceil(left)} s left`;
+  else element("left").textContent = fill(gettext("%(seconds)s s left"), { seconds: Math.ceil(left) });
   if (fresh.length || states.some((state) => state.dropped)) changed();
 }
 
 /** @param {string} why */
 function finish(why) {
   element("left").textContent = "";
-  element("trace-state").textContent = `ended: ${why}`;
+  element("trace-state").textContent = fill(gettext("ended: %(reason)s"), { reason: why });
   element("trace").dataset.state = "ended";
   const button = element("stop");
   if (document.activeElement === button) element("download").focus();
@@ -116,8 +117,8 @@ function changed() {
 
 function draw() {
   const dropped = [...running.values()].reduce((sum, state) => sum + state.dropped, passed);
-  const count = events.length === 1 ? "1 event" : `${events.length} events`;
-  element("count").textContent = count + (dropped ? `, ${dropped} older ones were dropped` : "");
+  const count = fill(ngettext("%(count)s event", "%(count)s events", events.length), { count: events.length });
+  element("count").textContent = dropped ? fill(gettext("%(events)s, %(dropped)s older ones were dropped"), { events: count, dropped }) : count;
   element("download").disabled = !events.length;
   element("none").hidden = events.length > 0;
   if (element("hold").checked) return;
@@ -143,9 +144,9 @@ function line(event) {
   const item = make("li", { "data-event": event.event });
   if (BAD.has(event.event)) item.dataset.state = "bad";
   if (GOOD.has(event.event)) item.dataset.state = "good";
-  const who = [event.user, event.connection].filter(Boolean).join(" ") + (running.size > 1 ? ` on ${config.nodes[event.node]}` : "");
+  const who = [event.user, event.connection].filter(Boolean).join(" ") + (running.size > 1 ? ` ${fill(gettext("on %(host)s"), { host: config.nodes[event.node] })}` : "");
   const at = new Date(event.time);
-  const time = `${at.toLocaleTimeString("en-GB")}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+  const time = `${at.toLocaleTimeString(timeLanguage)}.${String(at.getMilliseconds()).padStart(3, "0")}`;
   const parts = { time, kind: event.event.replaceAll("_", " "), who, subject: event.subject ?? "", what: event.words };
   item.append(...Object.entries(parts).map(([name, value]) => make("span", { class: name }, value)));
   return item;
@@ -165,7 +166,7 @@ async function stop() {
     await fetchJson(config.stop_url, { method: "POST", body });
   } catch (error) {
     element("stop").disabled = false;
-    return complain(`not stopped: ${/** @type {Error} */ (error).message}`);
+    return complain(fill(gettext("not stopped: %(error)s"), { error: /** @type {Error} */ (error).message }));
   }
   giveUpAt = performance.now() + AWAY_MS; // what is left to read comes with the next questions
 }

@@ -1,6 +1,7 @@
 /** The tree of subjects: opens a place where it stands, a page of its segments at a time. */
 
 import { element } from "../pages/page.js";
+import { fill, gettext } from "../pages/words.js";
 
 const FILTER_MS = 250;
 
@@ -14,7 +15,7 @@ async function level(address) {
   const url = new URL(address, location.href);
   url.searchParams.set("subject", tree.dataset.subject);
   const response = await fetch(url, { credentials: "same-origin", signal: AbortSignal.timeout(10_000) });
-  if (!response.ok) throw new Error((await response.json()).detail ?? `the web server answers ${response.status}`);
+  if (!response.ok) throw new Error((await response.json()).detail ?? fill(gettext("the web server answers %(status)s"), { status: response.status }));
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const found = document.importNode(/** @type {Element} */ (page.querySelector("ul.level")), true);
   reveal(found);

@@ -1,7 +1,9 @@
 /** As of when data is, in words: a message's `asOf` is a text, a number, or a map of `time`, `batch`, `job`, `version`. */
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+import { fill, gettext, timeLanguage } from "./words.js";
+
+const clock = new Intl.DateTimeFormat(timeLanguage, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dated = new Intl.DateTimeFormat(timeLanguage, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DATE = /^\d{4}-\d\d-\d\d/;
 const MS_LEAST = 1e11; // 1973 in ms: a smaller number is not a time, but somebody's own count
 const MS_MOST = 8.64e15; // the last moment that a Date can be
@@ -55,9 +57,9 @@ function madeBy(asOf) {
   if (!isMap(asOf)) return "";
   const { batch, job, version } = asOf;
   const parts = [];
-  if (batch !== undefined) parts.push(`batch ${batch}${job ? ` of ${job}` : ""}`);
+  if (batch !== undefined) parts.push(fill(job ? gettext("batch %(batch)s of %(job)s") : gettext("batch %(batch)s"), { batch, job }));
   else if (job) parts.push(String(job));
-  if (version !== undefined) parts.push(`version ${version}`);
+  if (version !== undefined) parts.push(fill(gettext("version %(version)s"), { version }));
   return parts.join(", ");
 }
 

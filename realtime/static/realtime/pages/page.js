@@ -1,6 +1,7 @@
 /** What the pages have in common: their settings, the client, and the corner that shows the connection. */
 
 import { connect } from "../client.js";
+import { fill, gettext } from "./words.js";
 
 /** @param {string} id @returns {any} */
 export function element(id) {
@@ -22,9 +23,9 @@ export async function fetchToken(url) {
     signal: AbortSignal.timeout(3000),
   });
   if (response.status === 401 || response.status === 403) {
-    throw Object.assign(new Error("you are signed out"), { final: true });
+    throw Object.assign(new Error(gettext("you are signed out")), { final: true });
   }
-  if (!response.ok) throw new Error(`no token: the web server answers ${response.status}`);
+  if (!response.ok) throw new Error(fill(gettext("no token: the web server answers %(status)s"), { status: response.status }));
   return (await response.json()).token;
 }
 
@@ -50,25 +51,26 @@ export class Corner {
   /** @param {any} client */
   constructor(client) {
     this.root = element("connection");
-    this.#show("connecting", "Connecting…");
+    this.#show("connecting", gettext("Connecting…"));
     client.on("connecting", (/** @type {any} */ status) => {
-      if (document.documentElement.dataset.connection !== "reconnecting") this.#show("connecting", "Connecting…");
+      if (document.documentElement.dataset.connection !== "reconnecting") this.#show("connecting", gettext("Connecting…"));
       this.#port(status);
     });
     client.on("connected", (/** @type {any} */ status) => {
       this.#isDown = false;
-      this.#show("connected", "Live");
+      this.#show("connected", gettext("Live"));
       this.#port(status);
-      element("user").textContent = status.user;
+      const shown = document.getElementById("user"); // not in every project's base template
+      if (shown) shown.textContent = status.user;
     });
     client.on("disconnected", (/** @type {any} */ status) => this.#disconnected(status));
     client.on("down", () => {
       this.#isDown = true;
-      this.#show("reconnecting", "Server away, retrying…");
+      this.#show("reconnecting", gettext("Server away, retrying…"));
     });
     client.on("notice", (/** @type {any} */ { code }) => {
-      if (code === "stale") this.#show("stale", "Connected, nothing new arrives");
-      if (code === "fresh") this.#show("connected", "Live");
+      if (code === "stale") this.#show("stale", gettext("Connected, nothing new arrives"));
+      if (code === "fresh") this.#show("connected", gettext("Live"));
     });
     client.on("latency", (/** @type {any} */ status) => {
       element("latency").textContent = milliseconds(status.ms);
@@ -80,10 +82,10 @@ export class Corner {
     element("latency").textContent = "–";
     element("port").textContent = "–";
     const isSignedOut = status.codeName === "revoked" || (status.final && status.codeName === "unreachable");
-    if (isSignedOut) this.#show("signed-out", "Signed out");
-    else if (status.final) this.#show("stopped", `Stopped: ${status.reason || status.codeName}`);
-    else if (status.codeName === "not_ready") this.#show("reconnecting", "Not ready yet, retrying…");
-    else this.#show("reconnecting", this.#isDown ? "Server away, retrying…" : "Reconnecting…");
+    if (isSignedOut) this.#show("signed-out", gettext("Signed out"));
+    else if (status.final) this.#show("stopped", fill(gettext("Stopped: %(reason)s"), { reason: status.reason || status.codeName }));
+    else if (status.codeName === "not_ready") this.#show("reconnecting", gettext("Not ready yet, retrying…"));
+    else this.#show("reconnecting", this.#isDown ? gettext("Server away, retrying…") : gettext("Reconnecting…"));
   }
 
   /** @param {any} status */

@@ -21,6 +21,7 @@ from django.core.management.base import CommandError
 from entitlement import conf as entitlement_conf
 from realtime.conf import conf
 from realtime.management.commands import spark_job
+from tests.support.processes import running
 from tests.support.sidecar import ROOT
 from tests.support.waiting import until
 
@@ -153,7 +154,7 @@ def command(tmp_path: Path) -> Iterator[Any]:
             stderr=output,
             env=os.environ | {"DJANGO_SETTINGS_MODULE": "realtime.settings"},
         )
-    until(lambda: path.read_text() == "up\n")
+    until(lambda: path.read_text() == "up\n", 30)
     yield process, path
     process.kill()
     process.wait()
@@ -163,7 +164,7 @@ def command(tmp_path: Path) -> Iterator[Any]:
 def test_a_signal_reaches_the_job_and_its_status_comes_back(command: Any, name: str) -> None:
     process, path = command
     process.send_signal(signal.Signals[name])
-    assert process.wait(10) == 3
+    assert process.wait(30) == 3
     assert path.read_text() == "up\nended in order\n"
 
 
@@ -172,7 +173,7 @@ def test_the_job_does_not_outlive_the_command(command: Any) -> None:
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
     process.wait()
-    until(lambda: not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text())
+    until(lambda: not running({int(child)}))
 
 
 KEEPER = """

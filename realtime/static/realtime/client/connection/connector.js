@@ -1,78 +1,72 @@
-/** Opens WebSockets, one at a time, and tells what becomes of it. */
+/** Opens connections, one at a time, by the transport that it is told, and tells what becomes of it. */
 
-import { SUBPROTOCOLS } from "../wire/codec.js";
+import { PollTransport } from "../transports/poll.js";
+import { StreamTransport, probeStream } from "../transports/stream.js";
+import { WebSocketTransport, probeWebSocket } from "../transports/websocket.js";
 
-/**
- * @typedef {{opened: (form: "json" | "msgpack") => void, refused: (reason: string) => void,
- *   received: (data: string | Uint8Array) => void, closed: (code: number, reason: string) => void}} Hearer
- */
+/** @typedef {import("./ladder.js").Hearer} Hearer */
+/** @typedef {import("./ladder.js").Transport} Transport */
+
+const CLASSES = /** @type {Record<string, new (url: string, hear: Hearer, options: any) => Transport>} */ ({
+  websocket: WebSocketTransport, stream: StreamTransport, poll: PollTransport,
+});
 
 export class Connector {
-  #subprotocols;
-  #WebSocket;
+  #options;
   #hear;
-  /** @type {any} */
-  #socket = null;
+  /** @type {Transport | null} */
+  #transport = null;
 
-  /** @param {"json" | "msgpack"} form @param {any} WebSocket a class @param {Hearer} hear */
-  constructor(form, WebSocket, hear) {
-    // The server chooses; one that does not speak the binary form answers with the other.
-    this.#subprotocols = form === "json" ? [SUBPROTOCOLS.json] : [SUBPROTOCOLS.msgpack, SUBPROTOCOLS.json];
-    this.#WebSocket = WebSocket;
+  /** @param {{form: "json" | "msgpack", WebSocket: any, stepDownSeconds: number}} options @param {Hearer} hear */
+  constructor(options, hear) {
+    this.#options = options;
     this.#hear = hear;
   }
 
-  /** Try an address. @param {string} url */
-  open(url) {
+  /** Try an address. @param {string} url @param {string} transport */
+  open(url, transport) {
     this.drop();
-    let socket;
     try {
-      socket = new this.#WebSocket(url, this.#subprotocols);
+      this.#transport = new CLASSES[transport](url, this.#hear, this.#options);
     } catch (error) {
       // Such as a plain address on a page that came over TLS.
-      this.#hear.refused(String(error));
-      return;
+      this.#hear.refused(String(error), "refused");
     }
-    this.#socket = socket;
-    socket.binaryType = "arraybuffer";
-    socket.onopen = () => {
-      socket.onerror = null;
-      socket.onclose = (/** @type {any} */ event) => this.#over(() => this.#hear.closed(event.code, event.reason));
-      this.#hear.opened(socket.protocol === SUBPROTOCOLS.msgpack ? "msgpack" : "json");
-    };
-    socket.onmessage = (/** @type {any} */ { data }) =>
-      this.#hear.received(typeof data === "string" ? data : new Uint8Array(data));
-    socket.onerror = socket.onclose = () => this.#over(() => this.#hear.refused("it does not open"));
   }
 
   /** @param {string | Uint8Array} data */
   send(data) {
-    this.#socket?.send(data);
+    this.#transport?.send(data);
   }
 
   /** Give up what there is; nothing more is heard of it. */
   drop() {
-    const socket = this.#socket;
-    this.#silence();
-    socket?.close(1000);
+    const transport = this.#transport;
+    this.#transport = null;
+    transport?.drop();
   }
 
-  /** It has ended by itself. @param {() => void} tell */
-  #over(tell) {
-    this.#silence();
-    tell();
-  }
-
-  #silence() {
-    const socket = this.#socket;
-    this.#socket = null;
-    if (socket) socket.onopen = socket.onmessage = socket.onerror = socket.onclose = null;
+  /** Whether a transport would work at an address, beside the connection that stands. @param {string} url @param {string} transport @returns {Promise<boolean>} */
+  async probe(url, transport) {
+    try {
+      return await (transport === "websocket" ? probeWebSocket(url, this.#options) : probeStream(url, this.#options));
+    } catch {
+      return false;
+    }
   }
 }
 
 /** "relay" for the port that the page itself came from and for an address of last resort. @param {{url: string, weight: number}} server */
 export function viaOf({ url, weight }) {
   const here = globalThis.location;
-  const isOwn = here !== undefined && new URL(url, here.href).host === here.host;
-  return isOwn || weight === 0 ? "relay" : "direct";
+  return weight === 0 || (here && hostOf(url, here.href) === here.host) ? "relay" : "direct";
+}
+
+/** "" for what is no address: to try it is what fails. @param {string} url @param {string} base */
+function hostOf(url, base) {
+  try {
+    return new URL(url, base).host;
+  } catch {
+    return "";
+  }
 }

@@ -4,8 +4,8 @@
 export class RealtimeError extends Error {
   name = "RealtimeError";
 
-  /** @param {string} status @param {string} reason @param {string} [subject] */
-  constructor(status, reason, subject = "") {
+  /** @param {string} status @param {string} [reason] @param {string} [subject] */
+  constructor(status, reason = "", subject = "") {
     super(reason ? `${status}: ${reason}` : status);
     this.status = status;
     this.reason = reason;

@@ -18,6 +18,7 @@ const STORED = new Set(["snapshot", "historical", "recovered"]);
 /** @typedef {{type: "message", owner: any, message: any} | {type: "answer", id: number, answer: any}
  *   | {type: "status", status: any} | {type: "retry", subject: string, ms: number}
  *   | {type: "interest", subjects: string[], wanted: boolean}
+ *   | {type: "asked", asked: any} | {type: "over", to: string | null}
  *   | {type: "refused", owner: any, subject: string, code: string, reason: string}} Event */
 
 export class Following {
@@ -269,9 +270,14 @@ export class Following {
     });
   }
 
-  /** Rights are gone (4.7). @param {{subjects: string[], reason: string}} frame @returns {Event[]} */
+  /** Rights are gone, or an operator has ended it (4.7). @param {{subjects: string[], reason: string}} frame @returns {Event[]} */
   revoked({ subjects, reason }) {
     return subjects.flatMap((subject) => {
+      const pattern = this.wanted.patterns.get(subject);
+      if (pattern) {
+        pattern.live = false;
+        return [status("revoked", { subject, pattern: subject, reason })];
+      }
       const wanted = this.wanted.subjects.get(subject);
       if (!wanted) return [];
       this.#unmap(wanted);
@@ -336,14 +342,28 @@ export class Following {
   }
 }
 
+/** What every message can do. */
+const READING = {
+  /**
+   * What the content says in JSON, or the field of that name. Throws SyntaxError; undefined without the field.
+   * @this {{ content: string | Uint8Array, fields: Record<string, string | Uint8Array> }} @param {string} [field]
+   */
+  json(field) {
+    const value = field === undefined ? this.content : this.fields[field];
+    if (value === undefined) return undefined;
+    return JSON.parse(typeof value === "string" ? value : new TextDecoder("utf-8", { fatal: true }).decode(value));
+  },
+};
+
 /** @param {any} frame @param {Wanted} wanted @param {string} kind @param {number} base */
 function messageOf(frame, wanted, kind, base) {
   const meta = frame.meta;
   return {
+    __proto__: READING,
     subject: wanted.subject, content: frame.content, fields: frame.fields, epoch: frame.seq ? wanted.epoch : 0,
     seq: frame.seq, time: base + frame.t, kind, retained: meta.retained ?? true,
     qos: frame.seq ? "guaranteed" : "standard", replyTo: meta.reply_to ?? "", closure: meta.closure ?? "",
-    asOf: meta.as_of ?? null,
+    asOf: meta.as_of ?? null, removed: meta.removed ?? false, traceparent: meta.traceparent ?? "",
   };
 }
 

@@ -41,12 +41,18 @@ export class Listeners {
   }
 }
 
-/** A fault of a handler is reported and stops nobody else. @param {() => void} action */
+/** A fault of a handler is reported and stops nobody else; that of an asynchronous one as well, which in Node would end the process. @param {() => any} action */
 export function guarded(action) {
   try {
-    action();
+    const result = action();
+    if (typeof result?.then === "function") result.then(undefined, report);
   } catch (error) {
-    if (globalThis.reportError) globalThis.reportError(error);
-    else console.error(error);
+    report(error);
   }
+}
+
+/** @param {unknown} error */
+function report(error) {
+  if (globalThis.reportError) globalThis.reportError(error);
+  else console.error(error);
 }

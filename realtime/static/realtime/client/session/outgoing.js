@@ -156,9 +156,9 @@ export function statusOf({ frame, status, reason, epoch = 0, seq = 0 }) {
 const encoder = new TextEncoder();
 
 /** What content and fields take. What cannot be encoded must not wait until it is sent, and then again and again. @param {any} frame */
-function size({ content, fields, subject, closure, reply_to }) {
-  if (![subject, closure, reply_to].every((text) => typeof text === "string")) {
-    throw new TypeError("subject, closure and replyTo are strings");
+function size({ content, fields, subject, closure, reply_to, traceparent = "" }) {
+  if (![subject, closure, reply_to, traceparent].every((text) => typeof text === "string")) {
+    throw new TypeError("subject, closure, replyTo and traceparent are strings");
   }
   return Object.entries(fields).reduce((sum, [name, value]) => sum + bytes(name) + bytes(value), bytes(content));
 }

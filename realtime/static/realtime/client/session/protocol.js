@@ -23,6 +23,8 @@ export class ClientState {
   #id = 0;
   /** @type {string[]} the patterns of what this client can publish */
   #offered = [];
+  /** @type {string[]} the patterns of what this client answers */
+  #responded = [];
   /** @type {Set<string>} what of it somebody is subscribed to */
   #interest = new Set();
 
@@ -41,13 +43,15 @@ export class ClientState {
     this.command({ op: "connect", token, client: CLIENT, publisher: this.publisher });
     this.following.open();
     if (this.#offered.length > 0) this.advertise(this.#offered);
+    if (this.#responded.length > 0) this.respond(this.#responded);
   }
 
   /** The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here interests is not known. @returns {Event[]} */
   lose() {
     this.out = [];
     this.following.lose();
-    return this.#keepInterests([]);
+    const over = this.#responded.length > 0 ? [{ type: /** @type {"over"} */ ("over"), to: null }] : [];
+    return [...this.#keepInterests([]), ...over];
   }
 
   /** @returns {(string | Uint8Array)[]} what is to be sent now */
@@ -77,6 +81,21 @@ export class ClientState {
     return this.command({ op: "advertise", patterns });
   }
 
+  /** What this client answers, from now on and over all connections; `respond` tells the server. @param {string[]} patterns */
+  responds(patterns) {
+    this.#responded = patterns;
+  }
+
+  /** @param {string[]} patterns @returns {number} the id of the command */
+  respond(patterns) {
+    return this.command({ op: "respond", patterns });
+  }
+
+  /** Answer a request, without an answer to that. @param {any} frame */
+  reply(frame) {
+    this.out.push(encode({ ...frame, op: "reply" }, this.form));
+  }
+
   // What arrives.
 
   /** Take in one frame. @param {string | Uint8Array} data @returns {Event[]} Throws BadFrame. */
@@ -99,6 +118,8 @@ export class ClientState {
         return this.following.lagging(frame.sids, frame.op === "lagging");
       case "interest": return this.#interests(frame.subjects, frame.wanted);
       case "advertised": return this.#advertised(frame);
+      case "asked": return [{ type: "asked", asked: frame }];
+      case "over": return [{ type: "over", to: frame.to }];
       case "expiring": return [status("expiring", { expires: frame.expires })];
       case "notice": return [status("notice", { code: frame.code, reason: frame.text, servers: serversOf(frame) })];
       case "error": return this.following.error(frame);

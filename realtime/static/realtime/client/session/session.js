@@ -9,8 +9,9 @@
  * which none has answered, is followed by a wait and the next round.
  */
 
-import { ABNORMAL, DRAIN, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens } from "../wire/closing.js";
+import { ABNORMAL, DRAIN, NORMAL, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens } from "../wire/closing.js";
 import { Effects } from "./effects.js";
+import { Ladder } from "../connection/ladder.js";
 import { Outgoing } from "./outgoing.js";
 import { Pings } from "../connection/pings.js";
 import { ClientState } from "./protocol.js";
@@ -22,6 +23,8 @@ const OPEN_MS = 2000; // for an address that has another after it
 const OPEN_LAST_MS = 10_000;
 const ANSWER_MS = 12_000;
 
+/** @typedef {import("../connection/ladder.js").Failure} Failure */
+
 export class Session {
   /** "connecting", "connected", "disconnected" (for good), "paused" or "closed" */
   state = "connecting";
@@ -29,16 +32,21 @@ export class Session {
   url = "";
   /** "direct" or "relay" */
   via = "";
+  /** "websocket", "stream" or "poll": what carries the connection or is tried, "" without one */
+  transport = "";
   effects = new Effects();
 
   #options;
   #viaOf;
   #rounds;
+  #ladder;
   /** @type {ClientState} */
   #protocol;
   #outgoing;
   /** what is waited for: "" nothing, "prepared", "open", "connected" (the answer), "again" (the next round) */
   #awaits = "";
+  /** the one that is tried @type {import("../connection/servers.js").Server} */
+  #server = { url: "", weight: 0 };
   #dueAt = Infinity; // when that has taken too long, or has come
   #token = "";
   #isTokenBad = false;
@@ -50,12 +58,13 @@ export class Session {
 
   /**
    * @param {any} options as options.js completes them
-   * @param {{pick: () => number, wait: () => number, via: (server: {url: string, weight: number}) => string}} world draws in [0, 1), and what an address is called
+   * @param {{pick: () => number, wait: () => number, via: (server: {url: string, weight: number}) => string, memory: import("../connection/ladder.js").Memory}} world draws in [0, 1), what an address is called, and what is remembered of transports
    */
   constructor(options, world) {
     this.#options = options;
     this.#viaOf = world.via;
     this.#rounds = new Rounds(options, world);
+    this.#ladder = new Ladder(options, world.memory);
     this.#protocol = new ClientState(options.form, options.publisher);
     this.#outgoing = new Outgoing(options);
   }
@@ -63,7 +72,7 @@ export class Session {
   /** When `tick` is wanted. */
   get nextAt() {
     const publicationsAt = this.#outgoing.nextAt(this.state === "connected");
-    return Math.min(this.#dueAt, this.#pings.at, this.#retries.at, this.#renewal.at, publicationsAt);
+    return Math.min(this.#dueAt, this.#pings.at, this.#retries.at, this.#renewal.at, this.#ladder.probeAt, publicationsAt);
   }
 
   get user() {
@@ -101,9 +110,19 @@ export class Session {
   /** What this client can publish, from now on. @param {string[]} patterns @returns {number | null} the id of the command; without a connection it is sent with the next */
   advertise(patterns) {
     this.effects.push(.../** @type {any[]} */ (this.#protocol.offer(patterns)));
-    const id = this.state === "connected" ? this.#protocol.advertise(patterns) : null;
+    return this.#tell(() => this.#protocol.advertise(patterns));
+  }
+
+  /** What this client answers, from now on. @param {string[]} patterns @returns {number | null} as of advertise */
+  respond(patterns) {
+    this.#protocol.responds(patterns);
+    return this.#tell(() => this.#protocol.respond(patterns));
+  }
+
+  /** Answer a request; on another connection than it came on nobody waits for that. @param {any} frame */
+  reply(frame) {
+    if (this.state === "connected") this.#protocol.reply(frame);
     this.#send();
-    return id;
   }
 
   /** A new token could not be had. @param {number} now */
@@ -166,26 +185,35 @@ export class Session {
     else this.#roundFailed(now, ABNORMAL, error.message);
   }
 
-  /** There is a network again: no need to wait. */
-  online() {
+  /** There is a network again, maybe another: no need to wait. @param {number} now */
+  online(now) {
+    this.#ladder.changed(now, this.state === "connected");
     if (this.#awaits === "again") this.start();
+  }
+
+  /** What became of the effect `probe`. @param {number} now @param {string} url @param {string} transport @param {boolean} works */
+  probed(now, url, transport, works) {
+    if (this.state !== "connected" || this.url !== url || !this.#ladder.probed(now, transport, works)) return;
+    this.#drop();
+    this.#again(NORMAL, `step_up: the transport ${transport} works here`);
   }
 
   /** The address that is tried has opened. @param {number} now @param {"json" | "msgpack"} form */
   opened(now, form) {
-    this.#await("connected", now + ANSWER_MS);
+    this.#await("connected", now + this.#within(ANSWER_MS));
     this.#protocol.open(this.#token, form);
     this.#send();
   }
 
-  /** The address that is tried does not open. @param {number} now @param {string} reason */
-  refused(now, reason) {
-    this.#hasFailed(now, ABNORMAL, `${this.url}: ${reason}`);
+  /** The address that is tried does not open. @param {number} now @param {string} reason @param {Failure} how */
+  refused(now, reason, how) {
+    this.#hasFailed(now, ABNORMAL, `${this.url}: ${reason}`, how, this.url);
   }
 
-  /** The connection has ended. @param {number} now @param {number} code @param {string} reason */
-  closed(now, code, reason) {
+  /** The connection has ended. @param {number} now @param {number} code @param {string} reason @param {Failure} [how] where no frame came before */
+  closed(now, code, reason, how = "closed") {
     const { url, state } = this;
+    if (state === "connected") this.#ladder.lost(now, code);
     this.#lose(code === TOO_BIG);
     this.#isTokenBad = isTokens(code);
     if (this.#isTokenBad && typeof this.#options.token === "function" && !this.#isFreshened) {
@@ -193,7 +221,7 @@ export class Session {
       this.#isFreshened = true;
       this.#again(code, reason);
     } else if (isFinal(code)) this.#finish(code, reason);
-    else if (state !== "connected") this.#hasFailed(now, code, reason, url);
+    else if (state !== "connected") this.#hasFailed(now, code, reason, how, url);
     else if (this.#rounds.left(now, url) && code === DRAIN) this.#again(code, reason);
     else this.#later(now, code, reason);
   }
@@ -219,6 +247,7 @@ export class Session {
     if (now >= this.#pings.at) this.#sendPing(now);
     if (now >= this.#retries.at) this.#retry(now);
     if (now >= this.#renewal.at) this.#renew();
+    if (now >= this.#ladder.probeAt) this.effects.push({ type: "probe", url: this.url, transport: this.#ladder.probe() });
     this.#sendPublications(now);
   }
 
@@ -228,26 +257,42 @@ export class Session {
   #due(now) {
     if (this.#awaits === "again") return this.start();
     this.effects.push({ type: "drop" });
-    if (this.#awaits === "open") this.refused(now, "no answer");
-    else this.closed(now, HANDSHAKE_TIMEOUT, "handshake_timeout: no answer from the server");
+    if (this.#awaits === "open") this.refused(now, "no answer", "unanswered");
+    else this.closed(now, HANDSHAKE_TIMEOUT, "handshake_timeout: no answer from the server", "silent");
   }
 
   /** Try a server, or give this round up for what the last one said. @param {number} now @param {number} code @param {string} reason */
   #tryNext(now, code, reason) {
     const server = this.#rounds.next();
     if (!server) return this.#roundFailed(now, code, reason);
-    this.url = server.url;
-    this.via = this.#viaOf(server);
-    this.#await("open", now + (this.#rounds.hasMore(server.url) ? OPEN_MS : OPEN_LAST_MS));
-    this.effects.status("connecting", { url: this.url, via: this.via });
-    this.effects.push({ type: "open", url: this.url });
+    this.#server = server;
+    this.#ladder.begin(now, server.url);
+    this.effects.status("connecting", { url: server.url, via: this.#viaOf(server) });
+    this.#try(now);
   }
 
-  /** It has failed in this round. @param {number} now @param {number} code @param {string} reason @param {string} [url] */
-  #hasFailed(now, code, reason, url = this.url) {
+  /** Try the server by the transport whose turn it is. @param {number} now */
+  #try(now) {
+    const { url } = this.#server;
+    this.url = url;
+    this.via = this.#viaOf(this.#server);
+    this.transport = this.#ladder.transport;
+    const { transport } = this;
+    this.#await("open", now + this.#within(this.#rounds.hasMore(url) ? OPEN_MS : OPEN_LAST_MS));
+    this.effects.push({ type: "open", url, transport });
+  }
+
+  /** The time for an answer, while there is another transport to try. @param {number} ms without one */
+  #within(ms) {
+    return this.#ladder.hasLower ? Math.min(ms, 1000 * this.#options.stepDownSeconds) : ms;
+  }
+
+  /** A transport has failed, and with the last one the server, in this round. @param {number} now @param {number} code @param {string} reason @param {Failure} how @param {string} url */
+  #hasFailed(now, code, reason, how, url) {
+    if (this.#ladder.failed(how, code, reason, this.#rounds.hasMore(url))) return this.#try(now);
     this.#rounds.fail(url);
-    this.url = this.via = "";
-    this.#tryNext(now, code, reason);
+    this.url = this.via = this.transport = "";
+    this.#tryNext(now, this.#ladder.why.code, this.#ladder.why.reason);
   }
 
   /** @param {number} now @param {number} code @param {string} reason */
@@ -285,7 +330,8 @@ export class Session {
     this.#pings.stop();
     this.#retries.clear();
     this.#renewal.stop();
-    this.url = this.via = "";
+    this.#ladder.stop();
+    this.url = this.via = this.transport = "";
     this.effects.push(.../** @type {any[]} */ (this.#protocol.lose()));
     this.effects.push({ type: "lost" });
     this.effects.ended(this.#outgoing.lose(tooBig));
@@ -303,6 +349,8 @@ export class Session {
     switch (event.type) {
       case "answer": return this.#answered(now, event);
       case "message":
+      case "asked":
+      case "over":
       case "interest": return void this.effects.push(event);
       case "status":
         this.effects.push(event);
@@ -339,7 +387,9 @@ export class Session {
     this.#serverOffset = answer.time - now;
     this.#tokenTaken(now, answer);
     const count = this.#rounds.connected(now);
-    this.effects.status("connected", { url: this.url, via: this.via, user: answer.user ?? "", server: answer.server });
+    this.#ladder.stood(now);
+    const { url, via, transport } = this;
+    this.effects.status("connected", { url, via, transport, user: answer.user ?? "", server: answer.server });
     if (count) this.effects.status("reconnectRateExceeded", { count });
     this.#sendPublications(now);
     this.#sendPing(now);
@@ -384,6 +434,14 @@ export class Session {
     if (this.state !== "connected") return;
     this.#outgoing.flush(now, (frame) => this.#protocol.command(frame));
     this.#send();
+  }
+
+  /** A connection that has opened was told the patterns of that moment, before the server has let us in. @param {() => number} command @returns {number | null} its id, null where nobody is to wait for the answer */
+  #tell(command) {
+    const isConnected = this.state === "connected";
+    const id = isConnected || this.#awaits === "connected" ? command() : null;
+    this.#send();
+    return isConnected ? id : null;
   }
 
   #send() {

@@ -9,7 +9,8 @@ export const SUBJECTS_PER_COMMAND = 500;
 /** With the longest of subjects half of a frame of the server's. */
 const POSITIONS_PER_PATTERN = 2000;
 
-const SYSTEM = "__sys__";
+/** First segments that a wildcard does not stand for. */
+const RESERVED = ["__sys__", "__mqtt__", "user"];
 
 /** Where somebody is who has read nothing of what he was promised. @type {Position} */
 export const NOTHING = [0, 0];
@@ -113,7 +114,7 @@ export class WantedList {
     const found = [];
     for (const { length, isOpen, literals, patterns } of this.#shapes.values()) {
       if (isOpen ? segments.length <= length : segments.length !== length) continue;
-      if (segments[0] === SYSTEM && literals[0] !== 0) continue;
+      if (RESERVED.includes(segments[0]) && literals[0] !== 0) continue;
       const pattern = patterns.get(literals.map((at) => segments[at]).join("/"));
       if (pattern) found.push(pattern);
     }
@@ -258,7 +259,8 @@ export function begin(wanted, result, { isOwn, isAsked }) {
   Object.assign(wanted, { sid: result.sid, live: true, lagging: false, refused: false, retries: 0, hearersAt: -1 });
   wanted.epoch = result.epoch ?? 0;
   wanted.interval = result.conflation ?? 0;
-  if (wanted.conflation) wanted.conflation = wanted.interval;
+  // Longer than what was asked for is what the subject's options want (features.md C7), as long as they do.
+  wanted.conflation = Math.min(wanted.conflation, wanted.interval);
   wanted.target = result.seq === undefined ? null : [wanted.epoch, result.seq];
   wanted.stored = result.messages ?? 0;
   if (last && wanted.target) {
@@ -348,7 +350,7 @@ export function isPattern(text) {
 export function covers(pattern, subject) {
   const wanted = pattern.split("/").slice(1);
   let given = subject.split("/").slice(1);
-  if (given[0] === SYSTEM && wanted[0] !== SYSTEM) return false;
+  if (RESERVED.includes(given[0]) && wanted[0] !== given[0]) return false;
   if (wanted.at(-1) === "**") {
     wanted.pop();
     if (given.length <= wanted.length) return false;

@@ -8,6 +8,7 @@ const NAMES = {
   4507: "idle",
 };
 
+export const NORMAL = 1000;
 export const PROTOCOL_ERROR = 1002;
 export const ABNORMAL = 1006;
 export const TOO_BIG = 1009;

@@ -33,12 +33,16 @@ const SHAPES = {
   unsubscribe: { id: "int", subjects: "texts" },
   publish: {
     id: "int?", subject: "text", content: "value", fields: "fields?", retained: "bool?", qos: "text?",
-    reply_to: "text?", closure: "text?", publication: "int?",
+    reply_to: "text?", closure: "text?", publication: "int?", replace: "bool?",
+    removed: "bool?", traceparent: "text?",
   },
   token: { id: "int", token: "text" },
   ping: { id: "int" },
   presence: { id: "int", subject: "text?" },
   advertise: { id: "int", patterns: "texts" },
+  respond: { id: "int", patterns: "texts" },
+  request: { id: "int", subject: "text", content: "value", fields: "fields?", timeout: "int?", replies: "int?" },
+  reply: { id: "int?", to: "text", content: "value?", fields: "fields?", more: "bool?", error: "text?", reason: "text?" },
   connected: {
     id: "int", server: "text", epoch: "int", user: "text?", time: "int", base: "int", ping_ms: "int", expires: "int?",
   },
@@ -58,6 +62,15 @@ const SHAPES = {
   present: { id: "int", subject: "text?", users: "users", anonymous: "int?", more: "int?", stale: "bool?" },
   advertised: { id: "int", results: "offers" },
   interest: { subjects: "texts", wanted: "bool" },
+  responding: { id: "int", results: "offers" },
+  asked: {
+    to: "text", subject: "text", content: "value", fields: "fields?", timeout: "int", replies: "int?", user: "text?",
+  },
+  over: { to: "text", reason: "text" },
+  replied: { id: "int", status: "text", reason: "text?" },
+  response: {
+    id: "int", content: "value?", fields: "fields?", more: "bool?", error: "text?", reason: "text?", own: "bool?",
+  },
 };
 
 /** Lists of maps within an answer. */
@@ -71,15 +84,25 @@ const LISTS = /** @type {Record<string, Record<string, string>>} */ ({
 const DEFAULTS = {
   connect: { token: "", client: "", publisher: "" },
   subscribe: { history: 0, conflation: 0, slow: "close" },
-  publish: { retained: true, qos: "guaranteed", reply_to: "", closure: "", publication: 0 },
+  publish: {
+    retained: true, qos: "guaranteed", reply_to: "", closure: "", publication: 0, replace: false, removed: false,
+    traceparent: "",
+  },
   published: { reason: "" },
   presence: { subject: "" },
   present: { subject: "", anonymous: 0, more: 0, stale: false },
+  request: { timeout: 5000, replies: 1 },
+  reply: { content: "", more: false, error: "", reason: "" },
+  asked: { replies: 1, user: "" },
+  replied: { reason: "" },
+  response: { content: "", more: false, error: "", reason: "", own: false },
   result: { pattern: "", recovery: "", messages: 0, conflation: 0, error: "", reason: "", retry_ms: 0 },
 };
 
-const META = { kind: "text?", retained: "bool?", reply_to: "text?", closure: "text?", as_of: "any?" };
-const META_DEFAULTS = { kind: "", retained: true, reply_to: "", closure: "", as_of: null };
+const META = {
+  kind: "text?", retained: "bool?", reply_to: "text?", closure: "text?", as_of: "any?", removed: "bool?", traceparent: "text?",
+};
+const META_DEFAULTS = { kind: "", retained: true, reply_to: "", closure: "", as_of: null, removed: false, traceparent: "" };
 
 /** @type {Record<string, (value: any, form: Form) => boolean>} */
 const CHECKS = {
@@ -102,7 +125,12 @@ const CHECKS = {
  */
 export function encode(frame, form) {
   const wire = frame.op === "message" ? row(frame, form) : { op: frame.op, ...ordered(frame, shape(frame.op), form) };
-  return form === "json" ? JSON.stringify(wire) : pack(wire);
+  return form === "json" ? whole(JSON.stringify(wire)) : pack(wire);
+}
+
+/** Half a character becomes U+FFFD, as in the form msgpack: JSON would escape it, which no server takes. @param {string} json */
+function whole(json) {
+  return json.includes("\\ud") ? json.replace(/\\(?:u(d[89a-f]..)|[^])/g, (all, half) => (half ? "\ufffd" : all)) : json;
 }
 
 /**
@@ -139,7 +167,7 @@ function ordered(frame, keys, form) {
   for (const [key, type] of Object.entries(keys)) {
     const value = frame[key];
     if (value === undefined || (Object.hasOwn(defaults, key) && value === defaults[key])) continue;
-    if (type === "value") wire[key] = toWire(value, form);
+    if (type.startsWith("value")) wire[key] = toWire(value, form);
     else if (type === "fields?") { if (!isEmpty(value)) wire[key] = fieldsToWire(value, form); }
     else if (type === "positions?") { if (!isEmpty(value)) wire[key] = value; }
     else if (LISTS[type]) wire[key] = value.map((/** @type {any} */ item) => ordered(item, LISTS[type], form));

@@ -2,7 +2,8 @@
  * MessagePack, as much of it as the protocol uses: nil, booleans, numbers, text, binary, arrays, maps with text keys.
  *
  * Integers are written in their shortest form (docs/reference/protocol.md 1.3). Maps become objects without a prototype, so that
- * a field may have any name. Integers beyond 2^53 are refused rather than rounded.
+ * a field may have any name. Integers beyond 2^53 are rounded, as in JSON: where the protocol has a number of its own the
+ * codec refuses them, but a message may bring any as its `as_of`.
  */
 
 const utf8 = new TextEncoder();
@@ -156,11 +157,11 @@ function read(from, depth) {
     case 0xca: return from.view.getFloat32((from.at += 4) - 4);
     case 0xcb: return from.view.getFloat64((from.at += 8) - 8);
     case 0xcc: case 0xcd: case 0xce: return unsigned(from, 1 << (mark - 0xcc));
-    case 0xcf: return safe(from.view.getBigUint64((from.at += 8) - 8));
+    case 0xcf: return Number(from.view.getBigUint64((from.at += 8) - 8));
     case 0xd0: return from.view.getInt8((from.at += 1) - 1);
     case 0xd1: return from.view.getInt16((from.at += 2) - 2);
     case 0xd2: return from.view.getInt32((from.at += 4) - 4);
-    case 0xd3: return safe(from.view.getBigInt64((from.at += 8) - 8));
+    case 0xd3: return Number(from.view.getBigInt64((from.at += 8) - 8));
     case 0xd9: case 0xda: case 0xdb: return text.decode(take(from, unsigned(from, 1 << (mark - 0xd9))));
     case 0xdc: case 0xdd: return array(from, unsigned(from, mark === 0xdc ? 2 : 4), depth);
     case 0xde: case 0xdf: return map(from, unsigned(from, mark === 0xde ? 2 : 4), depth);
@@ -200,11 +201,4 @@ function map(from, length, depth) {
     entries[key] = read(from, depth + 1);
   }
   return entries;
-}
-
-/** @param {bigint} value @returns {number} */
-function safe(value) {
-  const result = Number(value);
-  if (!Number.isSafeInteger(result)) throw new RangeError(`${value} is beyond 2^53`);
-  return result;
 }

@@ -1,0 +1,181 @@
+"""Django's development server with live data: its reloader, the sidecar beside it, and /ws on the same port.
+
+It takes the place of Django's own command (realtime/apps.py); ``--no-sidecar`` is that command as it comes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
+from django.contrib.staticfiles.management.commands.runserver import Command as StaticFilesCommand
+from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIHandler
+from django.core.management.commands.runserver import Command as PlainCommand
+from django.utils import autoreload
+from django.utils.module_loading import import_string
+
+from fastpath.client.control.client import Control
+from fastpath.client.errors import ClientError
+from realtime.conf import conf
+from realtime.process.companion import Companion, CompanionFailed
+from realtime.process.pages import lines, pages
+from realtime.process.ports import PortTaken, resolve_listen
+from realtime.web import serve
+
+WITHOUT_WEB = "--without-web"
+READY = "Ctrl-C ends everything"
+_PID = "REALTIME_COMPANION_PID"
+"""Says to the process that serves who runs beside the one that reloads it."""
+
+_Base: Any = StaticFilesCommand if apps.is_installed("django.contrib.staticfiles") else PlainCommand
+
+
+class Command(_Base):
+    """The sidecar, the rights' agent and the collector run beside the reloader, so that a reload ends none of them."""
+
+    help = "Django's development server, the sidecar with all that it needs, and the relay at /ws of the same port."
+
+    _is_ours = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """[--no-sidecar], and Django's own."""
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--no-sidecar",
+            action="store_false",
+            dest="sidecar",
+            help="Django's own command: without the sidecar, and without the relay at /ws",
+        )
+
+    def run(self, **options: Any) -> None:
+        """Serve until Ctrl-C; only the process that stays over reloads starts what runs beside it."""
+        if not options["sidecar"] or os.environ.get(autoreload.DJANGO_AUTORELOAD_ENV) == "true":
+            super().run(**options)
+            return
+        with self._beside():
+            super().run(**options)
+
+    def inner_run(self, *arguments: Any, **options: Any) -> None:
+        """Check and serve; Django's own, but for the server, which has threads of its own."""
+        if options["sidecar"]:
+            self._is_ours, self._has_signals = True, not options["use_reloader"]
+            self.server_cls = self._server
+            options["use_threading"] = False
+            autoreload.file_changed.connect(_reload_beside)
+        super().inner_run(*arguments, **options)
+
+    def get_handler(self, *arguments: Any, **options: Any) -> Any:
+        """The project's ASGI application, and static files as Django's command serves them."""
+        if not options["sidecar"]:
+            return super().get_handler(*arguments, **options)
+        is_shown = settings.DEBUG or options.get("insecure_serving")
+        with_static_files = options.get("use_static_handler") and is_shown
+        return ASGIStaticFilesHandler(_application()) if with_static_files else _application()
+
+    def on_bind(self, server_port: int) -> None:
+        """Say where everything is: only pages that are there."""
+        super().on_bind(server_port)
+        if self._is_ours:
+            host = {"0": "localhost", "0.0.0.0": "localhost", "::": "localhost"}.get(self.addr, self.addr)
+            shown = f"[{host}]" if ":" in host else host
+            rows = [*pages(f"http://{shown}:{server_port}"), ("relay", f"ws://{shown}:{server_port}/ws")]
+            rows += [("WebSocket", f"ws://{conf.clients}/ws")] if conf.clients else []
+            rows += [("publishers", conf.publishers)] if conf.publishers else []
+            self.stdout.write("\n".join(lines(rows)))
+
+    def _server(self, address: tuple[str, int], _handler: object, ipv6: bool = False) -> _Server:
+        return _Server(address, ipv6, self._has_signals)
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What runs beside the server; where it cannot, that is said, and pages are served all the same."""
+        if pid := _answering():
+            self.stdout.write(f"Using the sidecar (pid {pid}) that answers at {conf.own_control}.")
+            yield
+            return
+        try:
+            companion = self._companion()
+            companion.__enter__()
+        except (CompanionFailed, ImproperlyConfigured, PortTaken, ValueError) as error:
+            self.stderr.write(f"Without the sidecar, and so without live data:\n{error}")
+            self.stderr.write("Pages are served all the same; start this command again when that is mended.\n")
+            yield
+            return
+        os.environ[_PID] = str(companion.pid)
+        self.stdout.write(f"The sidecar runs beside this at {conf.own_control}; it stays over reloads.")
+        try:
+            yield
+        finally:
+            companion.__exit__()
+
+    def _companion(self) -> Companion:
+        # Both find the sidecar's ports by this, also where they are free ones.
+        if (listen := resolve_listen(conf.listen)) != conf.listen:
+            os.environ["FASTPATH_LISTEN"] = listen
+        folders = [str(Path(sys.argv[0]).resolve().parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE,
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, folders))),
+            "PYTHONUNBUFFERED": "1",
+        }
+        argv = [sys.executable, "-m", "django", "runrealtime", WITHOUT_WEB]
+        return Companion(argv, environment, READY, self.stdout.write)
+
+
+class _Server:
+    """What Django's command expects of a server, around Daphne: an address that is taken is told as Django tells it."""
+
+    def __init__(self, address: tuple[str, int], ipv6: bool, has_signals: bool) -> None:
+        host, port = address
+        self._socket = socket.create_server(
+            ("" if host == "0" else host, port), family=socket.AF_INET6 if ipv6 else socket.AF_INET, backlog=128
+        )
+        self._has_signals = has_signals
+        self._application: Any = None
+        self.server_port = int(self._socket.getsockname()[1])
+
+    def set_app(self, application: Any) -> None:
+        """What answers."""
+        self._application = application
+
+    def serve_forever(self) -> None:
+        """Until a signal, where signals come here; else until this process ends."""
+        serve(self._application, self._socket.fileno(), has_signals=self._has_signals)
+
+
+def _application() -> Any:
+    """As `runrealtime` serves it; one of Django's own that is not wrapped yet is."""
+    from realtime.asgi import wrap  # noqa: PLC0415 - it reads settings as it is imported
+
+    named = str(getattr(settings, "ASGI_APPLICATION", None) or "realtime.asgi.application")
+    application = import_string(named.replace(":", "."))
+    return wrap(application) if type(application) is ASGIHandler else application
+
+
+def _answering() -> int:
+    """The pid of the sidecar that has the control socket already; 0: none."""
+    try:
+        with Control(conf.own_control, timeout_seconds=1) as control:
+            return int(control.hello()["pid"])
+    except (ClientError, ImproperlyConfigured):
+        return 0
+
+
+def _reload_beside(file_path: Path, **_: Any) -> None:
+    """Before this process ends for a reload: hooks, responders and the collector run the project's code, too."""
+    if file_path.suffix == ".py" and (pid := os.environ.get(_PID)):
+        try:
+            os.kill(int(pid), signal.SIGHUP)
+        except ProcessLookupError:
+            return

@@ -1,0 +1,187 @@
+"""A node without sockets: the broker, its sessions and its clock, as the edge would run them in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.broker.broker import Broker
+from fastpath.core.delivery.audience import Client, Group
+from fastpath.core.delivery.ports import Writer
+from fastpath.core.delivery.wire_encoding import PLAIN
+from fastpath.core.protocol.codec import MSGPACK
+from fastpath.core.protocol.errors import Refused
+from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.packets import read_publications
+from fastpath.core.sessions.sessions import Sessions
+from fastpath.core.websocket.frames import BINARY, split_frames
+from fastpath.engine.memory import MemoryEngine
+
+FORM = MSGPACK
+"""The form of the protocol that clients here speak: values stay what they are."""
+
+GRID_MS = 100
+"""Conflated messages are due on this grid (protocol.md 3.2)."""
+
+ADVANCE_SECONDS_MAX = 7 * 24 * 3600
+"""Of one call: every tick of the clock is made, some million an hour of the machine's time."""
+
+_PING_SECONDS = 25
+
+
+class Connection:
+    """A client's connection: the core writes to it, and its client reads what ``frames`` has."""
+
+    def __init__(self, node: MemoryNode, token: str, number: int) -> None:
+        """Raises Refused for a token that is not good."""
+        self.frames: deque[bytes] = deque()
+        self.closed: tuple[int, str] | None = None
+        self._node = node
+        self.client: Client = node.sessions.open(self, number, False, PLAIN[FORM], token, "memory", node.now)
+
+    def write(self, data: bytes) -> None:
+        """Link: whole WebSocket frames; those of pings are no messages."""
+        for frame in split_frames(data):
+            if frame[0] & 0x0F == BINARY:
+                size = frame[1] & 0x7F
+                self.frames.append(bytes(frame[4 if size == 126 else 10 if size == 127 else 2 :]))
+
+    def take(self) -> list[bytes]:
+        """What was written since the last call."""
+        found, self.frames = list(self.frames), deque()
+        return found
+
+    def lag(self, data: bytes, sent: int) -> None:
+        """Link: there is no socket that could take less."""
+        self.write(data)
+
+    def hold(self, why: int, held: bool) -> None:
+        """Link: a client of a test says one thing after the other."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Link: the core says goodbye; it lets go at the end of the turn."""
+        if self.closed is None:
+            self.closed = int(code), reason
+            self._node.ended.append(self)
+
+
+class _Members(Writer):
+    """Hands the bytes of a group to the connection of each member."""
+
+    def write_group(self, group: Group, data: bytes) -> None:
+        for client in [*group.ready, *group.singles]:
+            client.link.write(data)
+
+    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+        for client in clients:
+            client.link.write(data)
+
+    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+        for group, data in zip(groups, frames, strict=True):
+            self.write_group(group, data)
+
+
+class MemoryNode:
+    """``now`` is in ms since 1970 and moves with ``advance`` alone. Threads may share it."""
+
+    def __init__(self, keys: Keys, message_bytes_max: int, started: int) -> None:
+        self.now = self.epoch = started
+        self.lock = threading.RLock()
+        self.ended: list[Connection] = []
+        """Connections of which the core has let go in this turn."""
+        self._grants = RuleGrants(keys)
+        self._engine = MemoryEngine(started)
+        self._connections = 0
+        self._broker = Broker(
+            self._engine,
+            self._grants,
+            Limits(message_bytes_max=message_bytes_max),
+            server="memory",
+            started=started,
+            secret=b"memory",
+            writer=_Members(),
+        )
+        self.sessions = Sessions(self._broker, _PING_SECONDS, moved=lambda _: True)  # none of a test is silent
+
+    @property
+    def generation(self) -> int | None:
+        """That of the rights in force; None before any have come."""
+        return self._grants.generation if self._grants.ready else None
+
+    def take_rights(self, chunks: Sequence[dict[str, list[Any]]], generation: int) -> None:
+        """A full set of rights takes force, as after ``rules_commit`` (protocol.md 8.5)."""
+        rights = self.sessions.rights
+        rights.begin()
+        for chunk in chunks:
+            rights.add(chunk["rules"], chunk["users"], chunk["sessions"], chunk["options"])
+        rights.commit(generation, self.now)
+        self._turn()
+
+    def publish(self, wire: Sequence[list[Any]]) -> list[Any]:
+        """Publish rows ``[subject, content, fields, meta]`` as Django does; a result a row, as in protocol.md 6.3."""
+        with self.lock:
+            messages, refused = read_publications(list(wire))
+            outcomes: list[Any] = []
+            self._broker.publish(None, messages, self.now, outcomes.extend)
+            self._turn()
+            rest = iter(outcomes)
+            results = [refused[index] if index in refused else next(rest) for index in range(len(wire))]
+            return [list(one) if isinstance(one, tuple) else one for one in results]
+
+    def connect(self, token: str) -> Connection:
+        """A connection for a client with this token; an empty one is anonymous. Raises Refused."""
+        self._connections += 1
+        return Connection(self, token, self._connections)
+
+    def receive(self, connection: Connection, frame: bytes) -> None:
+        """A client says something."""
+        self.sessions.receive(connection.client, frame, self.now)
+        self._turn()
+
+    def disconnect(self, connection: Connection) -> None:
+        """The client is gone."""
+        if connection.closed is None:
+            connection.closed = 1006, "the connection was lost"
+            self.sessions.close(connection.client)
+
+    def check(self, token: str, action: str, subject: str) -> str:
+        """Why the holder of the token may not ``subscribe`` or ``publish``; empty: it may."""
+        try:
+            return self._grants.check(self._grants.principal(token, self.now), action, subject, self.now)
+        except Refused as error:
+            return error.reason
+
+    def advance(self, seconds: float, told: Callable[[], None]) -> None:
+        """Let time pass; ``told`` is called whenever something may have been written."""
+        if not 0 <= seconds <= ADVANCE_SECONDS_MAX:
+            raise ValueError(f"time passes by 0 to {ADVANCE_SECONDS_MAX} s, not by {seconds}")
+        until = self.now + round(seconds * 1000)
+        while (moment := (self.now // GRID_MS + 1) * GRID_MS) <= until:
+            self.now = moment
+            self._broker.grid.tick(moment)
+            self.sessions.rights.tick(moment)
+            if moment % 1000 == 0:
+                self._engine.tick(moment)
+                self.sessions.beat(moment)
+            self._turn()
+            told()
+        self.now = until
+        self._broker.history.expire(until)
+
+    def _turn(self) -> None:
+        """The end of a turn: rights are followed, everything is written, and who was sent away is let go."""
+        while self.sessions.rights.busy:
+            self.sessions.rights.step(self.now)
+        self._broker.finish()
+        self._broker.flush_answers()
+        recoveries = self.sessions.recoveries
+        while recoveries.busy:
+            recoveries.step(recoveries.next())
+        self._broker.finish()
+        ended, self.ended = self.ended, []
+        for connection in ended:
+            self.sessions.close(connection.client)

@@ -1,0 +1,1 @@
+"""Both ports held against their OpenAPI document."""
