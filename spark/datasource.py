@@ -1,4 +1,4 @@
-"""The PySpark data source `realtime`: what `format("realtime")` reads and writes."""
+"""The PySpark data source `realtime`, also called `fastpath`: what these formats read and write."""
 
 from __future__ import annotations
 
@@ -42,11 +42,21 @@ class RealtimeSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`; raises InvalidOption or spark.sink.rows.InvalidColumns."""
         if overwrite:
-            raise InvalidOption(
-                'format "realtime" only appends, what is published cannot be taken back: .mode("append")'
-            )
+            raise InvalidOption('this format only appends, what is published cannot be taken back: .mode("append")')
         return BatchWriter(schema, SinkOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For `df.writeStream`; in output mode complete each trigger publishes the whole result again."""
         return StreamWriter(schema, SinkOptions.parse(self.options))
+
+
+class FastpathSource(RealtimeSource):
+    """The same under the name that Spark finds by itself where the distribution is installed (pyspark_fastpath)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to `format`."""
+        return "fastpath"
+
+
+SOURCES = (RealtimeSource, FastpathSource)

@@ -23,6 +23,9 @@ TRANSACTION = re.compile(r"[A-Za-z0-9._-]{0,100}")
 OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
 """Options that Spark itself puts among ours."""
 
+KAFKA_NAMES = {"topic": "subject"}
+"""What Kafka's connector calls options of a write that mean the same there."""
+
 Delivery = Literal["exactly_once", "at_least_once"]
 Compression = Literal["none", "zlib"]
 
@@ -49,8 +52,12 @@ OPTIONS = {
     "content": Option("the column that is the content", ""),
     "fields": Option("the column that holds the fields, a map or a struct", ""),
     "retained": Option("the column that says whether the message becomes the subject's snapshot", ""),
+    "removed": Option(
+        "the column that says whether the row removes its subject: of such a row nothing else is sent", ""
+    ),
     "qos": Option("the column with the quality, guaranteed or standard", ""),
     "closure": Option("the column with the closure, which subscribers get with the message", ""),
+    "reply_to": Option("the column with the subject to which subscribers are asked to reply", ""),
     "as_of": Option("the column with the time that the data is as of, a timestamp, ms since 1970 or a text", ""),
     "version": Option("the column with the version: a row below that of its subject's newest message is outdated", ""),
     "job": Option("with as_of or version: the name of the job that subscribers see; else the name of the query", ""),
@@ -76,8 +83,10 @@ class SinkOptions:
     content: str
     fields: str
     retained: str
+    removed: str
     qos: str
     closure: str
+    reply_to: str
     as_of: str
     version: str
     job: str
@@ -92,8 +101,8 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
-        """Raises InvalidOption. Names are taken in any case, as everywhere in Spark."""
-        text = chosen(given, OPTIONS)
+        """Raises InvalidOption. Case and underscores of names are ignored, Kafka's names taken as well."""
+        text = chosen(given, OPTIONS, KAFKA_NAMES)
         delivery = choice("delivery", text["delivery"] or "exactly_once", ("exactly_once", "at_least_once"))
         if delivery == "at_least_once":
             for name in ("transaction", "dead_letter"):
@@ -110,8 +119,10 @@ class SinkOptions:
             content=text["content"],
             fields=text["fields"],
             retained=text["retained"],
+            removed=text["removed"],
             qos=text["qos"],
             closure=text["closure"],
+            reply_to=text["reply_to"],
             as_of=text["as_of"],
             version=text["version"],
             job=text["job"] or queries.get("queryname") or "",
@@ -130,19 +141,36 @@ class SinkOptions:
         return trusted(self.ca_file)
 
 
-def chosen(given: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, str]:
-    """The value of each option, given in any case or its default; raises InvalidOption for unknown and missing ones."""
-    lower = {name.lower(): value for name, value in given.items()}
-    unknown = sorted(set(lower) - set(options) - OF_SPARK)
+def chosen(
+    given: Mapping[str, str], options: Mapping[str, Option], others: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The value of each option, given under its name or under its other one (``others``: that to ours), or its default.
+
+    Case and underscores of names are ignored. Raises InvalidOption for unknown, missing and doubly given ones.
+    """
+    ours = {_plain(name): name for name in options} | {_plain(other): name for other, name in (others or {}).items()}
+    found: dict[str, tuple[str, str]] = {}
+    unknown = []
+    for name, value in given.items():
+        if (option := ours.get(_plain(name))) is not None:
+            if option in found and found[option][1] != value:
+                raise InvalidOption(f"options {found[option][0]!r} and {name!r} are one, {option!r}: give it once")
+            found[option] = (name, value)
+        elif _plain(name) not in OF_SPARK:
+            unknown.append(name)
     if unknown:
         raise InvalidOption(
-            f'unknown option {", ".join(map(repr, unknown))} for format "realtime"; there are: {", ".join(options)}'
+            f"unknown option {', '.join(map(repr, sorted(unknown)))} of this format; there are: {', '.join(options)}"
         )
-    values = {name: lower.get(name) or option.default for name, option in options.items()}
+    values = {name: found.get(name, ("", ""))[1] or option.default for name, option in options.items()}
     missing = [f"{name} ({options[name].meaning})" for name, value in values.items() if value is None]
     if missing:
-        raise InvalidOption(f'format "realtime" needs the option {", ".join(missing)}')
+        raise InvalidOption(f"this format needs the option {', '.join(missing)}")
     return {name: value or "" for name, value in values.items()}
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
 
 
 def addresses(urls: str) -> str:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from spark.datasource import RealtimeSource
+from spark.datasource import SOURCES
 from spark.java import find_java_home
 from spark.shipping import ROOT, ship
 
@@ -100,7 +100,7 @@ def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
     else:
         if not local:
             ship(session)
-        session.dataSource.register(RealtimeSource)
+        _teach(session)
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call otherwise
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True  # pages of JSON about an error that is raised all the same
@@ -109,7 +109,7 @@ def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
 
 
 def register(session: SparkSession) -> None:
-    """Teach a session that was built elsewhere the data source `realtime`: `format("realtime")`.
+    """Teach a session that was built elsewhere the data source: `format("realtime")`, or `format("fastpath")`.
 
     The packages `spark` and `fastpath` are sent to its Python workers, wherever they run. With a master `local` these
     run with this process' Python, unless PYSPARK_PYTHON names another. Raises WorkersLack where that one lacks what the
@@ -125,16 +125,21 @@ def register(session: SparkSession) -> None:
         if "PYSPARK_PYTHON" not in os.environ:
             # What Spark asks for each worker that it starts; else it is the first `python3` on PATH.
             context.pythonExec = sys.executable
-        _check_worker(context.pythonExec)
+        check_worker(context.pythonExec)
     ship(session)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         _quiet(session)
-    session.dataSource.register(RealtimeSource)
+    _teach(session)
 
 
-def _check_worker(python: str) -> None:
-    """Raises WorkersLack, where else each query would fail with a trace from a process of Spark's."""
-    program = f"import importlib.util as u; print(*(n for n in {WORKER_MODULES!r} if u.find_spec(n) is None))"
+def _teach(session: SparkSession) -> None:
+    for source in SOURCES:
+        session.dataSource.register(source)
+
+
+def check_worker(python: str, modules: Sequence[str] = WORKER_MODULES) -> None:
+    """Raises WorkersLack where a Python has not all of these: each query would fail with a trace of Spark's."""
+    program = f"import importlib.util as u; print(*(n for n in {tuple(modules)!r} if u.find_spec(n) is None))"
     try:
         # Not where we are: the caller's folder is not on the path of a worker.
         told = subprocess.run([python, "-c", program], cwd="/", capture_output=True, text=True, check=True).stdout

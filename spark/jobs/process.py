@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import faulthandler
 import logging
 import os
 import re
@@ -17,13 +19,15 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from fastpath.stop_signal import SIGNALS, StopEvent
+from fastpath.stop_signal import SIGNALS, WAKE_SECONDS, StopEvent
 
 WORKER = b"pyspark/daemon.py"
 """What a Python worker of Spark runs."""
 
 STOP_SECONDS_MAX = 4.0
 """From the signal to the end; after it the JVM is killed."""
+STUCK_SECONDS = 15.0
+"""From the signal to the end of a process whose alarm was not heard."""
 JAVA_EXIT_SECONDS_MAX = 2.0
 NOISE = (b"Using incubator modules", b"Streaming TransformWithStateInPandas Python worker")
 """What is in lines that say nothing to the user, though they are printed as if it were an error."""
@@ -40,6 +44,8 @@ class Stop:
         self.ending = StopEvent()
         self._started = False
         signal.signal(signal.SIGALRM, _end_at_once)
+        # The interpreter's end takes the handler away, and then the alarm would kill; the watch is still behind it.
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
@@ -56,10 +62,13 @@ class Stop:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():
             return
+        # First of all, so that whatever else is held up, this ends: the alarm, and behind it a watch that needs neither
+        # the main thread nor the interpreter's lock, and says where everything stood.
+        signal.setitimer(signal.ITIMER_REAL, STOP_SECONDS_MAX)  # a thread of ours would take locks that may be taken
+        faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True, file=2)
         self._event.set()
         self.ending.set()
         logging.disable()  # of all loggers: what py4j loses now it would tell with a trace
-        signal.setitimer(signal.ITIMER_REAL, STOP_SECONDS_MAX)  # starting a thread takes locks that may be taken
         if not self._started:
             _signal_children(signal.SIGTERM)
 
@@ -72,7 +81,9 @@ def run_in_thread(work: Callable[[], int]) -> int:
     results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(work()))
     thread.start()
-    thread.join()
+    while thread.is_alive():
+        # The kernel may hand a signal to another thread; the main one runs its handler only when it wakes.
+        thread.join(WAKE_SECONDS)
     return results[0] if results else 1
 
 

@@ -15,7 +15,16 @@ from spark.sink.values import SCALARS, Fields, InvalidColumns, Value, check_scal
 
 Row = tuple[str, Value, Fields | None, dict[str, Any] | None]
 
-META = {"retained": t.BooleanType, "qos": t.StringType, "closure": t.StringType}
+META = {
+    "retained": t.BooleanType,
+    "removed": t.BooleanType,
+    "qos": t.StringType,
+    "closure": t.StringType,
+    "reply_to": t.StringType,
+}
+NAMED = {"removed", "reply_to"}
+"""Of these: what only a column is that an option names. One that is just called so would empty subjects unasked, or ask
+for answers."""
 QUALITIES = ("guaranteed", "standard")
 INVALID = "invalid"
 """The code of rows that are refused here already; those of the sidecar are in protocol.md 4.4."""
@@ -97,6 +106,12 @@ class RowBuilder:
             else:
                 maps = map_values(columns[self._fields], kind.valueType)
         meta = self._all_meta(columns, number, refused)
+        for place in [place for place, one in enumerate(meta or ()) if one and "removed" in one]:
+            contents[place] = None
+            for column in fields.values():
+                column[place] = None
+            if maps:
+                maps[place] = {}
         for place, some in enumerate(maps or ()):
             if len(some) > FIELDS_MAX:
                 refused.setdefault(place, f"it has {len(some)} fields, a message has at most {FIELDS_MAX}")
@@ -153,7 +168,7 @@ class RowBuilder:
             column = getattr(options, name)
             if column:
                 self._take(name, column)
-            elif name in self._types and name not in (self._content, *self._parts):
+            elif name in self._types and name not in (self._content, *self._parts) and name not in NAMED:
                 column = name
             if column:
                 self._check_kind(column, (kind,), kind.typeName())
@@ -242,8 +257,12 @@ class RowBuilder:
             meta = {name: value for name, value in zip(found, row, strict=True) if value is not None}
             if meta.get("qos", QUALITIES[0]) not in QUALITIES:
                 refused.setdefault(place, f"its qos is {meta['qos']!r}, not one of {', '.join(QUALITIES)}")
-            if meta.get("retained") is True:
-                del meta["retained"]
+            if meta.get("removed") is False:
+                del meta["removed"]
+            if "removed" in meta or not meta.get("reply_to"):
+                meta.pop("reply_to", None)
+            if meta.get("retained") is True or "removed" in meta:
+                meta.pop("retained", None)
             result.append(meta or None)
         return result
 

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from fastpath.client.errors import ClientError
 from fastpath.client.publisher.transactions import Attempt, Committed, Committer, Stager
+from spark.arrival import Travels
 from spark.options import InvalidOption, SinkOptions
 from spark.sink import dead_letters
 from spark.sink.at_least_once import RowPublisher
@@ -58,7 +59,7 @@ class Place(NamedTuple):
     number: int | None
 
 
-class _Writer(ABC):
+class _Writer(Travels, ABC):
     """What both writers share; it travels to the executors."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
@@ -123,7 +124,7 @@ class _Writer(ABC):
         if self._options.dead_letter:
             dead_letters.publish(self._options.dead_letter, transaction, batch, shown)
 
-    def _tell_others_count(self, transaction: str, batch: int) -> None:  # noqa: B027 - a batch has no other
+    def _tell_others_count(self, transaction: str, batch: int) -> None:
         """The batch was committed with what another write had staged; a query's, when it ran before."""
 
     def _settle(self, transaction: str, batch: int, done: Committed) -> None:
@@ -182,7 +183,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """
         if not all(isinstance(message, Written) for message in messages):
             raise InvalidOption(
-                'nothing was published: format "realtime" has no continuous processing. '
+                "nothing was published: this format has no continuous processing. "
                 'Use trigger(processingTime="…") instead of trigger(continuous="…")'
             )
         self._commit(messages)

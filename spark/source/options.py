@@ -33,6 +33,14 @@ SOURCE_OPTIONS = {
     "retry_seconds": Option("how long to go on trying while no sidecar answers", "60"),
 }
 
+KAFKA_NAMES = {
+    "subscribe": "subjects",
+    "startingOffsets": "start",
+    "startingTimestamp": "start",
+    "maxOffsetsPerTrigger": "max_rows",
+}
+"""What Kafka's connector calls options of a read that mean the same there; others need no more than another case."""
+
 
 @dataclass(frozen=True)
 class SourceOptions:
@@ -54,7 +62,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         """Raises InvalidOption. A query begins with what comes, a batch with what is cached, unless told otherwise."""
-        text = chosen(given, SOURCE_OPTIONS)
+        text = chosen(given, SOURCE_OPTIONS, KAFKA_NAMES)
         start, time = _start(text["start"] or ("latest" if streaming else "earliest"))
         if not streaming and text["max_rows"]:
             raise InvalidOption("option 'max_rows' is for streaming queries")

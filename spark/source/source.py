@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from fastpath.client.errors import PublishTimeout
 from fastpath.client.publisher.reading import Head, Missing, Range, Reader
+from spark.arrival import Travels
 from spark.source import positions
 from spark.source.columns import ColumnBuilder
 from spark.source.options import SourceOptions
@@ -59,7 +60,7 @@ class Part(InputPartition):
     ranges: list[Range]
 
 
-class _Reader:
+class _Reader(Travels):
     """What both readers share; it travels to the executors."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:

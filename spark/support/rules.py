@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastpath.core.protocol.errors import InvalidSubject
-from fastpath.core.protocol.subject import check_pattern
+from fastpath.core.protocol.subject import check_pattern, covers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ class Uses:
         segments = subject.split("/")[1:]
         for first in dict.fromkeys((segments[0], "*", "**", "{username}")):
             for rule in by.get(first, ()):
-                if covers(rule.pattern, segments, user) and self._holds(rule.who, user):
+                if covers(rule.pattern[1:].split("/"), segments, user) and self._holds(rule.who, user):
                     yield rule.number
 
     def match(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -100,18 +100,3 @@ class Uses:
         if kind == "group":
             return bool(user) if self._members is None else user in self._members.get(name, ())
         return who == EVERYONE or (not user if who == ANONYMOUS else kind == "user" and name == user)
-
-
-def covers(pattern: str, segments: list[str], user: str) -> bool:
-    """True when the pattern of a right covers a subject, given as its segments (protocol.md 2.3)."""
-    wanted = pattern.split("/")[1:]
-    if wanted[-1] == "**":
-        wanted = wanted[:-1]
-        if len(segments) <= len(wanted):
-            return False
-    elif len(segments) != len(wanted):
-        return False
-    return all(
-        one in (segment, "*") or (one == "{username}" and user == segment)
-        for one, segment in zip(wanted, segments, strict=False)
-    )

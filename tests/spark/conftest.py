@@ -36,8 +36,9 @@ def light(session: SparkSession) -> Iterator[SparkSession]:
             session.conf.set(name, value)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What interrupts a call into the JVM breaks the session for all tests after it: they get much time."""
+    folder = Path(__file__).parent.relative_to(config.rootpath).as_posix()
     for item in items:
-        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+        if item.nodeid.startswith(f"{folder}/") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(400))

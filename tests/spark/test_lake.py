@@ -78,6 +78,7 @@ def test_a_batch_is_there_once_whatever_is_tried_again(session: SparkSession, tm
     assert not [*tmp_path.glob(".writing-*")]
 
 
+@pytest.mark.slow
 def test_many_files_become_few_and_nothing_else(session: SparkSession, tmp_path: Path) -> None:
     """Real closes of a stock, a few days a batch, all on one date; who began to read before goes on."""
     archive = Archive(tmp_path)
@@ -162,6 +163,7 @@ def cached(rows: Sequence[Row], meanwhile: Callable[[], None] = lambda: None) ->
     return read
 
 
+@pytest.mark.slow
 def test_what_leaves_the_cache_while_it_is_read_is_found_in_the_archive(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +179,7 @@ def test_what_leaves_the_cache_while_it_is_read_is_found_in_the_archive(
         session.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.slow
 def test_a_server_that_numbers_from_1_again(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

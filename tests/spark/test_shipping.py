@@ -29,7 +29,7 @@ except WorkersLack as error:
     sys.exit(f"told: {error}")
 rows = session.range(100).selectExpr("'/own/x' as subject", "cast(id as string) as content")
 rows.write.format("realtime").mode("append").option("url", sys.argv[2]).save()
-cached = session.read.format("realtime").option("url", sys.argv[2]).option("subjects", "/own/*")
+cached = session.read.format("fastpath").option("url", sys.argv[2]).option("subjects", "/own/*")
 print("read", cached.option("start", "earliest").load().count())
 """
 

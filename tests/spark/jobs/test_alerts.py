@@ -15,6 +15,7 @@ from tests.support.streams import outcome
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("light")]
 
 
+@pytest.mark.slow
 def test_the_state_of_each_instrument_goes_from_batch_to_batch(session: SparkSession, tmp_path: Path) -> None:
     first = [message("IBM", seq, NOON + seq * 1000, "100.00" if seq % 2 else "100.10", change="0") for seq in range(40)]
     second = [

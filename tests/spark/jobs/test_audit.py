@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from fastpath.client.blocking import connect
 from fastpath.client.publisher.publisher import Publisher
-from fastpath.core.matching.pattern_set import PatternSet
 from spark.jobs import audit, audit_files
 from spark.jobs.running import JobError, parse
-from spark.support.rules import InvalidRules, Rule, Uses, covers, load, load_members
+from spark.support.rules import InvalidRules, Rule, Uses, load, load_members
 from tests.support.audit import Written
 from tests.support.sidecar import Sidecar
 from tests.support.spark.interpreted import interpreted  # noqa: F401 - of all tests here
@@ -93,23 +90,6 @@ def test_who_could_read_what_and_when(session: SparkSession) -> None:
         ("bob", IBM, 7.0, 9.0, 0, 1),
         ("eve", IBM, 21.0, None, 0, 1),
     ]
-
-
-segments = st.sampled_from(["a", "b", "ann", "__sys__"])
-patterns = st.builds(
-    lambda parts, last: "/" + "/".join([*parts, *last]),
-    st.lists(st.one_of(segments, st.just("*")), min_size=2, max_size=3),
-    st.sampled_from([[], ["**"]]),
-)
-
-
-@given(st.one_of(patterns, st.just("/**")), st.lists(segments, min_size=2, max_size=5))
-def test_patterns_cover_what_they_cover_in_the_sidecar(pattern: str, subject: list[str]) -> None:
-    if subject[0] == "__sys__" and pattern[1] == "*":
-        return  # of subscriptions; as a right such a pattern does stand for the server's subjects
-    assert covers(pattern, subject, "ann") == PatternSet([pattern]).covers("/" + "/".join(subject))
-    named = pattern.replace("/ann", "/{username}")
-    assert covers(named, subject, "ann") == covers(pattern, subject, "ann")
 
 
 def test_a_rule_is_used_by_whom_it_is_for() -> None:

@@ -12,20 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.test import Client
+from django.test import Client, override_settings
 from pyspark.sql import SparkSession
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from entitlement import conf, demo, tokens
+from entitlement import conf, tokens
 from entitlement.following import compiler
 from entitlement.models import Action, Effect, Rule
 from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
-from realtime.demo.instruments import instruments, market
+from realtime.demo.instruments import instrument, instruments, market
+from realtime.demo.seed import seed
 from spark.jobs import alerts, bars, live, movers, running
 from spark.progress import Reports
 from tests.support.entitlement.live import RunningAgent
@@ -99,7 +101,7 @@ def sidecar(settings: Any) -> Iterator[Sidecar]:
     """With the demonstration's rules, which an agent brings."""
     assert not getattr(connection, "is_in_memory_db", bool)(), "the agent's thread needs a database in a file"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    demo.seed()
+    seed()
     with Sidecar(mode="rules", token_secret=conf.token_secret(), cache_messages=5000) as running_one:
         settings.REALTIME = settings.REALTIME | {"CONTROL": running_one.control}
         with RunningAgent(running_one.control):
@@ -179,14 +181,17 @@ def unasked(board: Tap) -> bytes:
     return b"\n".join(kept)
 
 
-def snapshots(symbol: str) -> dict[str, int]:
+def snapshots(sidecar: Sidecar, symbol: str) -> dict[str, int]:
     """How the REST API answers Bob about each kind."""
     client = Client()
     client.force_login(get_user_model().objects.get(username="bob"))
-    return {
-        kind: client.get("/snapshot", {"subject": f"/{kind}/us/{symbol}"}, headers={"host": "localhost"}).status_code
-        for kind in KINDS
-    }
+    with override_settings(REALTIME=settings.REALTIME | {"RELAY_URL": sidecar.client_url}):
+        return {
+            kind: client.get(
+                "/snapshot", {"subject": f"/{kind}/us/{symbol}"}, headers={"host": "localhost"}
+            ).status_code
+            for kind in KINDS
+        }
 
 
 def test_one_rule_gives_an_instrument_and_one_takes_it(
@@ -208,14 +213,14 @@ def test_one_rule_gives_an_instrument_and_one_takes_it(
         assert {f"/{kind}/us/{symbol}" for kind in KINDS for symbol in FIRST} <= told, "the jobs told of all of them"
         assert "/__sys__/jobs/movers" in told
         assert wide.kinds("KO") == board.kinds("KO") == KINDS
-        assert set(snapshots("MSFT").values()) == {403}
-        assert snapshots("KO")["movers"] == 200
+        assert set(snapshots(sidecar, "MSFT").values()) == {403}
+        assert snapshots(sidecar, "KO")["movers"] == 200
 
         with taps(sidecar) as (board, wide):
             reached(publisher, (board, wide), "second")
             Rule.objects.create(
                 group=Group.objects.get(name="NYSE desk"),
-                pattern=demo.instrument("KO"),
+                pattern=instrument("KO"),
                 action=Action.SUBSCRIBE,
                 effect=Effect.DENY,
             )
@@ -228,7 +233,7 @@ def test_one_rule_gives_an_instrument_and_one_takes_it(
         with Control(sidecar.control) as control:
             move = control.snapshot("/movers/us/KO", token_of("spark"))["message"]
         assert 9_000 < float(move["fields"]["price"]) < 13_000, "the job went on with it"
-        assert set(snapshots("KO").values()) == {403}
+        assert set(snapshots(sidecar, "KO").values()) == {403}
         with taps(sidecar) as (board, wide):
             reached(publisher, (board, wide), "fourth")
             assert board.prices(FIRST | LATER) == wide.prices(FIRST | LATER) == {"GE"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -103,6 +104,12 @@ def test_without_the_connector_it_says_what_to_do(session: SparkSession) -> None
         kafka.check_connector(session)
 
 
+def test_the_page_names_the_same_package() -> None:
+    """Whoever copies the command gets the connector that the job itself asks for."""
+    named = re.findall(r"--packages (\S+:\S+)", (ROOT / "docs/develop/jobs.md").read_text(encoding="utf-8"))
+    assert named == [kafka.PACKAGE]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("classes", "told"),
@@ -135,6 +142,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert "in braces can stand topic, key, partition" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_real_closes_through_a_sidecar(session: SparkSession) -> None:
     """As records of a topic, published, and read by a client."""
     closes = histories.read()

@@ -18,6 +18,7 @@ from spark.lake import Archive
 from spark.support import histories
 from tests.support.sidecar import Sidecar
 from tests.support.spark.interpreted import interpreted  # noqa: F401 - of all tests here
+from tests.support.spark.writing import forget_last_commit
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SUBJECTS = ("/stocks/us/AAPL", "/stocks/us/XOM")
@@ -73,9 +74,7 @@ def test_each_message_is_archived_once_and_goes_on_in_the_cache(session: SparkSe
         batches = Archive(folder).log.state().batches
         assert [last >= 1 for last in batches.values()] == [True]
         # As a driver leaves it that dies after its last batch, before Spark has written that down.
-        newest = max(int(path.name) for path in (checkpoint / "lake" / "commits").glob("[0-9]*"))
-        for name in (str(newest), f".{newest}.crc"):
-            (checkpoint / "lake" / "commits" / name).unlink(missing_ok=True)
+        forget_last_commit(checkpoint / "lake")
         story.publish(20)
         assert told(session, folder) != story.told
         assert told(session, folder, url=sidecar.publisher_url) == story.told

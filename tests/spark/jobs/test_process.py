@@ -12,6 +12,7 @@ import pytest
 
 from fastpath.client.control.client import Control
 from spark.jobs.process import without_noise
+from tests.support.processes import command_line, send
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.spark.processes import members
 from tests.support.waiting import until
@@ -80,15 +81,14 @@ def test_an_interrupt_in_the_terminal_ends_everything_without_a_word(tmp_path: P
                     return int(jobs[0]["fields"].get("batch", 0)) if jobs else 0
 
                 until(lambda: batches() >= 2, 100)
-                commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in members(process.pid)]
-                assert any("java" in command and "spark.master=local[1]" in command for command in commands)
+                commands = [command_line(pid) for pid in members(process.pid)]
+                assert any(b"java" in command and b"spark.master=local[1]" in command for command in commands)
                 os.killpg(process.pid, signal.SIGINT)
-                assert process.wait(60) == 0
-                until(lambda: not members(process.pid), 5)
+                assert process.wait(60) == 0, path.read_text()
+                until(lambda: not members(process.pid))
                 assert until(lambda: control.jobs()["jobs"][0]["fields"]["state"] == "stopped")
         finally:
-            for pid in members(process.pid):
-                os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, members(process.pid))
             process.wait()
     [line] = path.read_text().splitlines()
     assert line.startswith(f"ticks: publishing to {sidecar.publisher_url}")

@@ -199,6 +199,7 @@ def test_a_lost_database_is_filled_from_the_tables(session: SparkSession, tmp_pa
     assert transfer.take([backfilled])[0] == 0
 
 
+@pytest.mark.slow
 def test_what_a_sidecar_wrote_down_is_counted(session: SparkSession, tmp_path: Path) -> None:
     """Every event of its audit, once, however often the job runs and though the files go."""
     folder, out = tmp_path / "audit", tmp_path / "out"

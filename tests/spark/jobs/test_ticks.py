@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from entitlement import demo
+from realtime.demo import instruments as demo
 from spark.jobs import running, simulation, ticks
 from spark.support import histories as data
 from spark.support.histories import INSTRUMENTS

@@ -122,6 +122,47 @@ def test_retained_quality_and_closure() -> None:
     assert rows(schema, ("/a/b", "1", True, None, None)) == [("/a/b", "1", None, None)]
 
 
+def test_rows_that_remove_their_subject() -> None:
+    """By a column that an option names; nothing else of them is sent. A column that is only called so is a field."""
+    schema = "subject string, content string, bid int, gone boolean, retained boolean, closure string"
+    some = [("/a/b", "1", 2, True, False, "c"), ("/a/b", "1", 2, False, None, None), ("/a/b", "1", 2, None, None, None)]
+    assert rows(schema, *some, removed="gone") == [
+        ("/a/b", "", None, {"removed": True, "closure": "c"}),
+        ("/a/b", "1", {"bid": "2"}, None),
+        ("/a/b", "1", {"bid": "2"}, None),
+    ]
+    assert rows(schema, some[0])[0][2:] == ({"bid": "2", "gone": "true"}, {"retained": False, "closure": "c"})
+    schema = "subject string, content string, fields map<string,string>, removed boolean"
+    assert rows(schema, ("/a/b", "1", [("bid", "2")], True), removed="removed") == [
+        ("/a/b", "", None, {"removed": True})
+    ]
+    with pytest.raises(InvalidColumns, match="must be a boolean, not int"):
+        build("subject string, content string, gone int", removed="gone")
+    schema = "subject string, content string, removed boolean"
+    assert rows(schema, ("/a/b", "1", True)) == [("/a/b", "1", {"removed": "true"}, None)]
+
+
+def test_rows_that_ask_for_replies() -> None:
+    """By a column that an option names; a row that removes its subject asks for nothing."""
+    schema = "subject string, content string, answers string, gone boolean"
+    some = [
+        ("/a/b", "1", "/to/me", None),
+        ("/a/b", "1", "", None),
+        ("/a/b", "1", None, None),
+        ("/a/b", "1", "/to", True),
+    ]
+    assert rows(schema, *some, reply_to="answers", removed="gone") == [
+        ("/a/b", "1", None, {"reply_to": "/to/me"}),
+        ("/a/b", "1", None, None),
+        ("/a/b", "1", None, None),
+        ("/a/b", "", None, {"removed": True}),
+    ]
+    with pytest.raises(InvalidColumns, match="must be a string, not int"):
+        build("subject string, content string, answers int", reply_to="answers")
+    schema = "subject string, content string, reply_to string"
+    assert rows(schema, ("/a/b", "1", "/to/me")) == [("/a/b", "1", {"reply_to": "/to/me"}, None)]
+
+
 def test_columns_by_other_names() -> None:
     schema = "topic string, price double, more map<string,string>, keep boolean, how string, note string"
     names = {"content": "price", "fields": "more", "retained": "keep", "qos": "how", "closure": "note"}
@@ -200,7 +241,7 @@ def test_columns_that_make_no_message(schema: str, options: dict[str, str], text
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"colour": "red", "Size": "1"}, "unknown option 'colour', 'size' .*there are: url, token"),
+        ({"colour": "red", "Size": "1"}, "unknown option 'Size', 'colour' .*there are: url, token"),
         ({"url": ""}, "needs the option url"),
         ({"url": "h:1,127.0.0.1"}, "option 'url': '127.0.0.1' is no address of a publisher port: write host:port"),
         ({"url": "http://h:1"}, "option 'url': 'http://h:1' is no address of a publisher port"),

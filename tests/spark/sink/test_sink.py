@@ -69,6 +69,30 @@ def test_fields_from_a_struct_and_meta(session: SparkSession, sidecar: Sidecar) 
     assert stored(sidecar, "/t/b") is None
 
 
+def test_rows_remove_their_subjects(session: SparkSession, sidecar: Sidecar) -> None:
+    """In their place among the others of the subject."""
+    with Control(sidecar.control) as control:
+        control.publish([["/t/a", "1", {"bid": "x"}], ["/t/b", "1", {"bid": "x"}]])
+        frame = session.sql("""select '/t/a' subject, '2' content, 'y' bid, true gone
+                               union all select '/t/b', null, null, true
+                               union all select '/t/b', '3', null, null""").coalesce(1)
+        frame.write.format("realtime").mode("append").options(url=sidecar.publisher_url, removed="gone").save()
+        assert stored(sidecar, "/t/a") is None
+        assert (stored(sidecar, "/t/b")["content"], stored(sidecar, "/t/b")["fields"]) == ("3", {})
+        assert control.call("subject", {"subject": "/t/b"})["seq"] == 3
+
+
+def test_rows_ask_for_replies(session: SparkSession, sidecar: Sidecar) -> None:
+    """Who subscribes is asked to reply to the subject that the row says, and its reply comes."""
+    with connect(sidecar.client_url) as client, client.subscribe(["/t/a", "/answers/1"]) as stream:
+        frame = session.sql("select '/t/a' subject, 'how many?' content, '/answers/1' answers")
+        frame.write.format("realtime").mode("append").options(url=sidecar.publisher_url, reply_to="answers").save()
+        asked = stream.get(20)
+        assert (asked.content, asked.reply_to) == ("how many?", "/answers/1")
+        client.publish(asked.reply_to, "seven")
+        assert stream.get(20).content == "seven"
+
+
 def test_a_refused_row_is_named(session: SparkSession, sidecar: Sidecar) -> None:
     frame = session.range(30, numPartitions=1).select(
         F.when(F.col("id") == 17, "/__sys__/mine").otherwise("/t/fine").alias("subject"),
@@ -87,7 +111,7 @@ def test_a_refused_row_is_named(session: SparkSession, sidecar: Sidecar) -> None
 def test_mistakes_fail_the_write_and_say_so(session: SparkSession, sidecar: Sidecar) -> None:
     frame = session.sql("select '/t/x' subject, '1' content")
     for mode, options, text in (
-        ("append", {"colour": "red"}, "unknown option 'colour' for format \"realtime\"; there are: url, token"),
+        ("append", {"colour": "red"}, "unknown option 'colour' of this format; there are: url, token"),
         ("append", {"content": "price"}, "no column `price`"),
         ("overwrite", {}, "only appends"),
     ):
@@ -212,5 +236,5 @@ def test_at_least_once_a_batch_that_is_replayed_with_the_same_rows_is_stored_onc
 def test_a_refused_row_fails_the_query(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
     query = start(numbers(session, "no-slash"), sidecar, tmp_path)
     assert "row 1 of partition 0, subject no-slash, was refused by the sidecar, invalid: " in failure(query)
-    query = start(numbers(session, "/t/n"), sidecar, tmp_path / "other", batchrows=1)
-    assert "unknown option 'batchrows'" in failure(query)
+    query = start(numbers(session, "/t/n"), sidecar, tmp_path / "other", batch_row=1)
+    assert "unknown option 'batch_row'" in failure(query)

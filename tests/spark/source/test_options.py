@@ -60,7 +60,7 @@ def test_where_to_start(text: str, start: object, time: int | None) -> None:
         ({"wait_ms": "5001"}, "option 'wait_ms' must be a whole number from 0 to 5000"),
         ({"partitions": "x"}, "option 'partitions' must be a whole number"),
         ({"fail_on_data_loss": "maybe"}, "option 'fail_on_data_loss' must be one of true, false, not 'maybe'"),
-        ({"colour": "red"}, "unknown option 'colour' for format \"realtime\"; there are: url, token"),
+        ({"colour": "red"}, "unknown option 'colour' of this format; there are: url, token"),
     ],
 )
 def test_mistakes(options: dict[str, str], text: str) -> None:

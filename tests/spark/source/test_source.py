@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from fastpath.client.publisher.publisher import Publisher
 from fastpath.client.publisher.reading import Reader
 from tests.support.sidecar import Sidecar
+from tests.support.spark.writing import forget_last_commit
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import until
 
@@ -133,7 +134,7 @@ def test_where_a_batch_begins(session: SparkSession, sidecar: Sidecar) -> None:
 
 def test_mistakes_say_what_is_wrong(session: SparkSession, sidecar: Sidecar) -> None:
     for options, text in (
-        ({"colour": "red"}, "unknown option 'colour' for format \"realtime\"; there are: url, token"),
+        ({"colour": "red"}, "unknown option 'colour' of this format; there are: url, token"),
         ({"fields": "x array<int>"}, "field 'x' cannot be array<int>"),
     ):
         with pytest.raises(PySparkException) as caught:
@@ -168,8 +169,7 @@ def test_a_query_reads_everything_once(session: SparkSession, sidecar: Sidecar, 
     assert len([row for row in stream.rows[0] if row.startswith("/q/b")]) == 3  # its share of the first batch
     publish(sidecar, ["/q/later", "0"], ["/q/b", "3"])
     # The last batch is not known to be done: it is run again, and reads the same.
-    for name in (f"{last}", f".{last}.crc"):
-        (tmp_path / "commits" / name).unlink(missing_ok=True)
+    assert forget_last_commit(tmp_path) == last
     before, stream.rows = stream.rows, {number: rows for number, rows in stream.rows.items() if number < last}
     query = stream.start()
     got = stream.wait(17)

@@ -56,9 +56,14 @@ def failure(query: StreamingQuery) -> str:
 
 
 def forget_last_commit(checkpoint: Path) -> int:
-    """As a driver leaves it that dies when the sink has committed and Spark has not noted it; which batch it was."""
-    commits = checkpoint / "commits"
+    """As a driver leaves it that dies when the sink has committed and Spark has not noted it; which batch it was.
+
+    A batch that was planned when the query was stopped is forgotten with it: Spark goes on with the newest plan alone.
+    """
+    commits, plans = checkpoint / "commits", checkpoint / "offsets"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
-    for file in (f"{last}", f".{last}.crc"):
-        (commits / file).unlink(missing_ok=True)
+    later = [plans / file.name for file in plans.iterdir() if file.name.isdecimal() and int(file.name) > last]
+    for file in (commits / f"{last}", *later):
+        for one in (file, file.with_name(f".{file.name}.crc")):
+            one.unlink(missing_ok=True)
     return last

@@ -1,0 +1,1 @@
+"""The data source that Spark finds by itself."""
