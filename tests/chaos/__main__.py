@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, results: Results) -> int:
     chosen = [one for one in FAULTS if not options.fault or any(one.name.startswith(name) for name in options.fault)]
+    if options.short and not options.fault:
+        chosen = [fault for fault in chosen if fault.short]
     chosen += [bug for bug in BUGS if bug.name in options.fault]
     if not chosen:
         print(f"no fault is called {', '.join(options.fault)}: see `python -m tests.chaos list`", file=sys.stderr)

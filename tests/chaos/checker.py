@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from .model import ACKED, MAYBE_STORED, REFUSED, Finding, Publication, Run, Verdict
 from .replay import Reading, Replay
+from .session_checker import SessionReplay, copies_max
 
 END = "the log at the end"
 ACKS = "the acknowledgements"
@@ -14,7 +15,21 @@ ACKS = "the acknowledgements"
 
 def check(run: Run) -> Verdict:
     """Everything that is wrong with the run."""
-    replays = [Replay(trace, run.cache_ms) for trace in run.traces]
+    sent = {one.content: one.sent_ms for one in run.publications.values() if one.sent_ms}
+    stored = {
+        (one.subject, one.position[1]): one.sent_ms
+        for one in run.publications.values()
+        if one.sent_ms and one.outcome == ACKED and one.position is not None
+    }
+    acknowledged = {
+        one.content: one.position[1]
+        for one in run.publications.values()
+        if one.outcome == ACKED and one.position is not None
+    }
+    again = {one.content for one in run.publications.values() if copies_max(run, one) > 1}
+    replays = [
+        Replay(trace, run.cache_ms, sent, stored, again, acknowledged) for trace in run.traces if not trace.sessions
+    ]
     verdict = Verdict(published=len(run.publications))
     for replay in replays:
         verdict.findings += replay.findings
@@ -27,10 +42,14 @@ def check(run: Run) -> Verdict:
     verdict.acknowledged = sum(one.outcome == ACKED for one in run.publications.values())
     truth = _Truth(run, replays)
     verdict.findings += truth.findings
+    verdict.findings += _unplaced(run, truth)
+    for trace in run.traces:
+        if trace.sessions:
+            _add_sessions(verdict, SessionReplay(run, trace, truth.all_numbers, truth.known, sent))
     verdict.findings += _acknowledged(run, truth)
     for replay in replays:
         verdict.findings += _silent(run, truth, replay)
-        verdict.findings += _order(run, replay)
+        verdict.findings += _order(run, truth, replay)
         verdict.findings += [] if run.forgets else _snapshots(truth, replay)
         if not run.forgets:
             verdict.findings += _absent(run, truth, replay)
@@ -38,15 +57,27 @@ def check(run: Run) -> Verdict:
     return verdict
 
 
+def _add_sessions(verdict: Verdict, replay: SessionReplay) -> None:
+    verdict.findings += [*replay.findings, *replay.absent()]
+    verdict.delivered += replay.delivered
+    verdict.recovered += replay.recovered
+    verdict.resynchronised += replay.resynchronised
+    verdict.resynchronised_in_reach += replay.in_reach
+    verdict.disconnected += replay.lost if replay.trace.steady else 0
+
+
 class _Truth:
-    """Which message has which number, by all who saw it."""
+    """Which message has which number, by all who saw it; ``numbers`` has the first of each, ``all_numbers`` also those
+    of what may be stored more than once."""
 
     def __init__(self, run: Run, replays: list[Replay]) -> None:
         self.numbers: dict[str, int] = {}
+        self.all_numbers: dict[str, set[int]] = defaultdict(set)
         self.contents: dict[str, dict[int, str]] = defaultdict(dict)
         self.findings: list[Finding] = []
         self._acknowledged: dict[str, dict[int, str]] = defaultdict(dict)
         self._forgets = run.forgets
+        self._run = run
         for one in run.publications.values():
             if one.outcome == ACKED and one.position is not None:
                 self._acknowledged[one.subject].setdefault(one.position[1], one.content)
@@ -55,20 +86,36 @@ class _Truth:
                 self._note(END, subject, seq, content)
         for replay in replays:
             for subject, reading in replay.readings.items():
-                for content, seq in reading.seen.items():
+                for content, seq in (*reading.seen.items(), *reading.copies):
                     self._note(replay.trace.name, subject, seq, content)
 
     def name(self, subject: str, seq: int) -> str:
         """The message at a number: as somebody saw it, or as it was acknowledged."""
-        return self.contents[subject].get(seq) or self._acknowledged[subject].get(seq) or f"number {seq}"
+        return self.known(subject, seq) or f"number {seq}"
+
+    def known(self, subject: str, seq: int) -> str:
+        """The same, empty where nobody knows it."""
+        return self.contents[subject].get(seq) or self._acknowledged[subject].get(seq) or ""
+
+    def may_be_at(self, content: str, seq: int) -> bool:
+        """Whether that is one of the numbers of what may be stored more than once, or can be one that nobody saw."""
+        one, numbers = self._run.publications.get(content), self.all_numbers[content]
+        return one is not None and len(numbers | {seq}) <= copies_max(self._run, one)
 
     def _note(self, who: str, subject: str, seq: int, content: str) -> None:
         known = self.numbers.setdefault(content, seq)
         other = self.contents[subject].setdefault(seq, content)
+        numbers = self.all_numbers[content]
+        numbers.add(seq)
         if self._forgets:
             return
         if known != seq:
-            self.findings.append(Finding("doubled", who, subject, content, f"it is at {known} and at {seq}"))
+            one = self._run.publications.get(content)
+            most = copies_max(self._run, one) if one is not None else 1
+            if most > 1:
+                self.numbers[content] = min(known, seq)
+            if len(numbers) > most:
+                self.findings.append(Finding("doubled", who, subject, content, f"it is at {known} and at {seq}"))
         elif other != content:
             self.findings.append(Finding("reordered", who, subject, content, f"number {seq} is {other}'s elsewhere"))
 
@@ -118,6 +165,28 @@ def _chain(run: Run) -> Iterator[Finding]:
                 yield Finding("lost", ACKS, subject, one.content, text)
 
 
+def _unplaced(run: Run, truth: _Truth) -> Iterator[Finding]:
+    """Acknowledged without a number, and nobody saw it: lost for sure where each number that it could have is known to
+    be another's, between what its publisher sent to the subject before and after it."""
+    orders: dict[tuple[str, str], list[Publication]] = defaultdict(list)
+    for one in run.publications.values():
+        if one.outcome == ACKED and not run.forgets:
+            orders[one.publisher, one.subject].append(one)
+    for (_, subject), order in orders.items():
+        order.sort(key=lambda one: one.number)
+        numbers = [one.position[1] if one.position else truth.numbers.get(one.content) for one in order]
+        known = truth.contents[subject]
+        above = 0
+        for at, (one, number) in enumerate(zip(order, numbers, strict=True)):
+            if number is not None:
+                above = number
+                continue
+            end = next((later for later in numbers[at + 1 :] if later is not None), max(known, default=0) + 1)
+            if all(seq in known for seq in range(above + 1, end)):
+                text = f"acknowledged, and the numbers from {above + 1} to {end - 1} are others'"
+                yield Finding("lost", END, subject, one.content, text)
+
+
 def _silent(run: Run, truth: _Truth, replay: Replay) -> Iterator[Finding]:
     """Numbers that a client did not get between two that it got, without being told."""
     for reading, seq, promised in replay.missing():
@@ -129,7 +198,7 @@ def _silent(run: Run, truth: _Truth, replay: Replay) -> Iterator[Finding]:
         yield Finding(kind, replay.trace.name, reading.subject, content, text)
 
 
-def _order(run: Run, replay: Replay) -> Iterator[Finding]:
+def _order(run: Run, truth: _Truth, replay: Replay) -> Iterator[Finding]:
     """What one publisher sent to one subject comes in its order."""
     for subject, reading in replay.readings.items():
         newest: dict[str, int] = {}
@@ -139,6 +208,9 @@ def _order(run: Run, replay: Replay) -> Iterator[Finding]:
                 yield Finding("reordered", replay.trace.name, subject, content, "nobody published it")
                 continue
             before = newest.get(one.publisher, 0)
+            if one.anew or reading.seen[content] != truth.numbers[content]:
+                # What a session does not know is another publisher's, and a copy had its place before.
+                continue
             if one.number < before:
                 text = f"it came after the same publisher's number {before}"
                 yield Finding("reordered", replay.trace.name, subject, content, text)
@@ -150,7 +222,7 @@ def _snapshots(truth: _Truth, replay: Replay) -> Iterator[Finding]:
     for subject, reading in replay.readings.items():
         for _, seq, content in reading.snapshots:
             number = truth.numbers.get(content, seq)
-            if number != seq:
+            if number != seq and not truth.may_be_at(content, seq):
                 text = f"the snapshot at {seq} is the message at {number}"
                 yield Finding("wrong_snapshot", replay.trace.name, subject, content, text)
 
@@ -188,11 +260,17 @@ def _ending(run: Run, truth: _Truth) -> Iterator[Finding]:
     for one in run.publications.values():
         if one.outcome == ACKED and one.position is not None:
             acknowledged[one.subject].append(one)
+    unplaced = [one for one in run.publications.values() if one.outcome == ACKED and one.position is None]
     for subject, log in run.final.items():
         if run.forgets or not log:
             continue
         held = {content for _, content in log}
         first = log[0][0]
+        for one in unplaced:
+            seq = max(truth.all_numbers[one.content], default=0)
+            if one.subject == subject and seq >= first and one.content not in held:
+                text = f"it was at {seq}, and the log from {first} on is without it"
+                yield Finding("lost", END, subject, one.content, text)
         for one in acknowledged[subject]:
             if one.position and one.position[1] >= first and one.content not in held:
                 text = f"acknowledged at {one.position}, and the log from {first} on is without it"

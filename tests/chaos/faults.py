@@ -6,6 +6,7 @@ from . import (
     faults_away,
     faults_network,
     faults_node,
+    faults_outbox,
     faults_parted,
     faults_redis,
     faults_rolling,
@@ -21,6 +22,7 @@ FAULTS: tuple[Fault, ...] = (
     *faults_redis.FAULTS,
     *faults_parted.FAULTS,
     *faults_rolling.FAULTS,
+    *faults_outbox.FAULTS,
 )
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

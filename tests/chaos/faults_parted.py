@@ -23,7 +23,7 @@ class Parted:
 
     def __init__(self, with_primary: bool) -> None:
         self.with_primary = with_primary
-        self.spans: list[tuple[int, int, str]] = []
+        self.spans: list[tuple[int, int, Node]] = []
 
     async def inject(self, stage: Stage) -> None:
         """Cut, long enough for a new primary, and heal."""
@@ -40,7 +40,7 @@ class Parted:
                 await stage.in_thread(boxes.wait_new_primary, old)
             await asyncio.sleep(stage.random.uniform(*PARTED_SECONDS))
         finally:
-            self.spans.append((begin, now_ms(), node.publishers))
+            self.spans.append((begin, now_ms(), node))
             await stage.in_thread(boxes.net.heal)
         await stage.acknowledged(40)
         await stage.settled()
@@ -50,12 +50,12 @@ class Parted:
         del verdict
         failures = []
         spans, self.spans = self.spans, []
-        for begin, end, where in spans:
-            acks = [at for one in stage.pushers for at, by in one.acks_from if by == where]
+        for begin, end, node in spans:
+            acks = [at for one in stage.pushers for at, by in one.acks_from if by in node.addresses]
             wrong = [at - begin for at in acks if begin + ACKNOWLEDGED_MS < at < end]
             if wrong:
                 failures.append(f"acknowledged by the node that was cut off, {wrong[:5]} ms after the cut")
-            failures += self._told(stage, begin, end, stage.nodes[[n.publishers for n in stage.nodes].index(where)])
+            failures += self._told(stage, begin, end, node)
         return failures
 
     @staticmethod

@@ -19,7 +19,7 @@ from .table import Fault
 
 CLIENTS = 5000
 PROCESSES = 2
-RATES = (("raw", 20), ("raw", 10), ("library", 10), ("socket", 10))
+RATES = (("raw", 20), ("raw", 10), ("library", 10), ("socket", 10), ("mqtt", 5), ("mqtt-ws", 5))
 """Few, for each message goes to every twentieth of the crowd."""
 
 CACHE_SECONDS = 30

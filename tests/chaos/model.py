@@ -11,8 +11,11 @@ Position = tuple[int, int]
 
 ACKED, REFUSED, UNKNOWN = "acked", "refused", "unknown"
 
-MAYBE_STORED = frozenset({"unavailable", "unknown", "stale"})
+MAYBE_STORED = frozenset({"unavailable", "unknown", "stale", "0x83"})
 """Codes after which a publication may have been stored all the same."""
+
+EXACT, CRASH, MAYBE = "exact", "crash", "maybe"
+"""What a fault leaves of a session of MQTT: all of it; what it was up to a second before; all, something or nothing."""
 
 HISTORICAL, RECOVERED, SNAPSHOT, UPDATE = "historical", "recovered", "snapshot", "update"
 
@@ -33,6 +36,10 @@ class Publication:
     """Of each acknowledgement: a retry must get the first one again."""
     sent_ms: int = 0
     acked_ms: int = 0
+    resent: int = 0
+    """How often it was sent again by MQTT."""
+    anew: int = 0
+    """How often of these to a session that did not know it: a new one, or another node's."""
 
 
 class Seen(NamedTuple):
@@ -97,7 +104,30 @@ class Noticed(NamedTuple):
     subject: str = ""
 
 
-Event = Seen | Answered | Moved | Told | Connected | Lost | Noticed
+class Joined(NamedTuple):
+    """A subscriber of MQTT is let in, and told whether its session is present; ``place`` names where it would be.
+
+    ``missed``: it was told, now or as its last connection ended, that the session is over as messages are missing.
+    """
+
+    at: int
+    place: str
+    present: bool
+    missed: bool = False
+
+
+class Got(NamedTuple):
+    """A subscriber of MQTT was sent a message, which says no number."""
+
+    at: int
+    subject: str
+    content: str
+    retained: bool
+    dup: bool
+    packet_id: int
+
+
+Event = Seen | Answered | Moved | Told | Connected | Lost | Noticed | Joined | Got
 
 
 @dataclass(slots=True)
@@ -109,6 +139,10 @@ class Trace:
     steady: bool = False
     library: bool = False
     """Its messages come through the product's client, which drops duplicates and asks again at gaps by itself."""
+    sessions: bool = False
+    """It speaks MQTT: its events are Joined, Got, Lost and Noticed."""
+    subjects: frozenset[str] = frozenset()
+    """Those that it is to have, where it does not have all."""
 
 
 @dataclass(slots=True)
@@ -125,6 +159,8 @@ class Run:
     """A position that is younger must be recovered; 0: do not judge."""
     forgets: bool = False
     """The fault destroys what was stored: what was acknowledged before may be gone, if everybody is told."""
+    sessions: str = EXACT
+    """What the fault leaves of sessions of MQTT."""
 
 
 @dataclass(frozen=True, slots=True)

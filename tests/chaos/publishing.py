@@ -2,8 +2,9 @@
 
 ``python -m tests.chaos.publishing '{"name": …}'``. On its standard output, one JSON array a line: ``["s", ms, first,
 last]`` before publications go out, ``["a", ms, [[number, epoch, seq], …], where]`` acknowledged, ``["r", ms, [[number,
-code, reason], …]]`` refused, ``["h", ms, count]`` to be sent again, ``["e", ms, text]`` a lost connection. A pipe keeps
-the lines when the program is killed. SIGTERM: publish nothing new, wait for all answers, end. SIGKILL: die.
+code, reason], …]]`` refused, ``["h", ms, count]`` to be sent again, ``["d", ms, [number, …], [number, …]]`` sent again
+by MQTT, and which of these to a session that did not know them, ``["e", ms, text]`` a lost connection. A pipe keeps the
+lines when the program is killed. SIGTERM: publish nothing new, wait for all answers, end. SIGKILL: die.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import struct
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,6 +28,8 @@ import msgspec
 from fastpath.client import PublishTimeout, RefusedMessage, connect
 from fastpath.client.publisher.publisher import Publisher
 
+from .lines import content_of, now_ms, say, subject_of
+from .mqtt_publishing import MqttPublisher
 from .reader import OPTIONS as IMPATIENT
 
 AGAIN = ("not_ready", "unavailable")
@@ -38,28 +42,6 @@ ANSWER_SECONDS = 10.0
 
 GIVE_UP_SECONDS = 60.0
 """After SIGTERM: until what is not answered stays unknown."""
-
-
-def now_ms() -> int:
-    """As in watcher.py."""
-    return time.monotonic_ns() // 1_000_000
-
-
-def say(*line: Any) -> None:
-    """One line, at once."""
-    data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-    while data:
-        data = data[os.write(1, data) :]
-
-
-def subject_of(number: int, subjects: list[str]) -> str:
-    """Where a publication goes; whoever reads the record computes the same."""
-    return subjects[number * 7 % len(subjects)]
-
-
-def content_of(name: str, number: int) -> str:
-    """What it says: unique."""
-    return f"{name}:{number}"
 
 
 class Stopped(Exception):
@@ -328,7 +310,13 @@ class Socket:
             self.refused.append([number, code, str(error)])
 
 
-KINDS = {"raw": Raw, "library": Library, "socket": Socket}
+KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "raw": Raw,
+    "library": Library,
+    "socket": Socket,
+    "mqtt": MqttPublisher,
+    "mqtt-ws": partial(MqttPublisher, framed=True),
+}
 
 
 def main(options: dict[str, Any]) -> None:

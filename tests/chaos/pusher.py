@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.support.sidecar import ROOT
 
+from .lines import content_of, subject_of
 from .model import ACKED, REFUSED, UNKNOWN, Publication
-from .publishing import content_of, subject_of
 
 LINE_BYTES_MAX = 1 << 22
 
@@ -124,6 +124,12 @@ class Pusher:
                     if epoch:
                         one.positions.append((epoch, seq))
                         one.position = one.position or (epoch, seq)
+            case "d":
+                again, anew = rest
+                for number in again:
+                    self.publications[number].resent += 1
+                for number in anew:
+                    self.publications[number].anew += 1
             case "h":
                 self.held += rest[0]
             case "r":

@@ -10,7 +10,7 @@ from typing import Any
 from fastpath.client import connect
 from fastpath.client.message import Status
 
-from .model import Connected, Lost, Noticed, Seen, Told, Trace
+from .model import Connected, Lost, Noticed, Publication, Seen, Told, Trace
 from .watcher import now_ms
 
 OPTIONS: dict[str, Any] = {
@@ -70,6 +70,10 @@ class Reader:
     def position(self, subject: str) -> int:
         """The number up to which it has read."""
         return self._positions.get(subject, 0)
+
+    def has(self, one: Publication) -> bool:
+        """As in Watcher."""
+        return one.position is None or self.position(one.subject) >= one.position[1]
 
     async def _run(self) -> None:
         urls = [f"ws://{address}/ws" for address in self._addresses()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from .model import (
     HISTORICAL,
@@ -33,6 +33,8 @@ class Reading:
         self.subject = subject
         self.seen: dict[str, int] = {}
         """Number by content, in the order of arrival."""
+        self.copies: list[tuple[str, int]] = []
+        """Further numbers of what may be stored again."""
         self.start: int | None = None
         self.last: Position | None = None
         self.at = 0
@@ -49,6 +51,17 @@ class Reading:
         """Whether the client was told that it does not get this number."""
         return any(above < seq <= end for above, end in self.jumps)
 
+    def doubt(self, epoch: int, acknowledged: Mapping[str, int]) -> None:
+        """The client is told that it begins anew in this epoch: the last ones that it read before may have been made
+        void by it, unless they were acknowledged under their number."""
+        if self.last is None or epoch <= self.last[0]:
+            return
+        for content, number in sorted(self.seen.items(), key=lambda one: -one[1]):
+            if acknowledged.get(content) == number:
+                break
+            del self.seen[content]
+            self.last = self.last[0], number - 1
+
     def jump(self, position: Position) -> None:
         """The client was told that it stands there now."""
         self.jumping = False
@@ -60,19 +73,25 @@ class Reading:
             self.jumps.append((last, seq))
         elif seq < last:
             self.seen = {content: number for content, number in self.seen.items() if number <= seq}
+            self.copies = [(content, number) for content, number in self.copies if number <= seq]
             self.jumps = [(above, min(end, seq)) for above, end in self.jumps if above < seq]
         self.last = position
         self.promised = 0
 
-    def message(self, event: Seen) -> Finding | None:
-        """A message that is none of the snapshot; answers what is wrong with it by itself."""
+    def message(self, event: Seen, acknowledged: Mapping[str, int], again: bool = False) -> Finding | None:
+        """A message that is none of the snapshot; answers what is wrong with it by itself.
+
+        ``acknowledged``: under which number each content was. ``again``: it may be stored at more than one number.
+        """
         if self.jumping:
+            self.doubt(event.epoch, acknowledged)
             self.jump((event.epoch, event.seq - 1))
         if self.last is None:
             self.start, self.last = 0, (event.epoch, 0)
         last, seq, content = self.last, event.seq, event.content
         fault = None
-        if content in self.seen:
+        copy = again and self.seen.get(content, seq) != seq and (content, seq) not in self.copies
+        if content in self.seen and not copy:
             fault = "doubled", f"came at {self.seen[content]} and again at {seq}"
         elif (event.epoch, seq) <= last:
             fault = "reordered", f"({event.epoch}, {seq}) came after {last}"
@@ -81,7 +100,9 @@ class Reading:
             self.jump((event.epoch, seq - 1))
         elif seq > last[1] + 1:
             self.holes.append((last[1], seq, event.kind == RECOVERED or last[1] < self.promised))
-        if fault is None or fault[0] == "unannounced":
+        if copy:
+            self.copies.append((content, seq))
+        elif fault is None or fault[0] == "unannounced":
             self.seen[content] = seq
         if (event.epoch, seq) > last:
             self.last = event.epoch, seq
@@ -92,8 +113,25 @@ class Reading:
 class Replay:
     """All subjects of one client."""
 
-    def __init__(self, trace: Trace, cache_ms: int) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        cache_ms: int,
+        sent: Mapping[str, int],
+        stored: Mapping[tuple[str, int], int],
+        again: Collection[str] = (),
+        acknowledged: Mapping[str, int] | None = None,
+    ) -> None:
+        """``sent``: when each content was sent, in ms. A client that reads late stands at an old message.
+
+        ``stored``: by subject and number when that message was sent, of those that were acknowledged there. ``again``:
+        contents that may be stored more than once; ``acknowledged``: under which number each content was.
+        """
         self.trace = trace
+        self._sent = sent
+        self._stored = stored
+        self._again = again
+        self._acknowledged = acknowledged or {}
         self.readings: dict[str, Reading] = {}
         self.findings: list[Finding] = []
         self.delivered = self.recovered = self.resynchronised = self.in_reach = self.lost = self.gaps = 0
@@ -136,12 +174,14 @@ class Replay:
         if event.kind == SNAPSHOT:
             reading.snapshots.append((event.epoch, event.seq, event.content))
             if reading.jumping:
+                reading.doubt(event.epoch, self._acknowledged)
                 reading.jump((event.epoch, event.seq))
             return
         if event.kind == HISTORICAL:
             return
         self.delivered += 1
-        finding = reading.message(event)
+        finding = reading.message(event, self._acknowledged, event.content in self._again)
+        reading.at = min(event.at, self._sent.get(event.content, event.at))
         if finding is not None:
             self._found(finding.kind, event.subject, event.content, finding.text)
 
@@ -162,6 +202,8 @@ class Replay:
                 text = f"answered {event.recovery or 'nothing'} to a position"
                 self._found("unannounced", event.subject, f"number {event.seq}", text)
             self._resynchronised(reading, event.at)
+            if event.recovery == "resynchronised":
+                reading.doubt(event.epoch, self._acknowledged)
             reading.jump(head)
         reading.at = event.at
 
@@ -186,8 +228,11 @@ class Replay:
             self.gaps += 1
 
     def _resynchronised(self, reading: Reading, at: int) -> None:
+        """The cache reaches while it holds the first message that the client lacks, whatever it was told meanwhile."""
         self.resynchronised += 1
-        if self._cache_ms and reading.at and at - reading.at < self._cache_ms - REACH_MARGIN_MS:
+        lacked = (reading.subject, reading.last[1] + 1) if reading.last else None
+        since = self._stored.get(lacked, reading.at) if lacked else reading.at
+        if self._cache_ms and since and at - since < self._cache_ms - REACH_MARGIN_MS:
             self.in_reach += 1
 
     def _found(self, kind: str, subject: str, content: str, text: str) -> None:

@@ -68,7 +68,7 @@ async def _run(
     fault: Fault, injections: int, seed: int, say: Say, result: dict[str, Any]
 ) -> tuple[Verdict, list[int], list[str]]:
     async with fault.make(seed=seed, **fault.stage) as stage:
-        stage.run.forgets = fault.forgets
+        stage.run.forgets, stage.run.sessions = fault.forgets, fault.sessions
         for number in range(injections):
             await asyncio.sleep(stage.random.uniform(*PAUSE_SECONDS))
             await fault.inject(stage)

@@ -19,7 +19,7 @@ from .model import Run
 from .stage import SUBJECTS, Stage
 from .watcher import now_ms
 
-RATES = (("raw", 400), ("raw", 300), ("library", 300), ("socket", 100))
+RATES = (("raw", 400), ("raw", 300), ("library", 300), ("socket", 100), ("mqtt", 50), ("mqtt-ws", 50))
 PREFIX = "fastpath"
 DOWN_AFTER_MS = 3000
 
@@ -47,7 +47,9 @@ class RedisStage(Stage):
             for node, box in zip(self.nodes, boxes.node_boxes, strict=True):
                 sidecar = node.sidecar
                 sidecar.command = [*box.inside, *sidecar.command]
-                sidecar.settings["listen"] = f"clients://{box.outer}:0,publishers://{box.outer}:0"
+                sidecar.settings["listen"] = ",".join(
+                    f"{kind}://{box.outer}:0" for kind in ("clients", "publishers", "mqtt")
+                )
 
     @property
     def boxes(self) -> BoxedTopology:

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .model import Verdict
+from .model import EXACT, Verdict
 from .stage import Stage
+from .stage_outbox import OutboxStage
+from .stage_redis import RedisStage
 
 Inject = Callable[[Stage], Awaitable[None]]
 Judge = Callable[[Stage, Verdict], list[str]]
@@ -32,16 +34,25 @@ class Fault:
     """The bound of the pause of acknowledgements, as the 95th of 100; None: none is promised."""
     well_seconds: float = 20
     """Until every publisher and every client must be at work again."""
+    sessions: str = EXACT
+    """What it leaves of sessions of MQTT."""
     forgets: bool = False
     """It destroys what was stored; everybody must be told."""
     judge: Judge | None = None
     obstacle: Callable[[], str] = str
     """Why it cannot be injected on this machine; empty when it can."""
+    short: bool = True
+    """Whether it is part of the short form."""
 
     @property
     def redis(self) -> bool:
         """Whether it needs Redis servers."""
-        return self.make is not Stage and isinstance(self.make, type)
+        return isinstance(self.make, type) and issubclass(self.make, RedisStage)
+
+    @property
+    def postgres(self) -> bool:
+        """Whether it needs PostgreSQL."""
+        return isinstance(self.make, type) and issubclass(self.make, OutboxStage)
 
     @property
     def steady(self) -> bool:

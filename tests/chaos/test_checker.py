@@ -203,6 +203,24 @@ def test_who_was_told_has_lost_nothing_but_it_counts_where_the_cache_reached() -
     assert (library.findings, library.resynchronised) == ([], 1)
 
 
+def test_the_cache_reaches_while_it_holds_the_first_message_that_is_lacked() -> None:
+    """Who loses its connection between the answer and what it announced stands where it stood."""
+    late, soon = (
+        run_of(
+            begun(),
+            seen(1, 1),
+            Lost(11, ""),
+            answered("recovered", 3, 1, 2, at=6000),
+            answered("resynchronised", 3, 1, at=7000),
+        )
+        for _ in range(2)
+    )
+    for run, sent in ((late, 100), (soon, 5000)):
+        for one in run.publications.values():
+            one.sent_ms = sent
+    assert [check(run).resynchronised_in_reach for run in (late, soon)] == [0, 1]
+
+
 def test_a_client_that_was_told_recovered_lacks_nothing() -> None:
     run = run_of(seen(1, 1), Told(20, A, "recovered"), seen(3, 3, RECOVERED), library=True)
     run.traces.append(Trace("d", [begun(), seen(1, 1), seen(2, 2), seen(3, 3)]))
@@ -223,6 +241,21 @@ def test_what_a_new_epoch_made_void_may_come_again() -> None:
     assert (verdict.findings, verdict.resynchronised) == ([], 1)
     third.position = EPOCH, 3
     assert "lost" in named(check(run_of(*events, *again[:1], published=published)).findings, "p:3")
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_who_begins_anew_in_a_new_epoch_may_have_read_what_it_made_void(library: bool) -> None:
+    """The third message was read where it was not acknowledged; the client came back after others were at its place."""
+    third, other, fifth = acked(3, 4, EPOCH + 1), acked(4, 3, EPOCH + 1), acked(5, 5, EPOCH + 1)
+    other.publisher = "q"
+    told = Told(20, A, "resynchronised") if library else answered("resynchronised", 4, 3, epoch=EPOCH + 1)
+    events = [seen(1, 1), seen(2, 2), seen(3, 3), Lost(11, ""), told, seen(5, 5, epoch=EPOCH + 1)]
+    published = [acked(1, 1), acked(2, 2), third, other, fifth]
+    run = run_of(*([] if library else [begun()]), *events, published=published, library=library)
+    verdict = check(run)
+    assert (verdict.findings, verdict.resynchronised) == ([], 1)
+    third.position, third.positions = (EPOCH, 3), [(EPOCH, 3)]  # what was acknowledged there is not void
+    assert check(run).findings != []
 
 
 def test_where_a_fault_destroys_everything_nobody_lacks_anything_but_order_counts() -> None:

@@ -19,7 +19,15 @@ def say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-CASES = [pytest.param(fault, id=fault.name, marks=[pytest.mark.redis] if fault.redis else []) for fault in FAULTS]
+CASES = [
+    pytest.param(
+        fault,
+        id=fault.name,
+        marks=[*([pytest.mark.redis] if fault.redis else []), *([pytest.mark.postgres] if fault.postgres else [])],
+    )
+    for fault in FAULTS
+    if fault.short
+]
 
 
 @pytest.mark.slow

@@ -18,7 +18,20 @@ from typing import Any
 
 import msgspec
 
-from .model import RECOVERED, UPDATE, Answered, Connected, Event, Lost, Moved, Noticed, Position, Seen, Trace
+from .model import (
+    RECOVERED,
+    UPDATE,
+    Answered,
+    Connected,
+    Event,
+    Lost,
+    Moved,
+    Noticed,
+    Position,
+    Publication,
+    Seen,
+    Trace,
+)
 
 SILENCE_SECONDS = 3.0
 """Without any frame for so long, in spite of a ping a second, the connection is given up."""
@@ -83,9 +96,9 @@ class Watcher:
         self.ready = asyncio.Event()
         self.connected = False
         self.last_ms = 0
-        self._silence = silence_seconds
+        self.silence = silence_seconds
         self._addresses = addresses
-        self._subjects = {subject: _Subject(subject) for subject in subjects}
+        self.subjects = {subject: _Subject(subject) for subject in subjects}
         self._json = form == "json"
         codec = msgspec.json if self._json else msgspec.msgpack
         self._decode, self._encode = codec.decode, codec.encode
@@ -94,7 +107,7 @@ class Watcher:
         self._history = history
         self._index = 0
         self._id = 0
-        self._writer: asyncio.StreamWriter | None = None
+        self.writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -111,13 +124,17 @@ class Watcher:
 
     def cut(self) -> None:
         """Reset the connection from this side; it is opened again, elsewhere if there is an elsewhere."""
-        if self._writer is not None:
-            self._writer.transport.abort()
+        if self.writer is not None:
+            self.writer.transport.abort()
 
     def position(self, subject: str) -> int:
         """The number up to which it has read."""
-        known = self._subjects[subject].position
+        known = self.subjects[subject].position
         return known[1] if known else 0
+
+    def has(self, one: Publication) -> bool:
+        """Whether it has read as far as that was acknowledged."""
+        return one.position is None or self.position(one.subject) >= one.position[1]
 
     async def _run(self) -> None:
         while True:
@@ -127,7 +144,7 @@ class Watcher:
             address = addresses[self._index % len(addresses)]
             why = "refused"
             try:
-                why = await self._connection(address)
+                why = await self.serve(address)
             except (OSError, EOFError, TimeoutError) as error:
                 why = str(error) or type(error).__name__
             finally:
@@ -137,19 +154,20 @@ class Watcher:
 
     def _end(self, why: str) -> None:
         if self.connected:
-            self._note(Lost(now_ms(), why))
+            self.note(Lost(now_ms(), why))
         self.connected = False
         self._sids.clear()
-        if self._writer is not None:
-            self._writer.transport.abort()
-            self._writer = None
+        if self.writer is not None:
+            self.writer.transport.abort()
+            self.writer = None
 
-    async def _connection(self, address: str) -> str:
+    async def serve(self, address: str) -> str:
+        """One connection, until it ends; why it did."""
         host, _, port = address.rpartition(":")
         async with asyncio.timeout(CONNECT_SECONDS):
-            reader, self._writer = await asyncio.open_connection(host, int(port), limit=1 << 24)
+            reader, self.writer = await asyncio.open_connection(host, int(port), limit=1 << 24)
             form = "json" if self._json else "msgpack"
-            self._writer.write(
+            self.writer.write(
                 f"GET /ws HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n"
                 f"Sec-WebSocket-Protocol: fastpath.v1.{form}\r\n\r\n".encode()
@@ -158,24 +176,25 @@ class Watcher:
         if b" 101 " not in head.split(b"\r\n")[0]:
             return head.split(b"\r\n")[0].decode(errors="replace")
         self.connected = True
-        self._note(Connected(now_ms(), address))
-        self._say({"op": "connect", "id": self._next()})
-        self._ask(list(self._subjects.values()))
-        pings = asyncio.create_task(self._ping())
+        self.note(Connected(now_ms(), address))
+        self.say({"op": "connect", "id": self.next_id()})
+        self.ask(list(self.subjects.values()))
+        pings = asyncio.create_task(self.ping())
         try:
             return await self._read(reader)
         finally:
             pings.cancel()
 
-    async def _ping(self) -> None:
+    async def ping(self) -> None:
+        """Ask again and again whether the server is there."""
         while True:
-            await asyncio.sleep(self._silence / 3)
-            self._say({"op": "ping", "id": self._next()})
+            await asyncio.sleep(self.silence / 3)
+            self.say({"op": "ping", "id": self.next_id()})
 
     async def _read(self, reader: asyncio.StreamReader) -> str:
         rest = b""
         while True:
-            async with asyncio.timeout(self._silence):
+            async with asyncio.timeout(self.silence):
                 data = await reader.read(1 << 18)
             if not data:
                 return "the server closed the connection"
@@ -185,15 +204,16 @@ class Watcher:
             while (frame := read_frame(data, offset)) is not None:
                 opcode, start, offset = frame
                 if opcode <= BINARY:
-                    self._frame(at, self._decode(data[start:offset]))
+                    self.take(at, self._decode(data[start:offset]))
                 elif opcode == CLOSE:
                     code = int.from_bytes(data[start : start + 2], "big")
                     return f"{code} {data[start + 2 : offset].decode(errors='replace')}"
-                elif opcode == PING and self._writer is not None:
-                    self._writer.write(masked(PONG, data[start:offset]))
+                elif opcode == PING and self.writer is not None:
+                    self.writer.write(masked(PONG, data[start:offset]))
             rest = data[offset:]
 
-    def _frame(self, at: int, frame: Any) -> None:
+    def take(self, at: int, frame: Any) -> None:
+        """A frame came."""
         if isinstance(frame, list):
             self._message(at, frame)
             return
@@ -204,9 +224,9 @@ class Watcher:
             case "epoch":
                 self._moved(at, frame)
             case "notice":
-                self._note(Noticed(at, frame["code"]))
+                self.note(Noticed(at, frame["code"]))
             case "error":
-                self._note(Noticed(at, f"error {frame['code']}: {frame['reason']}"))
+                self.note(Noticed(at, f"error {frame['code']}: {frame['reason']}"))
 
     def _message(self, at: int, frame: list[Any]) -> None:
         known = self._sids.get(frame[0])
@@ -218,30 +238,30 @@ class Watcher:
         last = known.position
         if kind == UPDATE and last is not None and seq > last[1] + 1 and known.tries < ASKED_MAX:
             known.tries += 1
-            self._note(Noticed(at, "gap", known.name))
-            self._ask([known])
+            self.note(Noticed(at, "gap", known.name))
+            self.ask([known])
             return
-        self._note(Seen(at, known.name, known.epoch, seq, kind, frame[3]))
+        self.note(Seen(at, known.name, known.epoch, seq, kind, frame[3]))
         self.last_ms = at
         if kind in (UPDATE, RECOVERED) and seq:
             known.position = known.epoch, seq
             known.tries = 0 if kind == UPDATE else known.tries
 
     def _answered(self, at: int, result: dict[str, Any]) -> None:
-        known = self._subjects[result["subject"]]
+        known = self.subjects[result["subject"]]
         if "error" in result:
-            self._note(Noticed(at, result["error"], known.name))
+            self.note(Noticed(at, result["error"], known.name))
             return
         known.waiting = False
         known.epoch = result["epoch"]
         self._sids[result["sid"]] = known
         recovery = result.get("recovery", "")
         head = result["epoch"], result["seq"]
-        self._note(Answered(at, known.name, *head, recovery, result.get("messages", 0), known.asked))
+        self.note(Answered(at, known.name, *head, recovery, result.get("messages", 0), known.asked))
         if recovery != "recovered":
             known.position = head
         self.last_ms = at
-        if not any(one.waiting for one in self._subjects.values()):
+        if not any(one.waiting for one in self.subjects.values()):
             self.ready.set()
 
     def _moved(self, at: int, frame: dict[str, Any]) -> None:
@@ -249,37 +269,41 @@ class Watcher:
         if known is None:
             return
         epoch, seq = frame["epoch"], frame["seq"]
-        self._note(Moved(at, known.name, epoch, seq))
+        self.note(Moved(at, known.name, epoch, seq))
         known.epoch = epoch
         last = known.position
         if last is not None and last[1] < seq:
-            self._ask([known])
+            self.ask([known])
         elif last is not None:
             known.position = epoch, seq
 
-    def _ask(self, subjects: list[_Subject]) -> None:
+    def ask(self, subjects: list[_Subject]) -> None:
+        """Subscribe to these, from where each was read."""
         since: dict[str, Position] = {}
         for known in subjects:
             known.waiting = True
             known.asked = known.position
             if known.position is not None:
                 since[known.name] = known.position
-        command: dict[str, Any] = {"op": "subscribe", "id": self._next(), "subjects": [one.name for one in subjects]}
+        command: dict[str, Any] = {"op": "subscribe", "id": self.next_id(), "subjects": [one.name for one in subjects]}
         if self._history:
             command["history"] = self._history
         if since:
             command["since"] = since
-        self._say(command)
+        self.say(command)
 
-    def _say(self, command: dict[str, Any]) -> None:
-        if self._writer is not None:
-            self._writer.write(masked(TEXT if self._json else BINARY, self._encode(command)))
+    def say(self, command: dict[str, Any]) -> None:
+        """Send a command."""
+        if self.writer is not None:
+            self.writer.write(masked(TEXT if self._json else BINARY, self._encode(command)))
 
-    def _next(self) -> int:
+    def next_id(self) -> int:
+        """The id of a command."""
         self._id += 1
         return self._id
 
-    def _note(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
+        """Write an event down."""
         self.trace.events.append(event)
 
 

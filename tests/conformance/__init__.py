@@ -1,0 +1,1 @@
+"""MQTT held against the standards by programs of others: see docs/reference/mqtt.md."""
