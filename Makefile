@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check bench chaos chaos-short fuzz format clean
+.PHONY: help setup setup-tests run test test-slow check docs bench chaos chaos-short conformance fuzz format dist release deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -23,20 +23,28 @@ test: setup-tests ## set up, then run all tests but the slow ones; ARGS="-k snap
 test-slow: setup-tests ## the tests that take minutes
 	@tools/run_tests.sh "slow" $(ARGS)
 
-check: setup-tests ## style, types, who imports whom, sizes
+check: setup-tests ## style, types, who imports whom, sizes, the pages of the manual
 	@status=0; \
 	.venv/bin/ruff check --quiet --output-format concise . || status=1; \
 	.venv/bin/ruff format --check --quiet --output-format concise . || { echo 'make format brings the files above into the one format'; status=1; }; \
 	.venv/bin/mypy || status=1; \
 	.venv/bin/lint-imports --no-logo || status=1; \
 	$(PYTHON) tools/check_sizes.py || status=1; \
+	tools/manual.sh || status=1; \
 	exit $$status
+
+docs: setup-tests ## build the manual from docs/ into build/site, to be read from the disk or put on any web server
+	@tools/manual.sh
+	@echo "file://$$PWD/build/site/index.html"
 
 bench: setup ## measure, and rewrite the tables and charts of docs/explain/benchmarks.md; ARGS="F1 --repeat 1" narrows
 	@tools/bench.sh $(ARGS)
 
 chaos: setup-tests ## inject every fault 20 times under load, prove what must hold; FAULT=sidecar-killed N=5 adds to the results
 	@$(PYTHON) -m tests.chaos run $(FAULT) $(if $(N),--times $(N)) $(ARGS)
+
+conformance: setup-tests ## MQTT against the standards, with paho-mqtt and Mosquitto's clients; SUITE=FOLDER runs a public suite as well
+	@$(PYTHON) -m tests.conformance $(if $(SUITE),--suite $(SUITE)) $(ARGS)
 
 fuzz: setup-tests ## fuzz every parser, SECONDS=60 each, one after the other; ARGS="tokens frames" narrows
 	@tools/fuzz.sh $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
@@ -48,7 +56,16 @@ format: setup-tests ## bring the code into the one format, sort imports
 	@.venv/bin/ruff check --select I --fix --quiet .
 	@.venv/bin/ruff format .
 
+dist: setup-tests ## build the wheel and the source distribution into dist/, the same bytes from the same commit
+	@tools/dist.sh
+
+release: setup-tests ## all that a release consists of, into release/: dist, the npm package, what images are built from, manual, SBOM, checksums
+	@tools/release.sh
+
+deb: setup-tests ## the sidecar as a package for Debian, into dist/; tools/try_deb.sh installs and purges it on a bare machine
+	@tools/deb.sh
+
 clean: ## remove what setup, runs and tests have made: .venv, var/, caches
-	@rm -rf .venv var .setup.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis test-results \
+	@rm -rf .venv var dist release build .setup.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis test-results \
 		realtime/static/realtime/vendor
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

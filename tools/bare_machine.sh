@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs a command in a fresh copy of this project on a bare machine: Debian 12 with python3, python3-venv, git and make.
 #
-#   tools/bare_machine.sh [--user] [--work-tree] [--keep] [COMMAND]      (default: make setup)
+#   tools/bare_machine.sh [--user] [--work-tree] [--keep] [--with FILE] [COMMAND]      (default: make setup)
 #
 #   --user       as an ordinary user; without it as root
 #   --work-tree  with what is not committed yet; without it a plain clone
+#   --with FILE  with that file in the user's home
 #   --keep       leave the machine's folder behind and say where it is
 #
 # The machine is a chroot made by debootstrap (needs root), kept under BARE_FOLDER (default /tmp/bare) and copied for
@@ -20,13 +21,15 @@ user=root
 home=/root
 work_tree=
 keep=
+with=
 
 while [[ ${1:-} == --* ]]; do
     case $1 in
         --user) user=newcomer home=/home/newcomer ;;
         --work-tree) work_tree=yes ;;
         --keep) keep=yes ;;
-        *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        --with) with=$2 && shift ;;
+        *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -90,6 +93,7 @@ else
 fi
 cp -a "$base/." "$machine/"
 copy_project "$machine$home/project"
+[[ -z $with ]] || cp "$with" "$machine$home/"
 chroot "$machine" chown -R "$user:" "$home/project"
 
 # Only what tells pip how to reach its registry comes along from this shell's variables.

@@ -27,3 +27,4 @@ documentation=()
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench guarantee --output var/guarantee.json "${documentation[@]}"
 "$python" -m fastpath.bench report "${files[@]}" --html var/bench.html "${documentation[@]}"
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m spark.bench --output var/spark.json
+[[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench publishing --output var/publishing.json

@@ -14,7 +14,7 @@ FUNCTION_LINES_MAX = 60
 FOLDER_MODULES_MAX = 14
 """Beside `__init__.py`: about as many names as a reader takes in at a glance."""
 NO_MODULES = {"__init__.py", "__main__.py"}
-PRODUCT = ("fastpath", "realtime", "entitlement", "spark")
+PRODUCT = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 FOLDERS_EXEMPT = {
     "realtime": "an app of Django, whose modules have the names that Django and its settings look for",
     "spark/jobs": "one module a job, as `spark_job NAME` calls them",
@@ -24,7 +24,9 @@ EXPORTING = {
     "fastpath/client/control/__init__.py",
     "fastpath/client/publisher/__init__.py",
     "fastpath/logs/__init__.py",
+    "pyspark_fastpath/__init__.py",
     "realtime/__init__.py",
+    "realtime/test/__init__.py",
 }
 """The packages whose `__init__.py` exports public names; every other one is a docstring alone."""
 GENERATED = "migrations"

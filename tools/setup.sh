@@ -43,7 +43,8 @@ install() {
     local stamp=$stamps/$1 words=$2
     shift 2
     local digest started=$SECONDS
-    digest=$(cat constraints.txt requirements-build.txt requirements-data.txt requirements-postgres.txt "$@" | sha256sum)
+    digest=$(cat constraints.txt requirements-build.txt requirements-data.txt requirements-postgres.txt \
+        requirements-mariadb.txt requirements-docs.txt "$@" | sha256sum)
     [[ -f $stamp && $(<"$stamp") == "$digest" ]] && return
     say "$words"
     local options=(--disable-pip-version-check --quiet)
@@ -55,15 +56,18 @@ install() {
             fail "pip could not install the packages of requirements-data.txt; the reason is above."
     fi
     if [[ $stamp == "$stamps/tests" ]]; then
-        quietly $venv/bin/python -m pip install "${options[@]}" --upgrade --target $venv/postgres -r requirements-postgres.txt ||
-            fail "pip could not install the packages of requirements-postgres.txt; the reason is above."
+        local apart
+        for apart in postgres mariadb docs; do
+            quietly $venv/bin/python -m pip install "${options[@]}" --upgrade --target $venv/$apart -r requirements-$apart.txt ||
+                fail "pip could not install the packages of requirements-$apart.txt; the reason is above."
+        done
     fi
     mkdir -p "$stamps"
     printf '%s\n' "$digest" >"$stamp"
     say "installed in $((SECONDS - started)) s"
 }
 
-# The browser tests drive Debian's Chromium, others its redis-server, Prometheus, PostgreSQL and gcc: no pip package brings them.
+# The browser tests drive Debian's Chromium, others its redis-server, Prometheus, PostgreSQL, MariaDB, web servers and gcc: no pip package brings them.
 install_for() {
     local missing packages
     missing=$(tools/ready_for.sh "$1") && return
@@ -79,6 +83,31 @@ install_for() {
     # Lists that are empty or old do not name a package that is there: update, and try once more.
     quietly "${install[@]}" 2>/dev/null || { quietly apt-get update && quietly "${install[@]}"; } || fail "$missing"
     missing=$(tools/ready_for.sh "$1") || fail "$missing"
+}
+
+# install_stopped KIND UNIT... : nobody wants a test's web server on this machine's port 80, nor its database server: none of
+# these units is started when they are installed, or later by itself. Debian asks a program before it starts a service, and
+# 101 is "no"; one that is there already decides, as in a container.
+install_stopped() {
+    local kind=$1 policy=/usr/sbin/policy-rc.d unit units=()
+    shift
+    tools/ready_for.sh "$kind" >/dev/null && return
+    for unit in "$@"; do
+        [[ -e /lib/systemd/system/$unit.service ]] || units+=("$unit")
+    done
+    if [[ $(id -u) == 0 && ! -e $policy ]]; then
+        trap "rm -f $policy" EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        install_for "$kind"
+        rm -f "$policy"
+        trap - EXIT
+    else
+        install_for "$kind"
+    fi
+    for unit in "${units[@]}"; do
+        [[ ! -e /lib/systemd/system/$unit.service ]] || systemctl disable --quiet "$unit" >/dev/null 2>&1 || true
+    done
 }
 
 # The charts of the monitoring pages: what browsers load comes from this site alone.
@@ -102,10 +131,15 @@ make_environment
 if [[ $purpose == --tests ]]; then
     install tests "installing what the tests need" requirements.txt requirements-test.txt
     install_for browser
+    install_for curl
     install_for redis
     install_for prometheus
     install_for compiler
     install_for postgres
+    install_for mosquitto
+    install_for systemd
+    install_stopped mariadb mariadb
+    install_stopped webservers nginx apache2 apache-htcacheclean haproxy
 else
     install run "installing the pinned packages; Spark is the large one (456 MB), so the first time takes minutes" \
         requirements.txt
