@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET
+
+
+def pytest_configure() -> None:
+    """Programs that the tests start hear Ctrl-C, also where a shell runs the tests in the background and ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

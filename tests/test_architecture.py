@@ -14,11 +14,11 @@ import pytest
 from tools import check_sizes
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("fastpath", "realtime", "entitlement", "spark")
+PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
-    "fastpath.core.broker.broker": 305,
-    "fastpath.server.app": 540,
+    "fastpath.core.broker.broker": 314,
+    "fastpath.server.app": 607,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,
@@ -32,6 +32,7 @@ SPEAKS_TO_REDIS = {
         "checks",
         "connection",
         "engine",
+        "messenger",
         "presence",
         "primary",
         "state",
@@ -61,10 +62,30 @@ BEGINS_AND_ENDS = {"fastpath/engine/base.py"}
 
 NAMES_ARE_UNIQUE = (
     *(f"fastpath/{name}" for name in ("core", "edge", "engine", "server", "client", "recording", "bench", "logs")),
+    "realtime",
     "entitlement",
     "spark",
+    "pyspark_fastpath",
 )
 """The packages in which a class's name means one thing."""
+
+CONNECTS = {
+    "realtime/nodes/asking.py": "each of all nodes",
+    "realtime/nodes/control_sockets.py": "the first node that answers, over connections that a process shares",
+    "realtime/nodes/drain.py": "the one node that an operator has named",
+    "realtime/management/commands/realtime_drain.py": "that node, until it is empty",
+    "realtime/management/commands/runrealtime.py": "its own sidecar, before it starts one",
+    "realtime/management/commands/runserver.py": "the sidecar that is there already, before it starts one",
+    "realtime/requests/requesting.py": "the first node that answers, which is asked once, over a connection of its own",
+    "realtime/test/live.py": "the one that a test has started",
+    "entitlement/following/agent.py": "the one sidecar that an agent follows the database into",
+    "entitlement/rules/explain.py": "the first node that answers",
+    "entitlement/rules/preview.py": "the first node that answers",
+}
+"""Modules of Django's that open control sockets, and to whom: all nodes are asked in one way."""
+
+ENGINE_NAMES = {"memory", "journal", "redis", "rediss", "redis+sentinel", "rediss+sentinel"}
+"""As settings, addresses and the engines themselves have them; the benchmarks measure engines by their names."""
 
 DJANGO_NAMES = {"Command", "Meta", "Migration"}
 """Django looks for a class of this name in each module of commands or migrations, or in each model and form."""
@@ -75,16 +96,18 @@ ONE_IN_TWO_FORMS = {"_AnyRun", "_TextRun"}
 
 
 def loaded_by(module: str) -> set[str]:
-    """The modules that a fresh interpreter has after importing one."""
+    """The modules that a fresh interpreter has after importing one, but for what a system, as Debian, adds to each."""
     program = f"import {module}, json, sys; print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True).stdout
-    return set(json.loads(output))
+    return set(json.loads(output)) - {"sitecustomize", "usercustomize"}
 
 
-def sources(folder: str) -> Iterator[tuple[str, ast.Module]]:
-    """Every module under a folder as (path, syntax tree)."""
+def sources(folder: str, *words: str) -> Iterator[tuple[str, ast.Module]]:
+    """Every module under a folder as (path, syntax tree); with words, those alone in which one of them stands."""
     for path in sorted((ROOT / folder).rglob("*.py")):
-        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not words or any(word in text for word in words):
+            yield str(path.relative_to(ROOT)), ast.parse(text)
 
 
 def test_the_running_sidecar_loads_neither_django_nor_spark() -> None:
@@ -143,13 +166,64 @@ def test_the_package_spark_is_never_bound_to_its_bare_name() -> None:
     found = [
         f"{name}:{node.lineno}"
         for folder in (*PACKAGES, "tests")
-        for name, tree in sources(folder)
+        for name, tree in sources(folder, "import spark")
         for node in ast.walk(tree)
         if isinstance(node, ast.Import)
         for alias in node.names
         if alias.name.split(".")[0] == "spark" and alias.asname is None
     ]
     assert not found
+
+
+def called(name: str) -> set[str]:
+    """The modules of Django's and Spark's packages that make something of this name."""
+    return {
+        path
+        for folder in PACKAGES[1:]
+        for path, tree in sources(folder, name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+    }
+
+
+def test_all_nodes_are_asked_in_one_way() -> None:
+    """With realtime/nodes/asking.py: beside each other, each with its own time."""
+    assert called("Control") | called("Nodes") == CONNECTS.keys()
+    others = {"realtime/requests/runner.py", "realtime/publishing/sending.py"}  # answers; waits for asynchronous code
+    assert called("ThreadPoolExecutor") == {"realtime/nodes/asking.py"} | others
+
+
+def asked_by_name(tree: ast.AST) -> Iterator[int]:
+    """Lines that compare something with an engine's name, or name the scheme of its address."""
+    compared: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare | ast.MatchValue):
+            compared.update(ast.walk(node))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("startswith", "removeprefix")):
+            compared.update(inner for argument in node.args for inner in ast.walk(argument))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            scheme, separator, _ = node.value.partition("://")
+            if scheme in ENGINE_NAMES and (separator or node in compared):
+                yield node.lineno
+
+
+def test_nobody_asks_for_an_engine_by_its_name() -> None:
+    """But for the registry: who has to know more asks the engine, or the node that has it (``shared``, ``keeps``)."""
+    registry = ast.parse((ROOT / "fastpath" / "engine" / "registry.py").read_text(encoding="utf-8"))
+    tables = [node for node in ast.walk(registry) if isinstance(node, ast.Dict)]
+    schemes = {ast.literal_eval(key).partition("://")[0] for table in tables for key in table.keys if key}
+    assert schemes == ENGINE_NAMES - {"journal"}, "what the registry names nobody else may"
+    found = [
+        f"{path}:{line}"
+        for folder in PACKAGES
+        for path, tree in sources(folder, *ENGINE_NAMES)
+        if not path.startswith(("fastpath/engine/", "fastpath/bench/"))
+        for line in asked_by_name(tree)
+    ]
+    assert found == []
+    for source in ('a == "redis"', 'a.b.startswith(("x", "rediss://"))', 'A = ("redis://",)', "a in ('memory', 'b')"):
+        assert list(asked_by_name(ast.parse(source))), source
 
 
 @pytest.mark.parametrize("package", NAMES_ARE_UNIQUE)
@@ -205,12 +279,55 @@ def test_what_is_excused_is_there() -> None:
         assert len(names) > check_sizes.FOLDER_MODULES_MAX, folder
 
 
-def test_the_map_has_every_package_of_the_sidecar() -> None:
+def wings() -> Iterator[tuple[str, str]]:
+    """Every package as (folder, docstring), but Django's migrations."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("__init__.py")):
+            if path.parent.name != "migrations":
+                text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+                yield str(path.parent.relative_to(ROOT)), text
+
+
+def test_the_map_has_every_package() -> None:
     """docs/explain/architecture.md says of each in a sentence what it is."""
     text = (ROOT / "docs" / "explain" / "architecture.md").read_text(encoding="utf-8")
-    packages = [path.parent for path in (ROOT / "fastpath").glob("*/**/__init__.py")]
-    missing = [str(path.relative_to(ROOT)) for path in packages if f"`{path.relative_to(ROOT)}/`" not in text]
-    assert not missing
+    assert [folder for folder, _ in wings() if folder != "fastpath" and f"`{folder}/`" not in text] == []
+
+
+RITUAL = {"Never.", "Neither.", "Nothing.", "Observer.", "Trail."}
+
+LAWLESS = {
+    "fastpath": "a name for all below it",
+    "fastpath/bench": "measures; what it measures has the laws",
+    "fastpath/client": "its three clients have theirs",
+    "realtime/management": "commands: what they do is in the wings that they call",
+    "realtime/management/commands": "commands: what they do is in the wings that they call",
+    "realtime/templatetags": "filters of templates",
+    "entitlement/management": "commands: what they do is in the wings that they call",
+    "entitlement/management/commands": "commands: what they do is in the wings that they call",
+    "spark/bench": "measures; what it measures has the laws",
+    "spark/support": "functions that jobs share, and nothing that they have in common",
+}
+"""Packages that open with no laws, and why; what is below the benchmarks' has none either."""
+
+
+def test_every_wing_opens_with_its_laws() -> None:
+    lawless = [
+        folder for folder, text in wings() if "\n\nLaws:\n\n* " not in text and not folder.startswith("fastpath/bench/")
+    ]
+    assert lawless == sorted(LAWLESS, key=lambda folder: (PACKAGES.index(folder.split("/")[0]), folder))
+
+
+def test_no_docstring_is_said_for_the_lint() -> None:
+    """One that says no more than that nothing happens tells why, or is left out."""
+    found = [
+        f"{path}:{node.lineno}"
+        for folder in (*PACKAGES, "tests")
+        for path, tree in sources(folder, *(f'"""{said}' for said in RITUAL))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) in RITUAL
+    ]
+    assert found == []
 
 
 def test_an_init_file_is_its_docstring() -> None:

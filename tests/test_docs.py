@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +11,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-CITING = ("entitlement", "fastpath", "realtime", "spark", "templates", "tests", "tools", "docs")
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+    *sorted(DOCS.rglob("*.md")),
+]
+CITING = ("entitlement", "fastpath", "realtime", "spark", "pyspark_fastpath", "templates", "tests", "tools", "docs")
 WIDTH = 120
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"(?<![\w/.-])docs/[\w./-]*\w")
 _RULES = re.compile(r"features\.md ([A-I]\d+(?:, [A-I]\d+)*)")
 _OWN = "tests/test_docs.py"
-_FOLDERS = "fastpath|realtime|entitlement|spark"
+_FOLDERS = "fastpath|realtime|entitlement|spark|pyspark_fastpath"
 _MODULE = re.compile(
     rf"(?<![\w/.-])(?:(?:{_FOLDERS})/(?:[\w.-]+/)*[\w-]+\.py|(?:edge|core|engine)/[\w./-]*\w)(?![\w*])"
 )
@@ -33,7 +37,7 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
         text = line.lstrip()
         if text.startswith("```"):
             is_code = not is_code
-        elif not is_code and re.fullmatch(r"<!-- .* -->", text):
+        elif not is_code and re.fullmatch(r"<!-- (?!not run: ).* -->", text):
             is_written = not is_written
         elif not (is_code or is_written or text.startswith("|")):
             yield number, line
@@ -100,10 +104,28 @@ def test_the_index_and_the_readme_list_the_same_pages() -> None:
     assert listed(ROOT / "README.md") == listed(DOCS / "index.md")
 
 
+def test_the_changelog_knows_the_version() -> None:
+    """As a heading once it is released, with its date; until then as the next one."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.findall(r"^## (\d\S*) - \d{4}-\d\d-\d\d$", text, re.MULTILINE)
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE)[0] == "Unreleased"
+    assert released[0] == version if released else f"The first will be {version}," in text
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_are_no_longer_than_the_page(page: Path) -> None:
     """Longer is only what cannot be broken: one word, as a message in its wire form."""
     assert [number for number, line in prose(page) if len(line) > WIDTH and " " in line.strip()] == []
+
+
+@pytest.mark.parametrize("name", ["explain/benchmarks.md", "operate/reliability.md"])
+def test_what_was_measured_names_its_revision(name: str) -> None:
+    """Below each heading that has a table of results; where it was not recorded, which revision brought them."""
+    sections = re.split(r"^(?=## )", (DOCS / name).read_text(encoding="utf-8"), flags=re.M)
+    measured = [one for one in sections if re.search(r"^\|.*\d.*\d.*\|$", one, re.M)]
+    assert len(measured) >= 2
+    assert [one.splitlines()[0] for one in measured if not re.search(r"\brevision\b", one, re.I)] == []
 
 
 def test_the_pages_that_files_cite_are_there() -> None:

@@ -18,14 +18,20 @@ import pytest
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-PRODUCTS = ("fastpath", "realtime", "entitlement", "spark")
+PRODUCTS = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 KINDS = {
-    "behaviours": "what the Python client and the JavaScript one both do, as one table",
+    "behaviours": "what the Python client and the JavaScript one both do, as one table, and the program that runs it",
     "browser": "the scripts and pages in a browser",
     "chaos": "faults under load, and the program that injects them",
+    "conformance": "MQTT held against the standards with programs of others, and the program that runs a public suite",
+    "distribution": "the wheel, installed beside a new project, and what services and containers are made of",
+    "documentation": "the code blocks of the pages: each is run, or checked as what it is",
+    "examples": "the examples of the documentation, started by their one command",
     "exactly_once": "kills under a real Spark, and the program that checks what was stored",
     "fuzz": "what parsers make of anything at all, and the program that fuzzes them",
+    "mariadb": "suites of other folders on MariaDB",
+    "openapi": "both ports held against their OpenAPI document",
     "hostile": "attacks, and the program that measures what they cost others",
     "postgres": "suites of other folders on PostgreSQL",
     "prometheus": "what a real Prometheus makes of the figures",
@@ -34,11 +40,22 @@ KINDS = {
     "support": "helpers",
     "upgrade": "what an earlier revision has written is taken over, and the program that had it written",
     "vectors": "the wire protocol in bytes",
+    "web_servers": "nginx, Apache and HAProxy in front, as their pages configure them",
     "workers": "several processes of one node",
 }
 """Folders that mirror no code, and what they are for."""
 
-PROGRAMS = ("chaos", "exactly_once", "fuzz", "hostile", "public_names", "upgrade", "vectors")
+PROGRAMS = (
+    "behaviours",
+    "chaos",
+    "conformance",
+    "exactly_once",
+    "fuzz",
+    "hostile",
+    "public_names",
+    "upgrade",
+    "vectors",
+)
 """Kinds that are programs as well: they have modules of their own that are no tests."""
 
 AGAIN = {

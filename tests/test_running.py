@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(HEAD + tests)
-    plugins = [f"-p tests.support.{name}" for name in ("no_skips", "seeds", "pure", "second_look")]
+    plugins = [f"-p tests.support.{name}" for name in ("no_skips", "seeds", "pure", "second_look", "sidecar_logs")]
     where = f"-c {ROOT}/pyproject.toml --rootdir {folder} -o addopts= --import-mode=importlib -rf"
     done = subprocess.run(
         ["tools/run_tests.sh", "not slow", str(file)],
@@ -61,11 +62,12 @@ def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
         env=os.environ
         | {"CI": "true", "TEST_PROCESSES": "1", "SEED": "7", "TEST_RESULTS": str(folder / "results")}
         | {"PYTEST_ADDOPTS": " ".join((*plugins, where))},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    return Ended(file.parent, done.returncode, done.stdout + done.stderr)
+    return Ended(file.parent, done.returncode, done.stdout)
 
 
 def test_what_passes_alone_is_unstable_and_the_run_is_green(tmp_path: Path) -> None:
@@ -173,3 +175,25 @@ def test_beside_it(node):
     ended = run(tmp_path, "import nothing_of_this_name\n", path="third/test_third.py")
     assert ended.code not in (0, 5)
     assert "UNSTABLE" not in ended.output
+
+
+def test_what_fails_beside_a_sidecar_shows_its_log(tmp_path: Path) -> None:
+    tests = """
+from tests.support.sidecar import Sidecar
+
+@pytest.fixture
+def node():
+    with Sidecar() as running:
+        yield running
+
+def test_beside_a_sidecar(node):
+    fail("seen", 1)
+"""
+    ended = run(tmp_path, tests)
+    assert ended.code == 0, ended.output
+    [log] = re.findall(r"^-+ Log of the sidecar fp-\w+ -+\n(.+)$", ended.output, re.MULTILINE)
+    assert "fastpath" in log
+
+
+def test_a_choice_of_nothing_is_an_error(tmp_path: Path) -> None:
+    assert run(tmp_path, "").code == 5

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.edge.wire import WireClient, WirePublisher
+from tests.support.guide import one
 from tests.support.sidecar import Sidecar
 from tests.support.walk import Call
 
@@ -109,6 +110,6 @@ def test_the_walk_is_that_of_the_message(walk: Walk) -> None:
 
 def test_the_page_shows_the_walk(walk: Walk) -> None:
     page = (ROOT / "docs" / "explain" / "architecture.md").read_text()
-    shown = page.partition("## One message, function by function")[2].split("```")[1].split()
+    shown = one("docs/explain/architecture.md", "text", "PublisherConnection.data_received").split()
     assert {*zip(shown[::2], shown[1::2], strict=True)} == walk.functions
     assert f"{len(walk.functions)} functions, {len(walk.files)} files, depth {walk.depth}" in " ".join(page.split())

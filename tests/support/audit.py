@@ -21,8 +21,8 @@ class Written:
         return "".join(path.read_text() for path in sorted(self.folder.glob("audit-*.jsonl")))
 
     def all(self, **wanted: Any) -> list[dict[str, Any]]:
-        """All events with these values, in the order of the files."""
-        events = [json.loads(line) for line in self.text.splitlines()]
+        """All events with these values, in the order of the files; a line counts when it is whole."""
+        events = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
         return [event for event in events if wanted.items() <= event.items()]
 
     def find(self, **wanted: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -14,15 +15,18 @@ from cryptography.x509.oid import NameOID
 
 
 class Certificate:
-    """A self-signed certificate for ``localhost``; ``cert`` and ``key`` are its files."""
+    """A self-signed certificate for ``localhost``; ``cert`` and ``key`` are its files. It is for ``addresses``, too."""
 
-    def __init__(self, folder: Path, name: str = "localhost") -> None:
+    def __init__(self, folder: Path, name: str = "localhost", addresses: Sequence[str] = ("127.0.0.1",)) -> None:
         self.cert = folder / f"{name}.pem"
         self.key = folder / f"{name}.key"
         secret = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names: list[x509.GeneralName] = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names: list[x509.GeneralName] = [
+            x509.DNSName(name),
+            *(x509.IPAddress(ipaddress.ip_address(one)) for one in addresses),
+        ]
         made = (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -13,21 +13,47 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 FIRST = tuple(
     f"tests/{name}/"
-    for name in ("spark", "redis", "engine/redis", "workers", "postgres", "chaos", "realtime", "browser", "bench")
+    for name in (
+        "spark",
+        "redis",
+        "engine/redis",
+        "workers",
+        "postgres",
+        "mariadb",
+        "chaos",
+        "realtime",
+        "browser",
+        "bench",
+    )
 )
 """Folders of long files; Spark's tests begin apart from the browsers', some of which have a Spark of their own."""
 
 SPARK = "tests/spark/"
 """The folder whose tests share a session."""
 
-SUITES = "tests/postgres/"
-"""The folder of which each test is a suite of its own."""
+SUITES = ("tests/postgres/", "tests/mariadb/")
+"""The folders of which each test is a suite of its own."""
 
 
-BESIDE = tuple(
-    f"tests/{name}/" for name in ("browser", "client", "entitlement", "prometheus", "realtime", "recording", "spark")
+ALONE = tuple(
+    f"tests/{name}"
+    for name in (
+        "chaos/",
+        "edge/clients/test_slow",
+        "edge/runtime/test_large_crowd",
+        "edge/runtime/test_scatter",
+        "engine/journal/test_speed",
+        "engine/redis/test_pace",
+        "hostile/",
+        "redis/test_awake",
+        "redis/test_cluster",
+        "redis/test_failover",
+        "server/test_watchdog",
+        "test_awake",
+        "workers/test_standing",
+    )
 )
-"""Folders whose slow tests wait more than they measure, and may run beside each other."""
+"""Where slow tests measure, or starve a process: they need the machine for themselves."""
 
 
 class Groups(LoadScopeScheduling):
@@ -59,7 +85,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only those of the part; in its processes, the long files first, while in one process the order stays."""
     if part := config.getoption("part"):
-        others = [item for item in items if item.nodeid.startswith(BESIDE) != (part == "beside")]
+        others = [item for item in items if item.nodeid.startswith(ALONE) != (part == "alone")]
         config.hook.pytest_deselected(items=others)
         left = set(others)
         items[:] = [item for item in items if item not in left]

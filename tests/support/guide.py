@@ -6,53 +6,99 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.realtime.server import ROOT, Program
 from tests.support.waiting import until
 
-_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"(?:# |<!-- )(\w+/[\w./]+\.\w+)(, at its end)?")
+_FENCE = re.compile(r"^( *)```(.*)$")
+NAMED = r"(?:# |<!-- )(\w+/[\w./]+\.\w+)(, at its end)?"
+"""How a block begins that names its file."""
+_EXCUSE = re.compile(r" *<!-- not run: (.+) -->")
 
 
 class Block(NamedTuple):
-    """A block; ``file`` is what its first line names, if that is a file; ``is_appended``: it goes to the file's end."""
+    """A block; ``file`` is what its first line names, if that is a file; ``is_appended``: it goes to the file's end.
 
+    ``line`` is that of its fence, ``heading`` the one above it, ``excuse`` the reason in a comment right before it why
+    nobody runs it.
+    """
+
+    page: str
+    line: int
+    heading: str
     language: str
     text: str
     file: str
     is_appended: bool
+    excuse: str
 
 
-def blocks(page: str, language: str = "") -> list[Block]:
-    """Those of a page, in order, without the indentation of a list that they stand in."""
-    found = []
-    for indent, word, body in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
-        text = "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True))
-        named = _FILE.match(text)
-        block = Block(word, text, named[1] if named else "", bool(named and named[2]))
-        if language in ("", word):
-            found.append(block)
+def read(page: str) -> Iterator[Block]:
+    """All blocks of a page, in order, without the indentation of a list that they stand in."""
+    heading = before = ""
+    opened: tuple[int, str, str] | None = None
+    lines: list[str] = []
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        fence = _FENCE.match(line)
+        if opened is None and fence is None:
+            heading = line.lstrip("#").strip() if re.match("#+ ", line) else heading
+        elif opened is None and fence is not None:
+            opened, lines = (number, fence[1], fence[2]), []
+            reason = _EXCUSE.fullmatch(before)
+        elif fence is None or fence[2]:
+            assert opened is not None
+            lines.append(f"{line.removeprefix(opened[1])}\n")
+        else:
+            assert opened is not None
+            text = "".join(lines)
+            named = re.match(NAMED, text)
+            file, is_appended = (named[1], bool(named[2])) if named else ("", False)
+            yield Block(page, opened[0], heading, opened[2], text, file, is_appended, reason[1] if reason else "")
+            opened = None
+        before = line
+    assert opened is None, f"{page}:{opened} is not closed"
+
+
+def every(page: str, language: str = "", pattern: str = "", before: str = "") -> list[Block]:
+    """Those of a page at whose beginning the pattern matches; ``before``: only those up to this text.
+
+    Who asks for a block here runs it: tests/documentation/test_blocks.py finds the calls of this function and of
+    ``one``, and what they ask for counts as run.
+    """
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert before in text, f"{page} does not say {before!r}"
+    end = text[: text.index(before)].count("\n") + 1 if before else len(text)
+    found = [block for block in read(page) if language in ("", block.language) and block.line < end]
+    found = [block for block in found if re.match(pattern, block.text)]
+    assert found, f"{page} has no block {language} that begins with {pattern!r}"
     return found
 
 
 def one(page: str, language: str, text: str) -> str:
     """The block of a page that holds a text."""
-    (found,) = [block.text for block in blocks(page, language) if text in block.text]
-    return found
+    found = [block.text for block in read(page) if block.language == language and text in block.text]
+    assert len(found) == 1, f"{page} has {len(found)} blocks {language} with {text!r}"
+    return found[0]
 
 
 class Project:
     """What ``startproject`` makes in a folder, with every block of the guide that names its file."""
 
-    def __init__(self, folder: Path, settings: str = "") -> None:
-        """``settings``: more lines at the end of its settings."""
+    def __init__(self, folder: Path, settings: str = "", *, python: str = "", before: str = "") -> None:
+        """``settings``: more lines at the end of its settings.
+
+        ``python``: the interpreter of an environment where the packages are installed, instead of this checkout's;
+        ``before``: only the blocks up to this text of the guide.
+        """
         self.folder = folder
+        self.python = python or sys.executable
+        self._paths = {} if python else {"PYTHONPATH": str(ROOT)}
         self.run("-m", "django", "startproject", "mysite", ".")
-        for block in blocks("docs/develop/django.md"):
-            if block.file:
-                self.write(block)
+        for block in every("docs/develop/django.md", pattern=NAMED, before=before):
+            self.write(block)
         self.append("mysite/settings.py", settings)
 
     def write(self, block: Block) -> None:
@@ -71,17 +117,14 @@ class Project:
     @property
     def environment(self) -> dict[str, str]:
         """Nothing of this repository's project but the packages; ports that are free."""
-        own = ("FASTPATH_", "REALTIME_", "DJANGO_")
+        own = ("FASTPATH_", "REALTIME_", "DJANGO_", "PYTHONPATH")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        return kept | {
-            "PYTHONPATH": str(ROOT),
-            "FASTPATH_LISTEN": "clients://127.0.0.1:0,publishers://127.0.0.1:0",
-        }
+        return kept | self._paths | {"FASTPATH_LISTEN": "clients://127.0.0.1:0,publishers://127.0.0.1:0"}
 
     def run(self, *arguments: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         """A Python program in the project's folder."""
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [self.python, *arguments],
             cwd=self.folder,
             env=self.environment | more,
             capture_output=True,
@@ -109,7 +152,7 @@ class Running(Program):
 
     def __init__(self, project: Project, options: tuple[str, ...], more: dict[str, str]) -> None:
         super().__init__(
-            [sys.executable, "manage.py", "runrealtime", "--port", "0", *options],
+            [project.python, "manage.py", "runrealtime", "--port", "0", *options],
             more,
             r"Everything is running\.(?s:.*)Ctrl-C ends everything",
             40,

@@ -49,12 +49,15 @@ class Answering:
     Tests change ``rule`` while it runs; ``asked`` is every question so far.
     """
 
+    verbs = "hooks", "answer"
+    """How it says that it is there, and what it answers with."""
+
     def __init__(self, path: str, rule: Callable[[Question], Reply] = yes) -> None:
         self.rule = rule
         self.asked: list[Question] = []
         self._pushes = Pushes(path)
         try:
-            self.settings = self._pushes.ask("hooks", {})
+            self.settings = self._pushes.ask(self.verbs[0], {})
         except BaseException:
             self._pushes.close()
             raise
@@ -72,7 +75,7 @@ class Answering:
 
     def answer(self, question: Question, reply: Reply) -> None:
         """Answer a question that was left open."""
-        self._pushes.send("answer", {"ask": question["ask"], **(reply or {})})
+        self._pushes.send(self.verbs[1], {"ask": question["ask"], **(reply or {})})
 
     def about(self, event: str, **facts: Any) -> list[Question]:
         """The questions so far about an event, and a user or what else is known."""
@@ -90,7 +93,14 @@ class Answering:
                 return  # the sidecar is gone
             for name, content in told:
                 if name == "ask":
+                    rule = self.rule  # before anybody sees the question, who may change it then
                     self.asked.append(content)
-                    reply = self.rule(content) if content["ask"] else None
+                    reply = rule(content) if content["ask"] else None
                     if reply is not None:
                         self.answer(content, reply)
+
+
+class CheckingPasswords(Answering):
+    """The same for passwords: ``rule`` answers with a token, or with why there is none."""
+
+    verbs = "passwords", "checked"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
-from typing import Any, Self
 
-from tests.support.waiting import until
+from tests.support.database_server import DatabaseServer
 
 USER = "postgres"
 """Who runs it when the tests are root's, whom PostgreSQL refuses: Debian's package makes this user."""
@@ -30,52 +26,21 @@ def program(name: str) -> str:
     return found
 
 
-class Postgres:
+class Postgres(DatabaseServer):
     """``with Postgres() as server:``; ``host`` is its address, and everybody on this machine is its superuser."""
 
+    stop_signal = signal.SIGINT
+
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="fp-postgres-"))
-        self._as_user: dict[str, Any] = {"cwd": self._folder}
-        self._process: subprocess.Popen[bytes] | None = None
-        self.host = str(self._folder)
+        super().__init__("postgres", USER, START_SECONDS)
+        self.host = str(self.folder)
 
-    def __enter__(self) -> Self:
-        try:
-            if os.geteuid() == 0:
-                account = pwd.getpwnam(USER)
-                os.chown(self._folder, account.pw_uid, account.pw_gid)
-                self._as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": ()}
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _start(self) -> None:
-        data = f"--pgdata={self._folder / 'data'}"
+    def _made(self) -> list[str]:
+        data = f"--pgdata={self.folder / 'data'}"
         made = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-        subprocess.run([program("initdb"), data, *made], check=True, stdout=subprocess.DEVNULL, **self._as_user)
+        subprocess.run([program("initdb"), data, *made], check=True, stdout=subprocess.DEVNULL, **self.as_user)
         options = [f"-c{option}" for option in (*_QUICK, "listen_addresses=", f"unix_socket_directories={self.host}")]
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [program("postgres"), "-D", str(self._folder / "data"), *options],
-                stdout=log,
-                stderr=log,
-                **self._as_user,
-            )
-        until(self._answers, START_SECONDS)
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # at once, whoever is still connected
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        shutil.rmtree(self._folder)
+        return [program("postgres"), "-D", str(self.folder / "data"), *options]
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()
         return subprocess.run([program("pg_isready"), "-q", "-h", self.host], check=False).returncode == 0

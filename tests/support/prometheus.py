@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from realtime.process.ports import try_port
+from tests.support.ports import free_port
 from tests.support.realtime.server import Program
 from tests.support.waiting import until
 
@@ -30,7 +30,7 @@ class Prometheus(Program):
         file = folder / "prometheus.yml"
         file.write_text(json.dumps(configuration))  # which is YAML as well
         self._jobs = len(jobs)
-        self._port = try_port("127.0.0.1", 0)
+        self._port = free_port()
         argv = [
             "prometheus",
             f"--config.file={file}",

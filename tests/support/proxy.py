@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
+
+from tests.support.ports import free_port
 
 
 class Proxy:
@@ -22,7 +24,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._port = 0
+        self._port = free_port()  # for when it is opened again: no client may have it meanwhile
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,7 +67,6 @@ class Proxy:
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
 
     async def _abort(self) -> None:
         for writer in list(self._writers):
@@ -84,17 +85,30 @@ class Proxy:
         self._tasks.add(task)
         self._writers.add(writer)
         try:
-            out_reader, out_writer = await asyncio.open_connection(*self._target)
-            self._writers.add(out_writer)
-            await asyncio.gather(self._pump(reader, out_writer), self._pump(out_reader, writer))
-            self._writers.discard(out_writer)
+            await self.relay(reader, writer)
         except OSError:
             writer.transport.abort()
         finally:
             self._writers.discard(writer)
             self._tasks.discard(task)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection to its end."""
+        async with self.onward() as (out_reader, out_writer):
+            await asyncio.gather(self.pump(reader, out_writer), self.pump(out_reader, writer))
+
+    @contextlib.asynccontextmanager
+    async def onward(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A connection to the target."""
+        out_reader, out_writer = await asyncio.open_connection(*self._target)
+        self._writers.add(out_writer)
+        try:
+            yield out_reader, out_writer
+        finally:
+            self._writers.discard(out_writer)
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hand on what comes, in one direction, until it ends."""
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
                 await self._flowing.wait()

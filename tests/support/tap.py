@@ -26,6 +26,10 @@ def tapped(sidecar: Sidecar, path: Path) -> Iterator[list[tuple[str, int]]]:
             threads.append(threading.Thread(target=step[0], args=step[1:]))  # type: ignore[arg-type]
             threads[-1].start()
 
+        def end(one: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
         def forward(source: socket.socket, target: socket.socket, noted: bool) -> None:
             unpacker = Unpacker(16 << 20)
             with contextlib.suppress(OSError):
@@ -33,17 +37,17 @@ def tapped(sidecar: Sidecar, path: Path) -> Iterator[list[tuple[str, int]]]:
                     for _, verb, arguments in unpacker.feed(data) if noted else ():
                         asked.append((verb, len(arguments.get("messages", ()))))
                     target.sendall(data)
-            for one in (source, target):
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+            end(source)
+            end(target)
 
         def accept() -> None:
             with contextlib.suppress(OSError):
                 while True:
                     client, _ = listening.accept()
                     server = socket.socket(socket.AF_UNIX)
-                    stack.callback(client.close)
-                    stack.callback(server.close)
+                    for one in (client, server):
+                        stack.callback(one.close)
+                        stack.callback(end, one)  # first: a close alone wakes nobody who reads
                     server.connect(sidecar.control)
                     start(forward, client, server, True)
                     start(forward, server, client, False)

@@ -5,11 +5,32 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 INTERVAL_SECONDS = 0.01
+
+
+class Late(AssertionError):
+    """All came that should, and later than it should: what ``timing(only="Late")`` is for."""
+
+
+@contextmanager
+def in_time(seconds: float) -> Iterator[None]:
+    """Late if what is done within took longer; what is wrong with it besides is no matter of time."""
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    if took > seconds:
+        raise Late(f"it took {took:.2f} s, and not {seconds} s at most")
+
+
+def on_time(condition: object, told: object = "") -> None:
+    """Late unless the condition holds, which must be one that only a slow machine breaks."""
+    if not condition:
+        raise Late(f"too late: {told}")
 
 
 def until(predicate: Callable[[], T], seconds: float = 10) -> T:

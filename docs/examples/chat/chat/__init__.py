@@ -1,0 +1,1 @@
+"""Rooms in which people talk, as Django Channels has them; the sidecar carries the groups."""

@@ -1,0 +1,1 @@
+"""Orders whose page moves: what is published belongs to the transaction that changes the order."""

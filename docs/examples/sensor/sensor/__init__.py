@@ -1,0 +1,1 @@
+"""Temperatures that a thing measures and a page shows."""

@@ -1,0 +1,159 @@
+"""What the pages for Django's developers print: publications to a sidecar, signals, rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.app import app_or_default
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.db.models.signals import post_delete, post_save
+
+from entitlement.models import Rule, RuleChange
+from fastpath.client import ClientError
+from realtime import publish, publish_failed
+from realtime.nodes.control_sockets import control
+from tests.support.documentation.running import Run
+from tests.support.edge.wire import WireClient
+from tests.support.guide import one
+from tests.support.sidecar import Sidecar
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PUBLISHING = "docs/develop/publishing.md"
+
+
+@pytest.fixture
+def published(sidecar: Sidecar, settings: Any) -> Iterator[Sidecar]:
+    """Where publications of this process go."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
+    with control():
+        yield sidecar
+
+
+@pytest.fixture
+def disconnected() -> Iterator[None]:
+    """What a block has connected to the signal is none of other tests' afterwards."""
+    before = [*publish_failed.receivers]
+    yield
+    publish_failed.receivers[:] = before
+    publish_failed.sender_receivers_cache.clear()
+
+
+def snapshot(subject: str) -> dict[str, Any]:
+    """What a subject has."""
+    found: dict[str, Any] = control().snapshot(subject).get("message") or {}
+    return found
+
+
+def test_publishing_and_removing(published: Sidecar) -> None:
+    order = SimpleNamespace(total=Decimal("19.20"))
+    Run(one(PUBLISHING, "python", "publish_many(["), {"order": order}).now()
+    assert (snapshot("/orders/42")["content"], snapshot("/orders/42")["fields"]["carrier"]) == ("packed", "DHL")
+    assert (snapshot("/orders/43")["content"], snapshot("/orders/43")["fields"]) == ("paid", {"by": "card"})
+    Run(one(PUBLISHING, "python", "import remove"), {}).now()
+    assert snapshot("/orders/42") == {}
+
+
+def test_publishing_to_one_user(published: Sidecar) -> None:
+    order = SimpleNamespace(customer=User.objects.create_user("ann"))
+    with WireClient(published) as client:
+        client.ask("connect", "connected")
+        client.subscribe("/user/ann/basket/count")
+        run = Run(one(PUBLISHING, "python", "user_subject"), {"order": order}).now()
+        assert client.texts(1) == ["3"]
+    assert snapshot(run.names["user_subject"](order.customer))["content"] == '{"state":"shipped"}'
+
+
+def test_publishing_in_asynchronous_code(published: Sidecar) -> None:
+    run = Run(one(PUBLISHING, "python", "apublish("), {}).now()
+    asyncio.run(run.names["ship"](None))
+    assert snapshot("/orders/42")["content"] == '{"state":"shipped"}'
+
+
+@pytest.mark.usefixtures("disconnected")
+def test_a_receiver_of_what_failed(sidecar: Sidecar, settings: Any) -> None:
+    """The sidecar is not there."""
+    lost: list[dict[str, str]] = []
+    table = SimpleNamespace(objects=SimpleNamespace(create=lambda **row: lost.append(row)))
+    settings.REALTIME = settings.REALTIME | {"CONTROL": f"{sidecar.control}.gone", "PUBLISH_SECONDS": 1}
+    receiver = Run(one(PUBLISHING, "python", "def remember"), {"Lost": table}).now()
+    with pytest.raises(ClientError):
+        publish("/orders/42", "shipped")
+    assert [row["subject"] for row in lost] == ["/orders/42"]
+    assert receiver.names["remember"]
+
+
+def test_tasks_and_commands(published: Sidecar, settings: Any) -> None:
+    """The task runs in this process as soon as it is sent, which is after the commit, and after what is published."""
+    before = app_or_default()
+    shop = Celery("shop", task_cls="celery.contrib.django.task:DjangoTask")  # as Celery chooses in a project of Django
+    shop.conf.task_always_eager = True
+    try:
+        pay = Run(one(PUBLISHING, "python", "shared_task"), {}).now().names["pay"]
+        with WireClient(published) as client:
+            client.ask("connect", "connected")
+            client.subscribe("/orders/7")
+            with transaction.atomic():
+                pay(SimpleNamespace(pk=7, pay=lambda: None))
+                assert client.quiet()
+            assert client.texts(2) == ["paid", "shipped"]
+    finally:
+        before.set_current()
+
+
+class Order(SimpleNamespace):
+    """A reader's own; a signal's sender may be any class."""
+
+    objects: Any
+
+
+def test_from_polling(published: Sidecar) -> None:
+    """What the view said is published when it changes, and once for what is there already."""
+    page = "docs/develop/from-polling.md"
+    order, other = Order(pk=42, state="shipped", parcels=2), Order(pk=43, state="paid", parcels=1)
+    Order.objects = SimpleNamespace(all=lambda: [order, other], get=lambda pk: {42: order, 43: other}[pk])
+    before = Run(one(page, "python", "JsonResponse"), {"Order": Order}).now().names
+    given = {"Order": Order, "state_of": before["state_of"]}
+    receivers = Run(one(page, "python", "post_save"), given).now().names
+    try:
+        post_save.send(Order, instance=order, using="default")
+        assert snapshot("/orders/42")["content"] == before["state"](None, 42).content.decode().replace(" ", "")
+        post_delete.send(Order, instance=order, using="default")
+        assert snapshot("/orders/42") == {}
+    finally:
+        post_save.disconnect(receivers["saved"], sender=Order)
+        post_delete.disconnect(receivers["deleted"], sender=Order)
+    Run(one(page, "python", "publish_many"), given).now()
+    assert snapshot("/orders/43")["content"] == '{"state":"paid","parcels":1}'
+
+
+def test_from_others(published: Sidecar) -> None:
+    """docs/develop/from-centrifugo.md and from-pusher.md: the call that takes the place of theirs."""
+    Run(one("docs/develop/from-centrifugo.md", "python", "publish("), {}).now()
+    assert snapshot("/orders/42")["content"] == '{"state":"shipped"}'
+    Run(one("docs/develop/from-pusher.md", "python", "publish("), {}).now()
+    assert snapshot("/orders/42")["content"] == '{"event":"shipped","carrier":"DHL"}'
+
+
+def test_who_has_changed_rules() -> None:
+    """docs/develop/entitlement.md: what a page of one's own does is noted as of whoever has asked for it."""
+    ann = User.objects.create_user("ann")
+    Rule.objects.create(user=ann, pattern="/a/*", note="trial")
+    Run(
+        one("docs/develop/entitlement.md", "python", "acting("), {"Rule": Rule, "request": SimpleNamespace(user=ann)}
+    ).now()
+    assert not Rule.objects.get().enabled
+    assert str(ann) in str(RuleChange.objects.latest("pk").__dict__.values())
+
+
+def test_the_rule_of_the_monitoring_page() -> None:
+    Group.objects.create(name="operators")
+    Run(one("docs/operate/monitoring.md", "python", "/__sys__/cluster"), {}).now()
+    assert Rule.objects.get().pattern == "/__sys__/cluster"
