@@ -2,6 +2,7 @@
 
 pytest_plugins = [
     "tests.support.no_skips",
+    "tests.support.timeouts",
     "tests.support.seeds",
     "tests.support.pure",
     "tests.support.second_look",

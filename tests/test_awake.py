@@ -25,7 +25,6 @@ def ping(client: WireClient) -> bytes:
             return payload
 
 
-@pytest.mark.timing
 def test_an_answer_to_a_ping_that_comes_while_the_server_stands_still_counts() -> None:
     """When the server goes on, the answer waits unread, and its time is over."""
     with Sidecar(ping_seconds=1) as sidecar, WireClient(sidecar) as client:

@@ -13,7 +13,7 @@ import pytest
 
 from fastpath.stop_signal import StopEvent, stop_on_signals
 from tests.support.sidecar import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 AT_EVERY_LINE = """
 import os, signal, sys, threading
@@ -83,7 +83,7 @@ def test_whoever_waits_is_woken_and_whoever_waits_later_does_not_wait() -> None:
     stop.set()
     stop.set()
     for thread in waiting:
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
     assert woken == [True, True, True]
     assert stop.wait()
     assert stop.wait(0)

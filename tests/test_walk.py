@@ -20,6 +20,7 @@ import pytest
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.guide import one
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.walk import Call
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +76,7 @@ def walk() -> Iterator[Walk]:
     with ExitStack() as stack:
         stack.enter_context(sidecar)
         recorder = stack.enter_context(socket.socket(socket.AF_UNIX))
-        recorder.settimeout(10)
+        recorder.settimeout(PATIENCE_SECONDS)
         recorder.connect(path)
         answers = stack.enter_context(recorder.makefile("rb"))
         client = stack.enter_context(WireClient(sidecar))

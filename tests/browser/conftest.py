@@ -10,9 +10,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.support.browser.chromium import CHROMIUM, FLAGS, ROOT
+from tests.support.browser.chromium import CHROMIUM, FLAGS, ROOT, new_context
+from tests.support.waiting import PATIENCE_SECONDS
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def files() -> Iterator[str]:
 @pytest.fixture
 def page(browser: Browser, files: str) -> Iterator[Page]:
     """An empty page of that server; a script's fault that nobody caught fails the test."""
-    context = browser.new_context()
+    context = new_context(browser)
     empty = context.new_page()
     faults: list[str] = []
     empty.on("pageerror", lambda error: faults.append(str(error)))

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from tests.support.browser.chromium import new_context
+
 pytestmark = pytest.mark.browser
 
 TABLE = Path(__file__).parents[1] / "behaviours"
@@ -25,7 +27,7 @@ RUN = """async ([cases, transports]) => {
 @pytest.fixture(scope="module")
 def problems(browser: Browser, files: str) -> dict[str, dict[str, list[str]]]:
     """What was otherwise than each case says, over each transport alone and with all; all of it runs in one page."""
-    page = browser.new_page()
+    page = new_context(browser).new_page()
     page.goto(f"{files}/tests/browser/empty.html")
     found: dict[str, dict[str, list[str]]] = {case["name"]: {} for case in CASES}
     for name, transports in {"all": TRANSPORTS, **{one: [one] for one in TRANSPORTS}}.items():

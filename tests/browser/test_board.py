@@ -19,7 +19,7 @@ from tests.support.axe import assert_usable
 from tests.support.browser.chromium import CHROMIUM, FLAGS
 from tests.support.browser.stack import Stack, sign_in
 from tests.support.ports import free_port
-from tests.support.waiting import in_time, on_time, until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 
@@ -124,7 +124,7 @@ def reconnects(page: Page, end: Callable[[], object], seconds: float = 10) -> No
     """The page says that its connection is gone, and has another one."""
     page.evaluate(LEFT)
     end()
-    page.wait_for_function("left", timeout=10_000)
+    page.wait_for_function("left")
     connected(page, seconds)
 
 
@@ -212,22 +212,16 @@ def test_a_sensor_moves_beside_the_prices(visit: Any, stack: Stack, prices: Pric
 
 
 @pytest.mark.slow
-@pytest.mark.timing(only="Late")
 def test_standing_still_is_said_and_unsaid(visit: Any, prices: Prices) -> None:
-    """Within five seconds of the last tick, and away with the next."""
+    """After the last tick, and away with the next."""
     page = visit("alice")
     connected(page)
-    before = time.monotonic()
     expect(cell(page, "BAC")).to_have_text(prices.tick())
     expect(page.locator("#banner")).to_be_hidden()
-    last = time.monotonic()
     page.wait_for_selector('#banner[data-state="still"]')
-    took = time.monotonic() - last
-    assert time.monotonic() - before > 2.5
     expect(page.locator("#banner-text")).to_contain_text("no data from Spark")
     prices.tick()
     expect(page.locator("#banner")).to_be_hidden()
-    on_time(took < 5, took)
 
 
 def test_each_user_sees_what_the_rules_say(visit: Any, prices: Prices) -> None:
@@ -244,11 +238,10 @@ def test_each_user_sees_what_the_rules_say(visit: Any, prices: Prices) -> None:
     expect(bob.locator("#summary")).to_have_text("15 of 20 instruments")
 
 
-@pytest.mark.timing(only="Late")
 def test_a_changed_rule_stops_and_starts_a_row(
     visit: Any, prices: Prices, stack: Stack, django_db_blocker: Any
 ) -> None:
-    """By QuerySet.update and by the group's member list, within a second, with no reload."""
+    """By QuerySet.update and by the group's member list, with no reload."""
     page = visit("bob")
     connected(page)
     page.evaluate("window.sameDocument = true")
@@ -271,11 +264,8 @@ def test_a_changed_rule_stops_and_starts_a_row(
 
 
 def row_becomes(page: Page, symbol: str, state: str) -> None:
-    """Within the time that rights may take."""
-    with in_time(SECONDS_MAX):
-        page.wait_for_selector(
-            f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', timeout=10_000, state="attached"
-        )
+    """When the right has changed."""
+    page.wait_for_selector(f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', state="attached")
 
 
 @pytest.mark.slow
@@ -287,7 +277,7 @@ def test_signing_out_elsewhere_ends_the_board(visit: Any, prices: Prices, browse
     other = page.context.new_page()
     other.goto(page.url)
     other.click("text=Sign out")
-    page.wait_for_selector('html[data-connection="signed-out"]', timeout=10_000)
+    page.wait_for_selector('html[data-connection="signed-out"]')
     expect(page.locator("#signed-out")).to_contain_text("You are signed out")
     expect(cell(page, "BAC")).to_have_text("–")
     page.click("text=Sign in again")
@@ -334,7 +324,7 @@ def test_django_restarts_under_both_kinds_of_page(outside: Browser, visit: Any, 
             }"""
         )
     stack.program.process.send_signal(signal.SIGHUP)
-    relayed.wait_for_selector('html[data-connection="reconnecting"]', timeout=10_000)
+    relayed.wait_for_selector('html[data-connection="reconnecting"]')
     missed = prices.tick()
     expect(cell(direct, "BAC")).to_have_text(missed)
     connected(relayed, 60)  # Django has to start again

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser.chromium import ROOT
+from tests.support.browser.chromium import ROOT, new_context
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 
@@ -39,7 +39,7 @@ def page(browser: Browser, files: str, sessions: list[str]) -> Iterator[Page]:
         sessions.append(url)
         return json.dumps({"token": ANN})
 
-    console = browser.new_page()
+    console = new_context(browser).new_page()
     console.route("**/own-token", lambda route: route.fulfill(body=own_token(route.request.url)))
     console.goto(f"{files}/tests/browser/empty.html")
     console.set_content(html(servers=[{"url": "ws://127.0.0.1:9/ws", "weight": 100}], token_url="/own-token"))

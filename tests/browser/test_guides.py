@@ -18,10 +18,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support.browser.chromium import new_context
 from tests.support.guide import Project, Running, one
 from tests.support.realtime.everything import environment
 from tests.support.realtime.server import ROOT, Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -46,7 +47,7 @@ class Site:
         """A connection of a user's own program."""
         with connect(self.running.client_url) as client:
             client.send(json.dumps({"op": "connect", "id": 1, "token": self.token(user)}))
-            assert json.loads(client.recv(timeout=5))["user"] == user
+            assert json.loads(client.recv(timeout=PATIENCE_SECONDS))["user"] == user
             yield client
 
     def program(self, block: str, last: str) -> Program:
@@ -113,7 +114,7 @@ def sign_in(page: Page, site: Site) -> None:
 
 def test_a_message_on_a_page_of_a_new_project(site: Site, browser: Browser) -> None:
     """docs/develop/django.md from the first block to the last: install, listen, allow, publish."""
-    context = browser.new_context()
+    context = new_context(browser)
     page = context.new_page()
     console = Console(page)
     page.goto(f"{site.running.url}/order/")
@@ -133,7 +134,7 @@ def test_a_message_on_a_page_of_a_new_project(site: Site, browser: Browser) -> N
 
 def test_presence_in_a_page(site: Site, browser: Browser) -> None:
     """The fragment of presence.md in the page of django.md."""
-    context = browser.new_context()
+    context = new_context(browser)
     page = context.new_page()
     console = Console(page)
     page.goto(f"{site.running.url}/room/")
@@ -162,7 +163,7 @@ def test_interactive_publishing_in_python(site: Site) -> None:
     block = one(PRESENCE, "python", "client.advertise")
     with site.program(block, f"\nasyncio.run(main({site.token('ann')!r}))"), site.client("bob") as bob:
         bob.send('{"op":"subscribe","id":2,"subjects":["/prices/IBM"]}')
-        until(lambda: "193.20" in str(bob.recv(timeout=30)), 30)
+        until(lambda: "193.20" in str(bob.recv(timeout=3 * PATIENCE_SECONDS)), 30)
 
 
 def test_the_python_client_of_the_readme(site: Site) -> None:
@@ -197,7 +198,7 @@ def test_the_four_steps_of_the_readme(tmp_path: Path, browser: Browser) -> None:
         with (tmp_path / "realtime" / "demo" / "urls.py").open("a") as urls:
             urls.write(one("README.md", "python", "urlpatterns +="))
         program.process.send_signal(signal.SIGHUP)
-        context = browser.new_context()
+        context = new_context(browser)
         page, other = context.new_page(), context.new_page()
         url = program.found[1]
         until(lambda: _status(f"{url}/hello/") == 200, 30)
@@ -216,7 +217,7 @@ def test_the_four_steps_of_the_readme(tmp_path: Path, browser: Browser) -> None:
 def _status(url: str) -> int:
     """What the web server answers; 0 while it is away."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from fastpath.client.publisher.publisher import Publisher
 from tests.support import axe
+from tests.support.browser.chromium import new_context
 from tests.support.browser.stack import Stack, sign_in
 from tests.support.edge.wire import WireClient
 from tests.support.waiting import until
@@ -57,7 +58,7 @@ def visit(browser: Browser, stack: Stack, sessions: dict[str, Any]) -> Iterator[
     with ExitStack() as closing:
 
         def open_page(user: str = "admin", path: str = "/monitoring/") -> Page:
-            context = browser.new_context(viewport={"width": 1400, "height": 900}, storage_state=sessions[user])
+            context = new_context(browser, viewport={"width": 1400, "height": 900}, storage_state=sessions[user])
             closing.callback(context.close)
             page = context.new_page()
             page.on("pageerror", lambda error: faults.append(str(error)))
@@ -315,7 +316,7 @@ def test_a_sidecar_that_is_away_is_said_and_unsaid(visit: Any, stack: Stack) -> 
     page = visit()
     until(lambda: page.evaluate("document.documentElement.dataset.monitoring") == "live")
     with stack.stopped(stack.sidecar_pid):
-        page.wait_for_selector('#banner[data-state="away"]', timeout=20_000)
+        page.wait_for_selector('#banner[data-state="away"]')
         expect(page.locator("#banner-text")).to_contain_text("s: the sidecar does not answer (no answer")
         expect(page.locator("#attention-problem")).to_contain_text("no answer within")
         expect(page.locator("#nodes [data-state]")).to_contain_text("away: no answer within")
@@ -338,7 +339,7 @@ def test_a_worker_that_hangs_is_blamed_and_not_the_collector(visit: Any, stack: 
     page, pid = until(at_worker_1, 30)
     until(lambda: words(page, '[data-figure="connections"] .detail').startswith("average "))
     with stack.stopped(pid):
-        page.wait_for_selector('#banner[data-state="silent"]', timeout=20_000)
+        page.wait_for_selector('#banner[data-state="silent"]')
         expect(page.locator("#banner-text")).to_contain_text(
             "the worker that this page is connected to does not answer"
         )

@@ -68,7 +68,7 @@ def test_jobs_are_shown_with_what_they_report(page: Page, stack: Stack) -> None:
         reporter.report(
             "alerts", {"state": "running", "host": "worker-7", "batch": "2", "rows_in_per_s": "50.0", **none_yet}
         )
-    expect(page.locator("#jobs tbody th")).to_have_text(["movers", "alerts", "bars"], timeout=15_000)
+    expect(page.locator("#jobs tbody th")).to_have_text(["movers", "alerts", "bars"])
     assert cells(page, "movers")[0] == "failed"
     assert cells(page, "movers")[-1] == "<b>row 18</b> was refused"
     alerts = cells(page, "alerts")
@@ -82,7 +82,7 @@ def test_jobs_are_shown_with_what_they_report(page: Page, stack: Stack) -> None:
 
 
 def test_the_panel_is_usable_on_a_phone_and_by_keyboard(page: Page) -> None:
-    expect(page.locator("#jobs tbody tr")).to_have_count(3, timeout=15_000)
+    expect(page.locator("#jobs tbody tr")).to_have_count(3)
     axe.assert_usable(page)
     for width in (400, 900, 1400):
         page.set_viewport_size({"width": width, "height": 900})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.support.browser.chromium import new_context
 from tests.support.browser.console import faults_of
 from tests.support.guide import Project, Running
 from tests.support.realtime.server import Program
@@ -52,7 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 def test_the_pages_work(project: Running, browser: Browser) -> None:
     """What the policy refuses the browser would say."""
-    context = browser.new_context()
+    context = new_context(browser)
     page = context.new_page()
     said = faults_of(page)
     page.goto(f"{project.url}/app/realtime/console/")

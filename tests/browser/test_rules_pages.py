@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser.chromium import new_context
 from tests.support.browser.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -26,7 +27,8 @@ def stack() -> Iterator[Stack]:
 
 
 def _visit(browser: Browser, stack: Stack, path: str, width: int = 1400, scheme: str = "light") -> Page:
-    context = browser.new_context(
+    context = new_context(
+        browser,
         viewport={"width": width, "height": 900},
         color_scheme=scheme,  # type: ignore[arg-type]
     )

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.client.amounts import PATTERNS, SECONDS, SUBJECTS
+from tests.support.browser.chromium import new_context
+from tests.support.client.amounts import PATTERNS, SUBJECTS
 
 pytestmark = pytest.mark.browser
 
@@ -36,7 +37,7 @@ BEGIN = """async (urls) => {
 @pytest.fixture(scope="module")
 def page(browser: Browser, files: str) -> Iterator[Page]:
     """One for all: each test begins with a session of its own."""
-    empty = browser.new_page()
+    empty = new_context(browser).new_page()
     empty.goto(f"{files}/tests/browser/empty.html")
     yield empty
     empty.close()
@@ -220,7 +221,6 @@ def test_the_patterns_over_a_subject_are_those_that_cover_it(page: Page) -> None
     assert page.evaluate(script, [PATTERNS, SUBJECTS]) == []
 
 
-@pytest.mark.timing
 def test_a_reconnection_with_many_patterns(page: Page) -> None:
     """Each pattern with its subjects: 200 of them with 2000 in all."""
     script = """async () => {
@@ -233,16 +233,12 @@ def test_a_reconnection_with_many_patterns(page: Page) -> None:
         for (let one = 0; one < 10; one++) {
             for (const number of numbers) following.wanted.find(`/stocks/g${number}/${one}`, { position: [1, 1] });
         }
-        const begun = performance.now();
         following.open();
-        return [performance.now() - begun, commands.map(({ since }) => Object.keys(since).length)];
+        return commands.map(({ since }) => Object.keys(since).length);
     }"""
-    milliseconds, positions = page.evaluate(script)
-    assert milliseconds < 1000 * SECONDS
-    assert positions == [10] * 200
+    assert page.evaluate(script) == [10] * 200
 
 
-@pytest.mark.timing
 def test_interest_in_many_subjects_is_not_walked_for_each_that_comes(page: Page) -> None:
     """5000 subjects, each in a frame of its own."""
     script = """async () => {
@@ -250,13 +246,16 @@ def test_interest_in_many_subjects_is_not_walked_for_each_that_comes(page: Page)
         const state = new ClientState("json");
         state.offer(["/prices/**"]);
         const subjects = [...Array(5000).keys()].map((number) => `/prices/${number}`);
-        const begun = performance.now();
+        let told = 0;
         for (const wanted of [true, false]) {
-            for (const one of subjects) state.receive(JSON.stringify({ op: "interest", subjects: [one], wanted }));
+            for (const one of subjects) {
+                const events = state.receive(JSON.stringify({ op: "interest", subjects: [one], wanted }));
+                told += events.length;
+            }
         }
-        return performance.now() - begun;
+        return told;
     }"""
-    assert page.evaluate(script) < 1000 * SECONDS
+    assert page.evaluate(script) == 10_000
 
 
 def test_a_message_says_what_it_has_in_json(session: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.support.browser.chromium import new_context
 from tests.support.browser.console import faults_of
 from tests.support.guide import Project
 from tests.support.realtime.server import Program
@@ -43,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 def test_pages_and_their_scripts_speak_german(project: Program, browser: Browser) -> None:
     """What Django writes, and what scripts write into it, with German numbers; no fault, nothing that is refused."""
-    context = browser.new_context(locale="de-DE")
+    context = new_context(browser, locale="de-DE")
     page = context.new_page()
     said = faults_of(page)
     page.goto(f"{project.url}/realtime/console/")

@@ -15,7 +15,7 @@ from fastpath.client import ClientError, Invalid, TooLarge, Unavailable
 from fastpath.client.blocking import connect
 from fastpath.core.protocol.errors import InvalidSubject
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 A, B = "/a/a", "/a/b"
 
@@ -31,18 +31,20 @@ def test_subscribe_publish_unsubscribe(shared: Sidecar) -> None:
     with connect(shared.client_url) as client:
         client.publish(A, "old", {"f": "1"})
         with client.subscribe([A, B]) as stream:
-            assert [(m.kind, m.content, m.fields) for m in [stream.get(10)]] == [("snapshot", "old", {"f": "1"})]
+            assert [(m.kind, m.content, m.fields) for m in [stream.get(PATIENCE_SECONDS)]] == [
+                ("snapshot", "old", {"f": "1"})
+            ]
             positions = [client.publish(A, f"{number}") for number in range(100)]
             received = [message for _, message in zip(range(100), stream, strict=False)]
             assert [(message.epoch, message.seq) for message in received] == positions
             client.unsubscribe(A)
             client.publish(A, "not wanted")
             client.publish(B, "wanted")
-            assert stream.get(10).content == "wanted"
+            assert stream.get(PATIENCE_SECONDS).content == "wanted"
             with pytest.raises(TimeoutError):
                 stream.get(0.05)
         with pytest.raises(EOFError):
-            stream.get(10)
+            stream.get(PATIENCE_SECONDS)
         assert list(stream) == []
         assert (client.connected, client.user) == (True, "")
         until(lambda: client.latency_ms is not None)
@@ -54,9 +56,9 @@ def test_what_a_stream_has_fetched_ahead_is_dropped_when_its_subject_is_unsubscr
         for number in range(10):
             client.publish("/ahead/a", f"{number}")
             client.publish("/ahead/b", f"{number}")
-        assert [stream.get(10).content for _ in range(2)] == ["0", "0"]
+        assert [stream.get(PATIENCE_SECONDS).content for _ in range(2)] == ["0", "0"]
         client.unsubscribe("/ahead/a")
-        assert [stream.get(10).content for _ in range(9)] == [f"{number}" for number in range(1, 10)]
+        assert [stream.get(PATIENCE_SECONDS).content for _ in range(9)] == [f"{number}" for number in range(1, 10)]
 
 
 def test_the_errors_are_those_of_the_asynchronous_client(shared: Sidecar) -> None:
@@ -82,7 +84,7 @@ def test_a_reader_in_another_thread_ends_with_the_client(shared: Sidecar) -> Non
         for number in range(10):
             client.publish("/thread/a", f"{number}")
         until(lambda: len(received) == 10)
-    reader.join(10)
+    reader.join(PATIENCE_SECONDS)
     assert not reader.is_alive()
     assert received == [f"{number}" for number in range(10)]
 
@@ -92,7 +94,7 @@ def test_status(shared: Sidecar) -> None:
     with connect(shared.client_url, on_status=lambda status: seen.append(status.name)) as client:
         status = client.status
         client.subscribe("/status/a")
-        assert status.get(10).name == "subscribed"
+        assert status.get(PATIENCE_SECONDS).name == "subscribed"
     assert seen == ["connected", "subscribed", "closed"]
 
 
@@ -151,9 +153,9 @@ def test_what_replaces_leaves_no_field_of_before(shared: Sidecar, how: str) -> N
         if how == "publish":
             client.publish(subject, "2", {"b": "2"}, replace=True)
         else:
-            client.enqueue(subject, "2", {"b": "2"}, replace=True).result(10)
+            client.enqueue(subject, "2", {"b": "2"}, replace=True).result(PATIENCE_SECONDS)
         with client.subscribe(subject) as stream:
-            assert stream.get(10).fields == {"b": "2"}
+            assert stream.get(PATIENCE_SECONDS).fields == {"b": "2"}
         with pytest.raises(Invalid, match="only for what goes into the snapshot"):
             client.publish(subject, "3", replace=True, retained=False)
 
@@ -167,19 +169,19 @@ def test_a_subject_is_removed(shared: Sidecar, how: str) -> None:
         if how == "remove":
             position = client.remove(subject, closure="mine")
         else:
-            position = client.enqueue(subject, "", removed=True, closure="mine").result(10)
+            position = client.enqueue(subject, "", removed=True, closure="mine").result(PATIENCE_SECONDS)
         assert position == (first.epoch, first.seq + 1)
-        assert (stream.get(10).fields, client.remove(subject, qos="standard")) == ({"a": "1"}, (0, 0))
-        found = [stream.get(10), stream.get(10)]
+        assert (stream.get(PATIENCE_SECONDS).fields, client.remove(subject, qos="standard")) == ({"a": "1"}, (0, 0))
+        found = [stream.get(PATIENCE_SECONDS), stream.get(10)]
         assert [(one.removed, one.content, one.fields, one.seq) for one in found] == [
             (True, "", {}, position.seq),
             (True, "", {}, 0),
         ]
         assert found[0].closure == "mine"
         with client.subscribe(subject, since=(first.epoch, first.seq)) as again:
-            found = again.get(10)
+            found = again.get(PATIENCE_SECONDS)
             assert (found.kind, found.removed) == ("recovered", True)
             assert client.publish(subject, "2").seq == position.seq + 1
-            assert again.get(10).fields == {}
+            assert again.get(PATIENCE_SECONDS).fields == {}
         with pytest.raises(Invalid, match="a removal has no content"):
-            client.enqueue(subject, "x", removed=True).result(10)
+            client.enqueue(subject, "x", removed=True).result(PATIENCE_SECONDS)

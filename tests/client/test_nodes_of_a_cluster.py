@@ -13,7 +13,7 @@ from fastpath.client.publisher.publisher import Publisher
 from tests.support.reconnecting import SOON
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 A = "/a/a"
 COUNT = 900
@@ -51,7 +51,7 @@ async def test_a_client_that_publishes_and_reads_moves_to_the_other_node(nodes: 
                 await auntil(lambda: futures[COUNT // 4].done())
                 await asyncio.to_thread(getattr(nodes[client.url], end))
         positions = await asyncio.gather(*futures)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(2 * PATIENCE_SECONDS):
             contents = [(await anext(whole)).content for _ in range(COUNT)]
             mine = [(await anext(stream)).content for _ in range(COUNT)]
         assert contents == [f"{number}" for number in range(COUNT)]
@@ -82,7 +82,7 @@ async def test_a_publisher_moves_to_the_other_node(nodes: dict[str, Sidecar]) ->
         await auntil(lambda: len(settled) > COUNT // 4)
         first.kill()
         await feeding
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(2 * PATIENCE_SECONDS):
             messages = [await anext(stream) for _ in range(COUNT)]
     assert [settled[number].seq for number in range(COUNT)] == list(range(1, COUNT + 1))
     assert [message.seq for message in messages] == list(range(1, COUNT + 1))
@@ -109,7 +109,7 @@ async def test_a_pattern_goes_on_at_the_other_node(nodes: dict[str, Sidecar]) ->
                 await asyncio.to_thread(nodes[first].kill)
         await asyncio.gather(*futures)
         received: dict[str, list[int]] = {}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(2 * PATIENCE_SECONDS):
             for _ in range(COUNT):
                 message = await anext(stream)
                 received.setdefault(message.subject, []).append(int(message.content))

@@ -24,7 +24,7 @@ from tests.support.chart import PLAIN, Object, environment, pods
 from tests.support.containers import FOLDER as CONTAINERS
 from tests.support.realtime.server import ROOT, Program
 from tests.support.redis import RedisServer
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis, pytest.mark.timeout(400)]
 
@@ -111,7 +111,7 @@ class Machine:
         url = f"http://{self.hosts[number]}:{port}{asked['path']}"
         request = urllib.request.Request(url, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
                 return bool(answer.status == 200)
         except OSError:
             return False

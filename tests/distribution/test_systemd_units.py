@@ -15,7 +15,7 @@ import pytest
 from tests.support.guide import Project, one
 from tests.support.ports import free_port
 from tests.support.realtime.server import ROOT, Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 FOLDER = ROOT / "docs" / "operate" / "systemd"
 UNITS = sorted(path.name for path in FOLDER.glob("*"))
@@ -152,7 +152,7 @@ def site(tmp_path: Path) -> Site:
 def get(url: str) -> str:
     """A page; empty while it is not served."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
             return str(answer.read().decode())
     except OSError:
         return ""
@@ -164,7 +164,7 @@ def test_the_commands_of_the_units_make_a_site(site: Site, tmp_path: Path) -> No
     """What is published goes through the outbox and the sidecar to a page; systemd hears that the sidecar is ready."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, ExitStack() as stack:
         notify.bind(str(tmp_path / "notify"))
-        notify.settimeout(30)
+        notify.settimeout(3 * PATIENCE_SECONDS)
         begin = stack.enter_context
         begin(site.start("fastpath.service", "ready {", NOTIFY_SOCKET=str(tmp_path / "notify")))
         assert notify.recv(100) == b"READY=1"

@@ -21,6 +21,7 @@ from tests.support.guide import Project, Running
 from tests.support.ports import free_port
 from tests.support.realtime.server import ROOT, Program
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.wheel import PROJECT, build
 
 pytestmark = pytest.mark.slow
@@ -177,7 +178,7 @@ def site(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
 def get(url: str, session: str = "") -> tuple[int, str, str]:
     """Status, final address and text of a page."""
     request = urllib.request.Request(url, headers={"Cookie": f"sessionid={session}"} if session else {})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
         return answer.status, answer.url, answer.read().decode()
 
 

@@ -19,7 +19,7 @@ from jwt.algorithms import OKPAlgorithm
 from playwright.sync_api import expect, sync_playwright
 
 from fastpath.client.control import Control
-from tests.support.browser.chromium import CHROMIUM, FLAGS
+from tests.support.browser.chromium import CHROMIUM, FLAGS, new_context
 from tests.support.documentation.running import Run, here, shell
 from tests.support.edge.wire import Ended, WireClient
 from tests.support.guide import every, one
@@ -60,7 +60,7 @@ def test_pages_without_a_framework(tmp_path: Path) -> None:
         for block in every(PLAIN, "html", "<!-- site/"):
             (tmp_path / block.file).write_text(here(block.text, sidecar), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        open_already, later, events = (browser.new_page() for _ in range(3))
+        open_already, later, events = (new_context(browser).new_page() for _ in range(3))
         open_already.goto(f"http://127.0.0.1:{port}/")
         expect(open_already.locator("#state")).to_have_text("subscribed", timeout=SECONDS_MAX * 1000)
         shell(here(one(PLAIN, "sh", "/api/publish"), sidecar))

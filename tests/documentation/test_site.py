@@ -16,7 +16,7 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import expect, sync_playwright
 
-from tests.support.browser.chromium import CHROMIUM, FLAGS
+from tests.support.browser.chromium import CHROMIUM, FLAGS, new_context
 from tests.support.realtime.server import ROOT
 from tests.support.wheel import EPOCH, PROJECT
 
@@ -353,7 +353,7 @@ def test_it_is_read_from_a_disk_and_on_a_phone(site: Path) -> None:
     told: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+        context = new_context(browser, viewport={"width": 390, "height": 844}, color_scheme="dark")
         page = context.new_page()
         page.on("console", lambda message: told.append(message.text))
         page.on("pageerror", lambda error: told.append(str(error)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.support.browser.chromium import CHROMIUM, FLAGS
+from tests.support.browser.chromium import CHROMIUM, FLAGS, new_context
 from tests.support.documentation.reader import SECONDS_MAX, Reader
 from tests.support.guide import every
 from tests.support.wheel import build
@@ -36,7 +36,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 def window(browser: Browser) -> Page:
     """One with cookies of its own."""
-    context = browser.new_context()
+    context = new_context(browser)
     context.set_default_timeout(SECONDS_MAX * 1000)
     return context.new_page()
 

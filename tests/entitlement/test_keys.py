@@ -199,7 +199,6 @@ def test_runrealtime_gives_the_sidecar_the_public_keys(path: Path, monkeypatch: 
         _refuse_disagreement()
 
 
-@pytest.mark.timing(only="Late")
 def test_a_rotation_reaches_a_running_sidecar(bob: Any, path: Path) -> None:
     """Nobody is disconnected, and the first token of the new key is taken at once if it had its time."""
     run("--new", "ES256")

@@ -19,7 +19,7 @@ from websockets.sync.client import connect as connect_websocket
 from fastpath.client.blocking import connect
 from tests.support.ports import free_port
 from tests.support.realtime.server import ROOT, Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -108,12 +108,12 @@ def test_chat(tmp_path: Path) -> None:
         ):
             one.send(json.dumps({"text": "hello"}))
             for socket in (one, two):
-                assert json.loads(socket.recv(20)) == {"text": "hello"}
+                assert json.loads(socket.recv(2 * PATIENCE_SECONDS)) == {"text": "hello"}
             example.manage("say", "hall", "from a command")
             for socket in (one, two):
-                assert json.loads(socket.recv(20)) == {"text": "from a command"}
+                assert json.loads(socket.recv(2 * PATIENCE_SECONDS)) == {"text": "from a command"}
             example.manage("say", "attic", "up here")
-            assert json.loads(other.recv(20)) == {"text": "up here"}
+            assert json.loads(other.recv(2 * PATIENCE_SECONDS)) == {"text": "up here"}
 
 
 def test_orders(tmp_path: Path) -> None:

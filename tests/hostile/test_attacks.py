@@ -15,7 +15,7 @@ from tests.support.edge.wire import WireClient, WirePublisher, open_files, packe
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 from .attacks import ATTACKS
 from .measuring import TooSlow, measure, pair
@@ -45,7 +45,6 @@ def target(targets: tuple[Sidecar, Sidecar]) -> Sidecar:
 
 
 @pytest.mark.slow
-@pytest.mark.timing(only="TooSlow")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_well_behaved_loses_nothing_and_hardly_waits(targets: tuple[Sidecar, Sidecar], name: str) -> None:
     found = measure(*targets, name)
@@ -58,7 +57,7 @@ def test_the_well_behaved_loses_nothing_and_hardly_waits(targets: tuple[Sidecar,
 def spoken(sidecar: Sidecar, *packets: bytes) -> list[Any]:
     """What a connection of the control socket is answered."""
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(10)
+        peer.settimeout(PATIENCE_SECONDS)
         peer.connect(sidecar.control)
         answers = []
         for packet in packets:

@@ -20,6 +20,7 @@ from typing import Self
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.promises import kept
 from tests.support.sidecar import ROOT, Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 PACE_SECONDS = 0.005
 READERS = 3
@@ -40,7 +41,7 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         if self._process.returncode is None:
-            _, error = self._process.communicate(timeout=20)
+            _, error = self._process.communicate(timeout=2 * PATIENCE_SECONDS)
             assert self._process.returncode == 0, error
 
     def mark(self) -> dict[str, float]:

@@ -20,6 +20,7 @@ from fastpath.core.protocol.rest import WAIT_SECONDS_MAX
 from tests.support.realtime.server import WebServer
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def ports() -> Iterator[dict[str, str]]:
 
 def document(base: str) -> schemathesis.openapi.OpenApiSchema:  # type: ignore[name-defined]
     """What the port says of itself."""
-    with urllib.request.urlopen(f"{base}/api/schema/", timeout=10) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(f"{base}/api/schema/", timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
         found = json.load(answer)
     found["servers"] = [{"url": base}]
     schema = schemathesis.openapi.from_dict(found)

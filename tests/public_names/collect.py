@@ -16,6 +16,7 @@ from fastpath.client.control import Control
 from fastpath.client.errors import ControlRefused
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 NAMES = Path(__file__).with_name("names.json")
 LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,metrics://127.0.0.1:0"
@@ -47,7 +48,7 @@ def of_process(checkout: Path, **settings: Any) -> dict[str, Any]:
         except ControlRefused as error:
             verbs = re.findall(r"\w+", str(error).partition("verbs: ")[2])
         figures = control.stats()
-        connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+        connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=PATIENCE_SECONDS)
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         connection.close()

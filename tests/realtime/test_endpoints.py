@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 from tests.support.guide import Project
 from tests.support.realtime.server import Program
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 MIDDLEWARE = "django.contrib.auth.middleware.LoginRequiredMiddleware"
 
@@ -30,7 +31,7 @@ def project(tmp_path: Path) -> Project:
 
 def servers(url: str) -> list[str]:
     """The addresses that a page is told."""
-    with urllib.request.urlopen(f"{url}/realtime/api/servers/", timeout=10) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(f"{url}/realtime/api/servers/", timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
         return [server["url"] for server in json.load(answer)["servers"]]
 
 
@@ -61,9 +62,9 @@ def test_the_relay_below_a_prefix(project: Project, sidecar: Sidecar, by: str) -
         assert relay == f"ws://{site}/app/ws"
         with connect(relay.replace("/app", "") if by == "proxy" else relay) as client:
             client.send('{"op":"connect","id":1}')
-            assert json.loads(client.recv(timeout=5))["op"] == "connected"
+            assert json.loads(client.recv(timeout=PATIENCE_SECONDS))["op"] == "connected"
         events = f"http://{site}{'' if by == 'proxy' else '/app'}/events?subjects=/orders/**"
-        with urllib.request.urlopen(events, timeout=10) as answer:
+        with urllib.request.urlopen(events, timeout=PATIENCE_SECONDS) as answer:
             assert answer.readline() == b"retry: 2000\n"
 
 

@@ -15,7 +15,7 @@ import pytest
 from fastpath.client.control.client import Control
 from tests.support.guide import Project, one, read
 from tests.support.realtime.server import Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 PLAIN_STORAGE = "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
 RULES_IMPORT = "from entitlement.admin import GroupRules\n"
@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Project:
 
 def status(url: str) -> int:
     """What a page answers, after its redirects."""
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
         return int(answer.status)
 
 

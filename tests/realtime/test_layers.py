@@ -24,7 +24,7 @@ from fastpath.client.errors import ControlRefused, SidecarSilent
 from realtime import SidecarUnavailable
 from realtime.layers import FastpathChannelLayer
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import auntil, until
+from tests.support.waiting import PATIENCE_SECONDS, auntil, until
 
 BACKEND = "realtime.layers.FastpathChannelLayer"
 
@@ -292,11 +292,11 @@ async def test_a_child_after_a_fork_is_a_process_of_its_own(layer: FastpathChann
         child = context.Process(target=_in_child, args=(layer, channel, there))
         child.start()
         name = str(here.recv()) if here.poll(20) else ""
-        child.join(20)
+        child.join(2 * PATIENCE_SECONDS)
         return name
 
     name = await asyncio.to_thread(fork)
-    assert await asyncio.wait_for(receiver, 10) == {"type": "child"}
+    assert await asyncio.wait_for(receiver, PATIENCE_SECONDS) == {"type": "child"}
     assert name
     assert layer.non_local_name(name) != layer.non_local_name(channel)
     assert await layer.receive(channel) == {"type": "parent"}  # its connection goes on
@@ -333,9 +333,9 @@ async def test_receivers_and_groups_outlast_a_restart(own: tuple[Sidecar, Fastpa
     await asyncio.to_thread(sidecar.start)
     await auntil(lambda: figure(sidecar.control, "channel_receivers") == 2)
     await layer.group_send("room", {"type": "a"})
-    assert await asyncio.wait_for(receivers[0], 10) == {"type": "a"}
+    assert await asyncio.wait_for(receivers[0], PATIENCE_SECONDS) == {"type": "a"}
     await layer.send(left, {"type": "direct"})
-    assert await asyncio.wait_for(receivers[1], 10) == {"type": "direct"}
+    assert await asyncio.wait_for(receivers[1], PATIENCE_SECONDS) == {"type": "direct"}
 
 
 async def test_who_was_taken_out_by_another_process_does_not_come_back_with_a_restart(

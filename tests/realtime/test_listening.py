@@ -14,7 +14,7 @@ from realtime import checks, listening
 from realtime.listening import Event, Listener
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 HERE = "tests.realtime.test_listening"
 
@@ -70,7 +70,7 @@ def listening_to(settings: Any, names: list[str], *sidecars: Sidecar) -> Iterato
     finally:
         stop.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
 
 

@@ -21,7 +21,7 @@ from fastpath.client.control.client import Control
 from tests.support.realtime.server import WebServer
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SUBJECT = "/stocks/us/IBM"
 
@@ -36,7 +36,7 @@ def web(sidecar: Sidecar) -> Iterator[WebServer]:
 def ask(client: ClientConnection, op: str, **arguments: Any) -> Any:
     """Send a command in JSON and return the next frame."""
     client.send(json.dumps({"op": op, "id": 1} | arguments))
-    return json.loads(client.recv(timeout=5))
+    return json.loads(client.recv(timeout=PATIENCE_SECONDS))
 
 
 def closed(client: ClientConnection, seconds: float = 10) -> tuple[int, str]:
@@ -57,7 +57,7 @@ def test_frames_pass_both_ways_in_order(web: WebServer) -> None:
         assert ask(reader, "subscribe", subjects=[SUBJECT])["op"] == "subscribed"
         for number in range(500):
             writer.send(json.dumps({"op": "publish", "subject": SUBJECT, "content": f"{number} é"}))
-        got = [json.loads(reader.recv(timeout=5))[3] for _ in range(500)]
+        got = [json.loads(reader.recv(timeout=PATIENCE_SECONDS))[3] for _ in range(500)]
         assert got == [f"{number} é" for number in range(500)]
 
 
@@ -66,7 +66,7 @@ def test_the_binary_form_passes(web: WebServer) -> None:
     with connect(web.url, subprotocols=["fastpath.v1.msgpack"]) as client:  # type: ignore[list-item]
         assert client.subprotocol == "fastpath.v1.msgpack"
         client.send(msgspec.msgpack.encode({"op": "connect", "id": 7}))
-        answer = msgspec.msgpack.decode(client.recv(timeout=5))
+        answer = msgspec.msgpack.decode(client.recv(timeout=PATIENCE_SECONDS))
         assert (answer["op"], answer["id"]) == ("connected", 7)
 
 

@@ -20,7 +20,7 @@ from tests.support.recording.samples import message, messages, read, write
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow
 
@@ -136,7 +136,7 @@ def test_who_may_not_go_on_is_told_and_the_file_says_so(tmp_path: Path) -> None:
         with Recording(tmp_path, tmp_path / "a.jsonl", sidecar.client_url, "/a/*", **short) as recording:
             with Control(sidecar.control) as control:
                 control.publish([["/a/b", "1"]])
-            assert recording.process.wait(30) == 2
+            assert recording.process.wait(3 * PATIENCE_SECONDS) == 2
             assert "fastpath.recording: the server refused the connection with 4007" in recording.errors
 
     *lines, failed, end = read(recording.path)
@@ -179,7 +179,7 @@ def test_who_has_seen_enough_of_a_summary_may_go(tmp_path: Path) -> None:
         assert show.stdout is not None and show.stderr is not None
         assert show.stdout.readline().startswith(b"from ")
         show.stdout.close()
-        assert (show.stderr.read(), show.wait(10)) == (b"", 0)
+        assert (show.stderr.read(), show.wait(PATIENCE_SECONDS)) == (b"", 0)
 
 
 def test_many_subjects_at_a_high_rate_are_recorded_whole(tmp_path: Path, sidecar: Sidecar) -> None:

@@ -24,7 +24,7 @@ from tests.support.recording.samples import BEGAN_US, header, message, messages,
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow
 
@@ -144,7 +144,7 @@ def test_told_to_stop_a_replay_without_a_server_ends_in_seconds(tmp_path: Path, 
             until(lambda replay=replay: "replaying" in replay.errors, 20)
             proxy.shut()
             listener = silent.enter_context(socket.create_server(("127.0.0.1", int(proxy.address.split(":")[1]))))
-            listener.settimeout(20)
+            listener.settimeout(2 * PATIENCE_SECONDS)
             silent.enter_context(listener.accept()[0])  # it has something to send
         began = time.monotonic()
         for replay in (one, two):
@@ -179,11 +179,6 @@ def test_over_tls_with_a_token(tmp_path: Path) -> None:
     assert next(iter(found["reasons"])).startswith("denied")
 
 
-class Late(AssertionError):
-    """All came, and some at another time than they should."""
-
-
-@pytest.mark.timing(only="Late")
 @pytest.mark.parametrize("speed", ["1", "4"])
 def test_the_times_between_messages_are_kept(tmp_path: Path, sidecar: Sidecar, speed: str) -> None:
     """To 5 ms, of nine in ten messages, between a recording and the recording of its replay.
@@ -208,8 +203,9 @@ def test_the_times_between_messages_are_kept(tmp_path: Path, sidecar: Sidecar, s
     came = messages(recording.path)
     assert [said(line, "/b") for line in came] == [said(line) for line in lines]
     errors = [(line.at_us - came[0].at_us) / 1000 - when for line, when in zip(came, due, strict=True)]
-    if nine_of_ten(errors) > 5 + 3 * floor:
-        raise Late(f"by {sorted(errors)[:5]} … {sorted(errors)[-5:]} ms, where a sleeper was late by {floor:.1f} ms")
+    assert nine_of_ten(errors) <= 5 + 3 * floor, (
+        f"by {sorted(errors)[:5]} … {sorted(errors)[-5:]} ms, where a sleeper was late by {floor:.1f} ms"
+    )
 
 
 def nine_of_ten(errors: list[float]) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -12,34 +11,26 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.recording.programs import Program
 from tests.support.recording.samples import message, write
-from tests.support.waiting import in_time, on_time
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
-
-SOON_SECONDS = 4
-"""Less than it takes to give up a server, and than what is told to stop has at most."""
 
 
 def _closed() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
-@pytest.mark.timing(only="Late")
 def test_the_time_of_a_recording_is_over_before_a_server_answers(tmp_path: Path) -> None:
     """Each attempt that fails like the one before is not told again, and none says that anything was lost."""
-    path, url, began = tmp_path / "a.jsonl", f"ws://{_closed()}/ws", time.monotonic()
+    path, url = tmp_path / "a.jsonl", f"ws://{_closed()}/ws"
     with Program(tmp_path, "record", "/a/*", "--for", "1.2s", "--output", str(path), "--url", url) as program:
-        assert program.process.wait(10) == 2
-        took = time.monotonic() - began
-        assert took >= 1.2
+        assert program.process.wait(PATIENCE_SECONDS) == 2
         away, why = program.errors.splitlines()
         assert away.startswith("no connection: ") and away.endswith("; it is tried again")
         assert why == (f"fastpath.recording: its time was over before {url} had answered; nothing is recorded")
     assert not path.exists()
-    on_time(took < SOON_SECONDS, took)
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_recording_is_stopped_before_a_server_answers(tmp_path: Path, how: signal.Signals) -> None:
     """The server takes the connection, and says nothing."""
@@ -51,7 +42,6 @@ def test_a_recording_is_stopped_before_a_server_answers(tmp_path: Path, how: sig
     assert not path.exists()
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.parametrize("away", ["silent", "gone"])
 @pytest.mark.parametrize("scheme", ["", "ws"])
 def test_a_replay_is_stopped_before_a_server_answers(tmp_path: Path, scheme: str, away: str) -> None:
@@ -73,7 +63,6 @@ def test_a_replay_is_stopped_before_a_server_answers(tmp_path: Path, scheme: str
 
 
 def _stopped(program: Program, how: signal.Signals, why: str) -> None:
-    with in_time(SOON_SECONDS):
-        assert program.end(how) == 2
+    assert program.end(how) == 2
     lines = [line for line in program.errors.splitlines() if not line.startswith("no connection: ")]
     assert lines == [f"fastpath.recording: {why}"]

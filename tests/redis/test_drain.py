@@ -15,6 +15,7 @@ from fastpath.client.control.nodes import Nodes
 from fastpath.client.publisher.publisher import Publisher
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 SUBJECT = "/drain/cluster"
 
@@ -47,15 +48,15 @@ def test_clients_and_publishers_of_a_node_that_stops_go_on_at_another(pair: tupl
     try:
         streams = [client.__enter__().subscribe(SUBJECT) for client in clients]
         thread.start()
-        seen = [[int(stream.get(10).content)] for stream in streams]
+        seen = [[int(stream.get(PATIENCE_SECONDS).content)] for stream in streams]
         os.kill(one.pid, signal.SIGTERM)
         assert one.process is not None
-        assert one.process.wait(30) == 0
+        assert one.process.wait(3 * PATIENCE_SECONDS) == 0
         over.set()
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         for stream, numbers in zip(streams, seen, strict=True):
             while numbers[-1] < sent:
-                numbers.append(int(stream.get(10).content))
+                numbers.append(int(stream.get(PATIENCE_SECONDS).content))
             assert numbers == list(range(numbers[0], sent + 1)), "each once, in order"
     finally:
         over.set()

@@ -11,12 +11,11 @@ from tests.support.edge.figures import Change
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import on_time, until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_latency_counts_from_where_redis_has_it_and_publishers_wait_while_it_is_away(workers: int) -> None:
     with ExitStack() as stack:
@@ -34,7 +33,6 @@ def test_latency_counts_from_where_redis_has_it_and_publishers_wait_while_it_is_
             assert client.texts(2) == ["1", "2"]
             until(lambda: change.of_latencies()[0] == 2)
             assert change.of_latencies()[1] >= 0
-            on_time(change.of_latencies()[1] < 2, change.of_latencies())
             redis.freeze()
             publisher.batch += 1
             publisher.packet("batch", publisher.batch, [["/redis/one", "3"], ["/redis/one", "4"]])

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from statistics import median
-from time import perf_counter, sleep
 
 import pytest
 
-from fastpath.client import blocking
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarSilent
 from tests.edge.clients import test_connection as test_delivery
@@ -26,7 +23,7 @@ from tests.edge.clients.test_connection import (  # the same stories, on another
 from tests.edge.clients.test_wildcards import test_coming_back, test_what_is_there_and_what_comes_to_be
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import on_time, until
+from tests.support.waiting import until
 
 __all__ = [
     "test_a_subscriber_of_one_subject_never_gets_another",
@@ -86,19 +83,6 @@ def test_ports_open_when_redis_is_there_and_the_process_stops_before() -> None:
         sidecar.__exit__()
 
 
-@pytest.mark.timing(only="Late")
-def test_an_acknowledgement_waits_for_no_clock(shared: Sidecar) -> None:
-    """Though it usually comes after the log has been read, when nothing else is to be sent."""
-    seconds = []
-    with blocking.connect(shared.client_url) as client:
-        for _ in range(40):
-            began = perf_counter()
-            client.publish("/ack/a", "x")
-            seconds.append(perf_counter() - began)
-            sleep(0.013)  # else each follows the clock's last beat
-    on_time(median(seconds) < 0.02, seconds)
-
-
 class _impatient:
     """Wait for a sidecar that cannot become ready for less than usual."""
 
@@ -113,7 +97,6 @@ class _impatient:
         sidecar.READY_SECONDS_MAX = self._seconds
 
 
-@pytest.mark.timing
 def test_a_node_whose_redis_is_away_answers_the_rest() -> None:
     """It makes publications wait; that is no reason to take it for hung, and to ask it nothing for some seconds."""
     with (

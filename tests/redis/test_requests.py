@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -33,12 +32,9 @@ from tests.support.redis import RedisServer, Topology
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import auntil, on_time, until
+from tests.support.waiting import PATIENCE_SECONDS, auntil, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
-
-GONE_SECONDS_MAX = 12
-"""A node counts as gone after 4 s of silence; the machine may be busy."""
 
 
 def node(redis: RedisServer) -> Sidecar:
@@ -86,14 +82,16 @@ def outcome(asking: WireClient, subject: str, **keys: Any) -> dict[str, Any]:
 
 def open_request(asking: WireClient, responder: WireClient, subject: str) -> tuple[int, str]:
     """Ask until this responder, perhaps of another node, is asked: the request's number, and where replies to it go."""
-    end = time.monotonic() + 10
-    while True:
+
+    def asked() -> tuple[int, str] | None:
         number = asking.say("request", subject=subject, content="x", timeout=60_000)
         until(lambda: not (asking.silent() and responder.silent()))
         if not responder.silent():
             return number, str(responder.answer("asked")["to"])
         assert asking.answer("response", number)["error"] in ("no_responders", "unavailable")
-        assert time.monotonic() < end, "the other node does not hear of the responder"
+        return None
+
+    return until(asked)  # type: ignore[return-value]
 
 
 def replied(asking: WireClient, responder: WireClient, subject: str, content: str) -> str:
@@ -144,7 +142,7 @@ async def test_clients_ask_over_nodes_and_get_all_replies_errors_and_ends(two: t
             while not begun.is_set():  # where its time was over before it was read nothing has begun
                 with pytest.raises(RequestTimeout):
                     await asking.request("/py/x", "slow", timeout=0.3)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await ended.wait()
 
         async def unknown() -> bool:
@@ -175,13 +173,10 @@ async def test_a_requester_that_reconnects_gets_a_clear_error_once_and_the_respo
             assert (await again).content == "answered"
 
 
-@pytest.mark.timing(only="Late")
 def test_nobody_answers_is_said_at_once_on_both(two: tuple[Sidecar, Sidecar], client: Clients) -> None:
     for asking in map(client, two):
-        began = time.monotonic()
         answer = outcome(asking, "/nobody/x", timeout=60_000)
         assert (answer["error"], answer["own"]) == ("no_responders", True)
-        on_time(time.monotonic() - began < 1, answer)
 
 
 def test_callers_of_http_and_django_ask_over_nodes(
@@ -298,8 +293,8 @@ def test_a_node_that_is_killed_ends_what_is_under_way_in_both_directions(client:
         far, beside = client(other, "/killed/x"), client(third)
         number, _ = open_request(asking, far, "/killed/x")
         _, to = open_request(far, answering, "/here/x")
-        asking.sock.settimeout(GONE_SECONDS_MAX)
-        answering.sock.settimeout(GONE_SECONDS_MAX)
+        asking.sock.settimeout(2 * PATIENCE_SECONDS)
+        answering.sock.settimeout(2 * PATIENCE_SECONDS)
         other.kill()
         until(lambda: outcome(beside, "/killed/x", timeout=60_000)["error"] in ("unavailable", "no_responders"))
         assert asking.answer("response", number)["error"] == "responder_gone"
@@ -311,7 +306,6 @@ def test_a_node_that_is_killed_ends_what_is_under_way_in_both_directions(client:
         assert replied(asking, back, "/killed/x", "back") == "back"
 
 
-@pytest.mark.timing(only="Late")
 def test_when_the_first_worker_of_a_node_dies_what_is_under_way_ends_and_responders_stay_known(client: Clients) -> None:
     with RedisServer() as redis, node(redis) as one, ExitStack() as stack:
         other = stack.enter_context(Sidecar(engine=redis.url, drain_seconds=1, workers=2))
@@ -332,7 +326,7 @@ def test_when_the_first_worker_of_a_node_dies_what_is_under_way_ends_and_respond
         assert answering.answer("over")["to"] == near_to
         assert far.ask("reply", "replied", to=to, content="")["status"] == "gone"
         assert replied(asking, far, "/first/x", "still there") == "still there"
-        on_time("no_responders" not in seen, "the other first worker")
+        assert "no_responders" not in seen, "the other first worker"
 
 
 def test_a_node_that_ends_says_so(client: Clients) -> None:
@@ -357,8 +351,8 @@ def test_while_redis_is_away_nobody_is_said_to_be_missing_and_all_is_as_before_w
         far = client(other, "/far/x")
         number, to = open_request(asking, far, "/far/x")
         getattr(redis, away)()
-        asking.sock.settimeout(GONE_SECONDS_MAX)
-        far.sock.settimeout(GONE_SECONDS_MAX)
+        asking.sock.settimeout(2 * PATIENCE_SECONDS)
+        far.sock.settimeout(2 * PATIENCE_SECONDS)
         assert asking.answer("response", number)["error"] == "responder_gone"
         assert far.answer("over")["to"] == to
         assert outcome(asking, "/far/x", timeout=60_000)["error"] == "unavailable"

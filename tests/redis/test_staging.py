@@ -126,10 +126,9 @@ def test_rows_that_are_dropped_or_unknown_are_missing(pair: tuple[Sidecar, Sidec
     assert texts(one, subject, 1) == ["c"]
 
 
-@pytest.mark.timing
 def test_what_is_staged_goes_with_time_and_counts_until_then(redis: RedisServer) -> None:
     tx = name()
-    with Sidecar(engine=redis.url, staged_bytes=1 << 20, staged_seconds=1) as node, WirePublisher(node) as publisher:
+    with Sidecar(engine=redis.url, staged_bytes=1 << 20, staged_seconds=3) as node, WirePublisher(node) as publisher:
         content = "x" * 100_000
         answers = [stage(publisher, [tx, 0, 0, 1], chunk, f"/tx/{tx}", [content])[:2] for chunk in range(12)]
         assert answers.count(["staged", 1]) == 10

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
-STOP_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 2 * PATIENCE_SECONDS
 
 
 class DatabaseServer(ABC):

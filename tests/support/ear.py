@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import msgspec
 
-SECONDS_MAX = 10
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 class Ear:
@@ -15,7 +15,7 @@ class Ear:
 
     def __init__(self, path: str, *kinds: str) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(SECONDS_MAX)
+        self.sock.settimeout(PATIENCE_SECONDS)
         self.sock.connect(path)
         self.dropped = 0
         self.heard: list[dict[str, Any]] = []

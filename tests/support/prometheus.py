@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tests.support.ports import free_port
 from tests.support.realtime.server import Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "operate" / "grafana"
 
@@ -49,7 +49,7 @@ class Prometheus(Program):
     def ask(self, path: str, **query: str) -> Any:
         """The data that the HTTP API answers."""
         url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 class Proxy:
@@ -63,7 +64,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def _do(self, work: Callable[[], Any]) -> None:
-        asyncio.run_coroutine_threadsafe(work(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result(PATIENCE_SECONDS)
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self._port)

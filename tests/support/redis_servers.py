@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from tests.support.certificates import Certificate
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 NAME = "fp"
 """Under which name the Sentinels watch the primary."""
@@ -135,7 +135,7 @@ class Server:
             return
         process.send_signal(how)
         try:
-            process.wait(10)
+            process.wait(PATIENCE_SECONDS)
         finally:
             process.kill()
             process.wait()

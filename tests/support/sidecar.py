@@ -12,14 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
-READY_SECONDS_MAX = 20
-STOP_SECONDS_MAX = 10
+READY_SECONDS_MAX = 2 * PATIENCE_SECONDS
+STOP_SECONDS_MAX = PATIENCE_SECONDS
 LOG_CHARS_MAX = 8000
 """So much of a log is shown when a test fails."""
 
@@ -105,6 +108,15 @@ class Sidecar:
     def stop(self) -> None:
         """The process stops cleanly."""
         self._end(signal.SIGTERM)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It does not run: what several peers say meanwhile it then finds all at once."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     @property
     def log(self) -> str:

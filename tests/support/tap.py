@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastpath.core.protocol.packets import Unpacker
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 @contextlib.contextmanager
@@ -59,4 +60,4 @@ def tapped(sidecar: Sidecar, path: Path) -> Iterator[list[tuple[str, int]]]:
             listening.shutdown(socket.SHUT_RDWR)
             stack.close()
             for thread in threads:
-                thread.join(10)
+                thread.join(PATIENCE_SECONDS)

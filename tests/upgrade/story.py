@@ -13,7 +13,7 @@ import msgspec
 from tests.support.edge.transacting import Transacting, run
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 Told = dict[str, list[list[Any]]]
 """By subject, its messages: sequence number, time in ms since 1970, content, fields, meta."""
@@ -189,7 +189,7 @@ def tell(sidecar: Sidecar, end: str, data: Path | None = None) -> dict[str, Any]
                 commit_begun(spark)
                 raise AssertionError("the fault did not happen")
             assert sidecar.process is not None
-            sidecar.process.wait(10)
+            sidecar.process.wait(PATIENCE_SECONDS)
     facts["told"] = merged(told)
     return dict(plain(facts))
 

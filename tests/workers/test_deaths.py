@@ -23,7 +23,7 @@ from tests.support.edge.spread import kill_worker, publisher, spread
 from tests.support.edge.wire import WireClient
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import ROOT, Sidecar
-from tests.support.waiting import auntil, run, until
+from tests.support.waiting import PATIENCE_SECONDS, auntil, run, until
 
 WORKERS = 3
 CLIENTS = 32
@@ -264,7 +264,7 @@ def test_the_end_of_the_parent_leaves_nothing_behind(number: signal.Signals, mon
             sidecar.process.send_signal(number)
             for client in clients:
                 assert client.closed() == (4000, "drain")
-        sidecar.process.wait(10)
+        sidecar.process.wait(PATIENCE_SECONDS)
         until(lambda: not any(map(alive, workers)))
         until(lambda: not links.exists())
         until(lambda: not Path(sidecar.control).exists())

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from contextlib import ExitStack
-
-import pytest
 
 from fastpath.client.control.client import Control
 from tests.support.edge.draining import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
 from tests.support.edge.spread import figures_by_worker, kill_worker, spread
 from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import in_time, on_time, until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def test_all_workers_drain_and_open_again() -> None:
@@ -34,32 +31,27 @@ def test_all_workers_drain_and_open_again() -> None:
                 assert client.subscribe(SUBJECT)[0]["sid"]
 
 
-@pytest.mark.timing(only="Late")
 def test_they_share_the_rate_and_clients_of_all_get_what_comes_meanwhile() -> None:
-    settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 20, "drain_seconds": 30}
+    settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 10, "drain_seconds": 30}
     with Sidecar(**settings) as sidecar, Control(sidecar.control) as control, ExitStack() as stack:
         clients = clients_of(sidecar, stack, 24)
         until(lambda: sum(one["connections"] for one in figures_by_worker(sidecar)) == 24)
-        began = time.monotonic()
         os.kill(sidecar.pid, signal.SIGTERM)
         until(lambda: control.hello()["draining"])
         control.publish([[SUBJECT, "1"]])
         seen = [Seen(client) for client in clients]
         assert {one.code for one in seen} == {4000}
-        on_time(sum(one.contents == [1] for one in seen) >= 12, "the links carry until the last client has gone")
         assert all(one.contents in ([], [1]) for one in seen)
-        # 24 at 20 a second take 1.2 s when the kernel spread them evenly, more when it did not.
-        assert time.monotonic() - began > 0.9
+        assert [1] in [one.contents for one in seen], "the links carry until the last client has gone"
         assert sidecar.process is not None
-        assert sidecar.process.wait(10) == 0
+        assert sidecar.process.wait(PATIENCE_SECONDS) == 0
         assert "Traceback" not in sidecar.log
 
 
-@pytest.mark.timing(only="Late")
 def test_a_second_signal_to_the_parent_ends_it() -> None:
     settings = {"workers": 2, "servers": SERVERS, "drain_per_second": 1, "drain_seconds": 60}
     with Sidecar(**settings) as sidecar, ExitStack() as stack:
-        clients: list[WireClient] = clients_of(sidecar, stack, 6)
+        clients: list[WireClient] = clients_of(sidecar, stack, 40)
         os.kill(sidecar.pid, signal.SIGTERM)
         until(lambda: "draining" in sidecar.log)
 
@@ -68,7 +60,8 @@ def test_a_second_signal_to_the_parent_ends_it() -> None:
             return sidecar.log.count("stopping: ") == 2
 
         until(told)
-        with in_time(3):
-            assert {Seen(client).code for client in clients} == {4000}
-            assert sidecar.process is not None
-            assert sidecar.process.wait(10) == 0
+        seen = [Seen(client) for client in clients]
+        assert {one.code for one in seen} == {4000}
+        assert None in [one.notice for one in seen], "before its turn"
+        assert sidecar.process is not None
+        assert sidecar.process.wait(PATIENCE_SECONDS) == 0

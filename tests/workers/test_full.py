@@ -14,7 +14,7 @@ import pytest
 from fastpath.client.control.client import Control
 from tests.support.edge.wire import Ended, WireClient
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 EACH = 6
 LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,metrics://127.0.0.1:0"
@@ -52,7 +52,7 @@ def test_every_place_is_taken_and_freed_ones_again() -> None:
 
 def readiness(sidecar: Sidecar) -> tuple[int, dict[str, Any]]:
     """What /readyz answers: its status, and the reasons."""
-    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()

@@ -21,7 +21,7 @@ from tests.support.edge.wire import PONG
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import on_time, until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,6 @@ def test_clients_of_all_workers_in_pages(pair: Sidecar, control: Control) -> Non
         assert control.subject("/a/one")["subscribers"] == 4
 
 
-@pytest.mark.timing(only="Late")
 def test_one_of_another_worker(pair: Sidecar, control: Control) -> None:
     """It is looked at, asked for a sign of life, and its user closed everywhere."""
     subject = f"/a/{time.monotonic_ns()}"  # another one at a second try
@@ -84,7 +83,6 @@ def test_one_of_another_worker(pair: Sidecar, control: Control) -> None:
         assert [client.closed() for client in ann.all] == [(4506, "closed_by_operator")] * 2
         with pytest.raises(ControlRefused, match="unknown"):
             control.client(name)
-        on_time(took < 4000, took)
 
 
 def test_a_trace_sees_all_workers(pair: Sidecar, control: Control) -> None:
@@ -113,7 +111,6 @@ def test_a_trace_sees_all_workers(pair: Sidecar, control: Control) -> None:
             control.untrace(reader.trace)
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_named(pair: Sidecar, control: Control) -> None:
     """Of the others the answer comes all the same."""
@@ -135,7 +132,7 @@ def test_a_worker_that_hangs_is_named(pair: Sidecar, control: Control) -> None:
         finally:
             os.kill(pid, signal.SIGCONT)
         until(lambda: len(control.clients()["clients"]) == 2)
-        on_time(took < 1.8, "less than Django waits")
+        assert took < 1.8, "less than Django waits"
 
 
 @pytest.mark.slow
@@ -156,7 +153,7 @@ def test_large_answers_leave_the_link_alone() -> None:
         name = next(row["connection"] for row in control.clients()["clients"] if row["worker"] == 1)
         peer.connect(sidecar.control)
         peer.sendall(b"".join(pack([number, "client", {"connection": name}]) for number in range(count)))
-        peer.settimeout(10)
+        peer.settimeout(PATIENCE_SECONDS)
         stream = peer.makefile("rb")
         for _ in range(count):
             size = int.from_bytes(stream.read(4))

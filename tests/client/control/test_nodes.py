@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,7 +15,6 @@ from tests.support.waiting import until
 ROW = ["/a/b", "x"]
 
 
-@pytest.mark.timing
 @pytest.mark.redis
 def test_after_a_time_without_redis_nothing_waits_for_what_was_given_up() -> None:
     """Whether its end was told, or nobody waited for it."""
@@ -36,10 +34,8 @@ def test_after_a_time_without_redis_nothing_waits_for_what_was_given_up() -> Non
         assert [result[0] for result in told.result()["results"]] == ["unavailable"] * 2
         redis.thaw()
         until(lambda: isinstance(other.publish([ROW])["results"][0], int))
-        back = time.monotonic()
         for nodes in (patient, brief):
             assert isinstance(nodes.publish([ROW])["results"][0], int)
-        assert time.monotonic() - back < 1
 
 
 def test_a_series_of_numbers_goes_on_while_all_is_stored() -> None:

@@ -26,7 +26,7 @@ from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint, mint_jwt
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 A = "/a/a"
 
@@ -35,11 +35,11 @@ def cached(sidecar: Sidecar, subject: str = A) -> list[Any]:
     """The contents that the sidecar's cache holds."""
     with connect_blocking(sidecar.client_url) as client:
         stream = client.subscribe(subject, history=100_000)
-        result = [stream.get(10)]
+        result = [stream.get(PATIENCE_SECONDS)]
         with Control(sidecar.control) as control:
             last = control.snapshot(subject)["message"]["seq"]
         while result[-1].seq < last:
-            result.append(stream.get(10))
+            result.append(stream.get(PATIENCE_SECONDS))
     return [message.content for message in result]
 
 
@@ -103,7 +103,7 @@ def test_after_a_restart_of_the_sidecar_all_that_was_not_acknowledged_is_sent_ag
         with ThreadPoolExecutor(1) as pool:
             flushing = pool.submit(lambda: [publisher.send_batch([[A, text]]) for text in "abc"] and publisher.flush())
             sidecar.start()
-            assert flushing.result(20).accepted == 3
+            assert flushing.result(2 * PATIENCE_SECONDS).accepted == 3
     assert cached(sidecar) == ["a", "b", "c"]
 
 
@@ -149,7 +149,6 @@ def test_the_next_address_is_tried(sidecar: Sidecar) -> None:
             assert publisher.publish(A, "x") > 0
 
 
-@pytest.mark.timing
 def test_an_outage_that_lasts_is_an_error_and_what_was_sent_is_kept(sidecar: Sidecar) -> None:
     publisher = Publisher(sidecar.publisher_url, retry_seconds=0.3)
     publisher.connect()

@@ -92,7 +92,6 @@ def test_what_is_missing_is_told_once(sidecar: Sidecar) -> None:
         assert got == [Missing(0, 3, 5, "evicted"), *[str(n) for n in range(5, 20_005)]]
 
 
-@pytest.mark.timing
 def test_refusals() -> None:
     with Sidecar(mode="jwt", token_secret=SECRET) as sidecar:
         with Reader(sidecar.publisher_url, mint_jwt("ann", subscribe=["/a/*"]), retry_seconds=0.5) as reader:

@@ -128,7 +128,6 @@ def test_a_sidecar_without_files_has_lost_it_and_says_so(sidecar: Sidecar) -> No
             stager.flush()
 
 
-@pytest.mark.timing
 def test_without_room_it_waits_until_there_is_some() -> None:
     with Sidecar(staged_bytes=1 << 20) as sidecar:
         full = runs(*["x" * 100] * 2000)

@@ -24,7 +24,7 @@ from fastpath.client import (
 )
 from fastpath.core.protocol.errors import InvalidSubject
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ async def test_time_is_over_on_both_sides(shared: Sidecar) -> None:
         while not begun.is_set():  # where its time was over before it was read nothing has begun
             with pytest.raises(RequestTimeout):
                 await client.request("/slow/x", "", timeout=0.2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await ended.wait()
 
 
@@ -138,7 +138,7 @@ async def test_who_asks_is_told_when_the_responder_ends_and_the_responder_when_w
             await begun.wait()
         with pytest.raises(Disconnected):
             await asked
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await ended.wait()
 
 

@@ -18,7 +18,7 @@ from tests.support.proxy import Proxy
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 ANN = mint_jwt("ann", both=["/**"])
 
@@ -38,13 +38,13 @@ async def client(shared: Sidecar) -> AsyncIterator[Client]:
 
 async def take(stream: MessageStream, count: int) -> list[Message]:
     """The next messages; TimeoutError when they do not come."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return [await anext(stream) for _ in range(count)]
 
 
 async def told(feed: Feed[Status], name: str, subject: str) -> Status:
     """The next status of that name and subject."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for status in feed:
             if (status.name, status.subject) == (name, subject):
                 return status
@@ -163,9 +163,9 @@ def test_without_async(shared: Sidecar) -> None:
         stream, own = client.subscribe("/p6/*"), client.subscribe("/p6/a")
         client.publish("/p6/a", "1")
         client.publish("/p6/a", "2")
-        assert (stream.get(10).content, own.get(10).content) == ("1", "1")
+        assert (stream.get(PATIENCE_SECONDS).content, own.get(10).content) == ("1", "1")
         client.unsubscribe("/p6/a")
-        assert stream.get(10).content == "2"
+        assert stream.get(PATIENCE_SECONDS).content == "2"
         assert client.advertise("/p6/*") == {}
 
 

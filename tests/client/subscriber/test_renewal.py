@@ -13,7 +13,7 @@ from fastpath.client.subscriber.renewal import AGAIN_SECONDS_MAX, Renewal
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 
 def one_after_the_other(*tokens: str | None) -> Callable[[], str]:
@@ -81,6 +81,6 @@ async def test_after_4007_it_comes_back_when_a_token_can_be_had() -> None:
             stream = client.subscribe("/a/a")
             await auntil(lambda: any(status.code == 4007 for status in told))
             await other.publish("/a/a", "missed")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert (await anext(stream)).content == "missed"
     assert "synchronised" in [status.name for status in told]

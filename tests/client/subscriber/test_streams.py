@@ -9,6 +9,7 @@ import weakref
 from fastpath.client.message import Status
 from fastpath.client.subscriber.answers import Statuses
 from fastpath.client.subscriber.streams import Feed
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_who_waits_for_room_goes_on_when_the_feed_ends() -> None:
@@ -19,7 +20,7 @@ async def test_who_waits_for_room_goes_on_when_the_feed_ends() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     feed.end()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await waiting
     assert await feed.take() == [1]
 

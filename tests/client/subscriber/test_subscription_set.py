@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
-
-import pytest
 
 from fastpath.client.message import Position
 from fastpath.client.subscriber.state import ClientState
 from fastpath.client.subscriber.subscription_set import Pattern, SubscriptionSet
 from fastpath.client.subscriber.subscriptions import Subscriptions
 from fastpath.core.matching.subscribed_patterns import covers
-from tests.support.client.amounts import PATTERNS, SECONDS, SUBJECTS
+from tests.support.client.amounts import PATTERNS, SUBJECTS
 
 
 def test_the_patterns_over_a_subject_are_those_that_cover_it() -> None:
@@ -31,7 +28,6 @@ def test_the_patterns_over_a_subject_are_those_that_cover_it() -> None:
         ]
 
 
-@pytest.mark.timing
 def test_a_reconnection_with_many_patterns() -> None:
     """Each pattern with its subjects: 200 of them with 2000 in all."""
     commands: list[object] = []
@@ -41,22 +37,17 @@ def test_a_reconnection_with_many_patterns() -> None:
         found = following.wanted.find(f"/stocks/g{number}/{one}")
         assert found is not None
         found.position = Position(1, 1)
-    begun = time.perf_counter()
     following.open()
-    assert time.perf_counter() - begun < SECONDS
     assert [len(command.since) for command in commands] == [10] * 200  # type: ignore[attr-defined]
 
 
-@pytest.mark.timing
 def test_interest_in_many_subjects_is_not_walked_for_each_that_comes() -> None:
     state = ClientState("json")
     state.offer(["/prices/**"])
     subjects = [f"/prices/{number}" for number in range(5000)]
-    begun = time.perf_counter()
     for wanted in (True, False):
         for subject in subjects:
             state.receive(json.dumps({"op": "interest", "subjects": [subject], "wanted": wanted}).encode())
     state.receive(json.dumps({"op": "interest", "subjects": subjects, "wanted": True}).encode())
     [event] = state.receive(json.dumps({"op": "interest", "subjects": subjects, "wanted": False}).encode())
-    assert time.perf_counter() - begun < SECONDS
     assert event.subjects == subjects  # type: ignore[union-attr]

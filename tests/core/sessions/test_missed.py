@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import process_time
-
 import pytest
 
 from fastpath.core.auth.grants import Grants, Principal
@@ -112,7 +110,5 @@ def test_a_look_at_all_that_a_session_can_have_is_short(filters: int) -> None:
     one = session(*((subject, START, 1) for subject in subjects), text="/c/first")
     for number in range(1, filters):
         one.subscribe(Subscription(Filter(text=f"/c/{number}", qos=1), [f"/c/{number}"], 0, True))
-    began = process_time()
     for _ in range(3):
         assert missed(made.broker, ANYBODY, one, made.now) == ""
-    assert process_time() - began < 1

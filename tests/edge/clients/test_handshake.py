@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.edge.wire import Socket, WireClient, open_files, request, undisturbed, wait_gone
+from tests.support.edge.wire import Ended, Socket, WireClient, open_files, request, undisturbed, wait_gone
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -87,14 +87,21 @@ def test_bytes_that_dribble_do_not_buy_time(hasty: Sidecar) -> None:
         assert peer.rest().startswith(b"HTTP/1.1 408 ")
 
 
-@pytest.mark.timing
 def test_a_websocket_without_a_command_in_time(hasty: Sidecar) -> None:
-    with WireClient(hasty) as silent, WireClient(hasty) as chatty, WireClient(hasty) as good:
+    def good_one() -> WireClient | None:
+        """One that says something in time, which a machine that stands still may miss."""
+        client = WireClient(hasty)
+        try:
+            client.ask("ping", "pong")
+        except Ended:
+            client.sock.close()
+            return None
+        return client
+
+    with until(good_one) as good, WireClient(hasty) as silent, WireClient(hasty) as chatty:  # type: ignore[union-attr]
         chatty.frame(9, b"a ping of the WebSocket is no command")
-        good.say("ping")
         assert silent.closed() == (4003, "handshake_timeout")
         assert chatty.closed() == (4003, "handshake_timeout")
-        assert good.answer("pong")
         assert good.quiet()
 
 

@@ -25,7 +25,7 @@ from tests.support.edge.mqtt import LISTEN, mqtt
 from tests.support.edge.sessions import client_of
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 MANY = [f"/many/{number}" for number in range(1000)]
 BUSY = MANY[::50]
@@ -45,7 +45,7 @@ def busy(sidecar: Sidecar) -> Iterator[None]:
     thread = Thread(target=publish)
     thread.start()
     try:
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE_SECONDS)
         yield
     finally:
         over.set()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from tests.support.edge.rules import milliseconds, rule, ruled
 from tests.support.edge.users import user
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.tokens import mint
-from tests.support.waiting import in_time, on_time, until
+from tests.support.waiting import until
 
 ALL = rule(1, "/s/**")
 
@@ -135,29 +138,22 @@ def test_a_subscription_that_waits_keeps_what_was_asked() -> None:
         assert three.next()["results"][0]["conflation"] == 500
 
 
-@pytest.mark.timing(only="Late")
 def test_a_rule_with_a_time() -> None:
-    """It begins and ends by itself, within the second."""
+    """It begins and ends by itself."""
     with ruled(rule(1, "/other/x")) as rights, rights.client() as client:
         assert client.subscribe("/s/a")[0]["error"] == "denied"
-        start, end = milliseconds(0.7), milliseconds(1.9)
-        rights.change(rule(2, "/s/**", start=start, end=end))
-        quiet = client.quiet()
-        on_time(time.time() * 1000 < start, "it has begun")
-        assert quiet, "not yet"
+        start = milliseconds(0.7)
+        rights.change(rule(2, "/s/**", start=start))
         assert client.next()["results"][0]["subject"] == "/s/a"
-        late = time.time() * 1000 - start
-        assert late >= 0
-        on_time(late < 1000, late)
+        assert time.time() * 1000 >= start, "not before"
         rights.publish(["/s/a", "1"])
-        on_time(time.time() * 1000 < end, "it has ended")
         assert client.texts(1) == ["1"]
+        end = milliseconds(0.7)
+        rights.change(rule(2, "/s/**", start=start, end=end))
         assert client.next() == {"op": "revoked", "subjects": ["/s/a"], "reason": "no rule allows it"}
-        late = time.time() * 1000 - end
-        assert late >= 0
+        assert time.time() * 1000 >= end
         rights.publish(["/s/a", "2"])
         assert client.quiet()
-        on_time(late < 1000, late)
 
 
 def test_a_user_who_is_deactivated() -> None:
@@ -241,17 +237,22 @@ def test_publishing_follows_the_rights_at_once() -> None:
 # Tokens
 
 
-@pytest.mark.timing(only="Late")
 def test_a_token_is_renewed_and_ends() -> None:
-    expires = time.time() + 3
-    with ruled(ALL) as rights, rights.client(hours=3 / 3600) as client, rights.client(hours=3 / 3600) as other:
-        try:
-            client.subscribe("/s/a")
-            assert client.answer("expiring")["expires"] < milliseconds(60)
-            renewed = client.ask("token", "renewed", token=mint("alice", generation=rights.generation))
-        except Ended:
-            on_time(time.time() < expires - 1, "the token had ended before it could be renewed")
-            raise
+    lasts = count(3)
+    with ruled(ALL) as rights, ExitStack() as stack:
+
+        def renew() -> tuple[WireClient, WireClient, dict[str, Any]] | None:
+            """With a token that has not ended before it is renewed: a busy machine needs a longer one."""
+            hours = next(lasts) / 3600
+            try:
+                client, other = (stack.enter_context(rights.client(hours=hours)) for _ in range(2))
+                client.subscribe("/s/a")
+                assert client.answer("expiring")["expires"] < milliseconds(60)
+                return client, other, client.ask("token", "renewed", token=mint("alice", generation=rights.generation))
+            except Ended:
+                return None
+
+        client, other, renewed = until(renew)  # type: ignore[misc]
         assert (renewed["user"], renewed["expires"] > milliseconds(3600)) == ("alice", True)
         assert other.closed() == (4007, "token_expired")
         rights.publish(["/s/a", "goes on"])
@@ -276,8 +277,7 @@ def test_anonymous_becomes_somebody() -> None:
         assert renewed["user"] == "alice"
 
 
-@pytest.mark.timing(only="Late")
-def test_a_change_reaches_everybody_within_a_second() -> None:
+def test_a_change_reaches_everybody() -> None:
     """With a thousand other rules, and clients that have a thousand subscriptions each."""
     others = [rule(n, f"/s/{n}") for n in range(10, 900)]
     with ruled(ALL, *others) as rights:
@@ -286,11 +286,9 @@ def test_a_change_reaches_everybody_within_a_second() -> None:
             for client in clients:
                 client.ask("subscribe", "subscribed", subjects=[f"/s/{n}" for n in range(999)] + ["/s/x"])
             for number in range(4):
-                with in_time(1):
-                    rights.change(rule(9, "/s/x", allow=number % 2 == 1))
-                    clients[0].next()
-                for client in clients[1:]:
-                    client.next()
+                rights.change(rule(9, "/s/x", allow=number % 2 == 1))
+                for client in clients:
+                    assert client.next()["op"] == ("subscribed" if number % 2 else "revoked")
         finally:
             for client in clients:
                 client.sock.close()

@@ -20,6 +20,7 @@ from tests.support.edge.rules import rule
 from tests.support.edge.wire import WireClient, packed, undisturbed
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint
+from tests.support.waiting import PATIENCE_SECONDS
 
 ALICE = {"id": 1, "who": "user:5", "pattern": "/c/**", "action": "both", "allow": True}
 
@@ -44,7 +45,7 @@ def control(rules: Sidecar) -> Iterator[Control]:
 def raw(path: str, data: bytes) -> list[Any]:
     """All that is answered to these bytes, with the end of what is sent."""
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(10)
+        peer.settimeout(PATIENCE_SECONDS)
         peer.connect(path)
         peer.sendall(data)
         peer.shutdown(socket.SHUT_WR)
@@ -333,7 +334,7 @@ def test_a_peer_that_takes_no_answers_is_not_read() -> None:
         for _ in range(20):
             control.hello()
         assert control.stats()["memory_bytes"] < before + (40 << 20)
-        peer.settimeout(10)
+        peer.settimeout(PATIENCE_SECONDS)
         stream = peer.makefile("rb")
         for number in range(count):
             answer = msgspec.msgpack.decode(stream.read(int.from_bytes(stream.read(4))))

@@ -13,7 +13,7 @@ from fastpath.core.protocol.packets import Unpacker
 from fastpath.edge.control.subjects import SEARCHES_MAX, SLICE_SUBJECTS
 from tests.support.edge.wire import WireClient, packed
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 COUNT = SLICE_SUBJECTS * 60 + 10
 """More than one slice of work."""
@@ -95,7 +95,7 @@ def test_refusals(full: Sidecar, arguments: dict, text: str) -> None:
 def test_too_many_at_once_and_who_goes_away(full: Sidecar) -> None:
     """More than a few searches are refused; those of a peer that has left leave room again."""
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(10)
+        peer.settimeout(PATIENCE_SECONDS)
         peer.connect(full.control)
         peer.sendall(b"".join(packed(number, "subjects", {"limit": 1}) for number in range(1, SEARCHES_MAX + 2)))
         unpacker = Unpacker(1 << 20)

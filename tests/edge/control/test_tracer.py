@@ -24,7 +24,7 @@ from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import auntil, on_time, run, until
+from tests.support.waiting import auntil, run, until
 
 FILLER = "x" * 4000
 EVERYBODY = rule(1, "everyone", "/a/**")
@@ -61,7 +61,6 @@ def called(sidecar: Sidecar, user: str, **options: Any) -> WireClient:
     return client
 
 
-@pytest.mark.timing(only="Late")
 def test_a_user_from_coming_to_going(ward: Sidecar, control: Control) -> None:
     """Whoever is there already, and whoever comes; of others nothing."""
     place = f"/a/coming{next(_tries)}"
@@ -97,7 +96,6 @@ def test_a_user_from_coming_to_going(ward: Sidecar, control: Control) -> None:
     assert told(subscribed, "subject", "pattern", "seq", "again") == [f"{place}/new", f"{place}/*", 0, False]
     assert told(message, "subject", "seq", "bytes", "how") == [f"{place}/new", 1, 1, "sent"]
     assert message["latency_ms"] >= 0
-    on_time(message["latency_ms"] < 1000, message)
     by_name: dict[str, list[dict[str, Any]]] = {}
     for event in events[5:]:
         by_name.setdefault(event["event"], []).append(event)
@@ -157,7 +155,6 @@ def test_one_connection_until_it_ends(ward: Sidecar, control: Control) -> None:
     assert reader.dropped == 0
 
 
-@pytest.mark.timing(only="Late")
 def test_a_subject_and_who_publishes_to_it(ward: Sidecar, control: Control) -> None:
     """Each publication with its outcome, to how many it went, and who begins and ends to read."""
     place = f"/a/s{next(_tries)}"
@@ -196,7 +193,6 @@ def test_a_subject_and_who_publishes_to_it(ward: Sidecar, control: Control) -> N
         0,
     ]
     assert delivered["latency_ms"] >= 0
-    on_time(delivered["latency_ms"] < 1000, delivered)
     assert told(published, "user", "seq", "repeated") == ["carl", 1, False]
     assert published["connection"].startswith(f"0.{ward.pid}.p")
     assert told(second, "subject", "clients") == [f"{place}/two", 0]

@@ -15,7 +15,7 @@ from tests.support.edge.sessions import KINDS, client_of
 from tests.support.edge.wire import TEXT, Ended, WireClient, WirePublisher, masked
 from tests.support.hook import Answering, Reply, denying, enter, named, no, yes
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SECONDS = 3
 """How long the sidecar waits for an answer here."""
@@ -181,7 +181,7 @@ def test_a_client_that_waits_is_not_read_from(custom: Sidecar, hook: Answering) 
                 sent += 1
         assert sent < 500, "30 MB"
         hook.answer(question, yes(question))
-        client.sock.settimeout(10)
+        client.sock.settimeout(PATIENCE_SECONDS)
         assert [client.next()["op"] for _ in range(sent)] == ["pong"] * sent
 
 

@@ -26,7 +26,7 @@ from tests.support.edge.wire import Ended, WireClient
 from tests.support.guide import one
 from tests.support.realtime.server import Program
 from tests.support.sidecar import ROOT, Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow
 
@@ -212,7 +212,7 @@ def token_of(site: Site, session: str, stack: ExitStack) -> str:
     stack.enter_context(Program(web, site.environment | own | settings, ready="Listening on TCP address"))
     secret = "x" * 32  # of Django's protection against forged requests: in the cookie and in the header
     headers = {"Cookie": f"sessionid={session}; csrftoken={secret}", "X-CSRFToken": secret}
-    with closing(http.client.HTTPConnection(site.web, 443, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(site.web, 443, timeout=PATIENCE_SECONDS)) as connection:
         connection.request("POST", "/realtime/token/", headers=headers)
         return str(json.load(connection.getresponse())["token"])
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fastpath.client.control.client import Control
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import (
     Ended,
@@ -24,7 +25,7 @@ from tests.support.edge.wire import (
     wait_gone,
 )
 from tests.support.sidecar import ROOT, Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +73,18 @@ def test_one_tls_port_for_both(certificate: Certificate) -> None:
             assert silent.rest() == b""
 
 
-@pytest.mark.timing
 def test_tls_refusals_are_told(certificate: Certificate) -> None:
     listen = f"{certificate.url('clients')},{certificate.url('publishers')}"
     with Sidecar(listen=listen, handshake_seconds=1, connections_max=1) as sidecar:
         context = certificate.trusting()
         files = open_files(sidecar.pid)
-        with Socket(sidecar.client_url, tls=context) as silent, Socket(sidecar.publisher_url, tls=context) as mute:
+        with WireClient(sidecar, tls=context) as first:
+            first.subscribe("/tls/first")
             with Socket(sidecar.client_url, tls=context) as second:
                 assert second.rest().startswith(b"HTTP/1.1 503 ")
+        with Control(sidecar.control) as control:
+            until(lambda: control.stats()["connections"] == 0)
+        with Socket(sidecar.client_url, tls=context) as silent, Socket(sidecar.publisher_url, tls=context) as mute:
             assert silent.rest().startswith(b"HTTP/1.1 408 ")
             assert b"handshake_timeout: no hello in time" in mute.rest()
         with Socket(sidecar.client_url, tls=context) as lost:
@@ -274,7 +278,7 @@ def test_with_few_files_there_is_still_a_place() -> None:
             assert client.ask("ping", "pong")
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
 
 def test_a_publisher_is_ended_by_its_own_fault_only(certificate: Certificate) -> None:

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,10 +219,9 @@ def test_a_node_that_stops_waits_for_nobody() -> None:
     with Sidecar() as sidecar, HttpPeer(sidecar) as idle, HttpPeer(sidecar) as waiting:
         (one,) = idle.history(subject="/stop/one")
         waiting.send(call_bytes("GET", f"/api/history?subject=/stop/one&since={one['epoch']},0&wait=30"))
-        began = time.monotonic()
         sidecar.stop()
-        assert time.monotonic() - began < 5
         assert idle.ended
+        assert waiting.ended, "and had no answer, as it would have when its time is over"
 
 
 # Who may

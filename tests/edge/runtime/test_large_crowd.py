@@ -113,7 +113,6 @@ def waits_beside(subjects: list[str]) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.timing
 def test_who_is_beside_a_large_group_waits_no_longer_than_beside_small_ones() -> None:
     small = waits_beside([f"/crowd/{number}" for number in range(SMALL)])
     large = waits_beside(["/crowd/0"])

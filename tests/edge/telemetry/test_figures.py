@@ -36,7 +36,7 @@ from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import auntil, on_time, until
+from tests.support.waiting import auntil, until
 
 __all__ = ["control", "sidecar"]
 
@@ -64,7 +64,6 @@ def test_every_delivery_is_measured_whoever_published(sidecar: Sidecar, control:
         assert 0 < seconds < 8
 
 
-@pytest.mark.timing(only="Late")
 def test_conflation_is_late_on_purpose_and_what_a_listener_collects_counts(sidecar: Sidecar, control: Control) -> None:
     host = sidecar.ready["clients"][1]
     kept, batch = (f"/late/{name}{next(_tries)}" for name in ("conflated", "collected"))
@@ -85,7 +84,6 @@ def test_conflation_is_late_on_purpose_and_what_a_listener_collects_counts(sidec
         count, seconds = change.of_latencies()
         assert count == 1
         assert seconds >= BATCH_MS / 1000 - 0.002
-        on_time(seconds < 1, seconds)
 
 
 def test_disconnections_by_what_ended_the_connection(sidecar: Sidecar, control: Control) -> None:
@@ -124,7 +122,6 @@ def stage_client(stack: ExitStack, sidecar: Sidecar) -> WireClient:
     return client
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 def test_slow_clients_and_what_waits_for_them(sidecar: Sidecar, control: Control) -> None:
     subject = f"/slow/{next(_tries)}"
@@ -143,7 +140,6 @@ def test_slow_clients_and_what_waits_for_them(sidecar: Sidecar, control: Control
         assert figures["slow_clients"] == 1
         assert figures["queued_bytes"] < 1_500_000
         assert figures["latency_p50_ms"] <= figures["latency_p99_ms"]
-        on_time(figures["latency_p99_ms"] < 1000, figures["latency_p99_ms"])
         assert figures["by_worker"][0]["latency_p99_ms"] == figures["latency_p99_ms"]
         assert until(lambda: (rate := control.publishers()["publishers"][0]["messages_per_s"]) >= 5 and rate) <= 30
         assert slow.texts(30) == ["x" * 50_000] * 30

@@ -25,7 +25,7 @@ from tests.support.realtime.server import Program
 from tests.support.redis import RedisServer
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)(\{[a-z]+="[^"]+"(?:,[a-z]+="[^"]+")?\})? (-?[0-9.e+-]+)')
 HISTOGRAM = "fastpath_latency_seconds"
@@ -33,7 +33,7 @@ HISTOGRAM = "fastpath_latency_seconds"
 
 def ask(sidecar: Sidecar, path: str, method: str = "GET") -> tuple[int, str]:
     """Status and body."""
-    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -167,12 +167,12 @@ def test_with_certificates_on_both_sides(tmp_path_factory: pytest.TempPathFactor
         host, _, port = sidecar.ready["metrics"][0].partition(":")
         known = own.trusting()
         known.load_cert_chain(other.cert, other.key)
-        connection = http.client.HTTPSConnection(host, int(port), timeout=5, context=known)
+        connection = http.client.HTTPSConnection(host, int(port), timeout=PATIENCE_SECONDS, context=known)
         connection.request("GET", "/readyz")
         assert connection.getresponse().status == 200
         connection.close()
         with pytest.raises((ssl.SSLError, ConnectionError)):  # noqa: PT012 - TLS 1.3 tells at the first read
-            unknown = http.client.HTTPSConnection(host, int(port), timeout=5, context=own.trusting())
+            unknown = http.client.HTTPSConnection(host, int(port), timeout=PATIENCE_SECONDS, context=own.trusting())
             unknown.request("GET", "/readyz")
             unknown.getresponse()
         unknown.close()

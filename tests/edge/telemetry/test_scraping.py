@@ -16,7 +16,7 @@ from fastpath.settings import Settings, describe
 from tests.support.edge.metrics import LISTEN, SECRET
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 GRAFANA = Path(__file__).parents[3] / "docs" / "operate" / "grafana"
 DJANGO = {"fastpath_up", "fastpath_statistics"}
@@ -41,7 +41,7 @@ def sidecar() -> Iterator[Sidecar]:
 
 def ask(sidecar: Sidecar, path: str, authorization: str | bytes = "") -> tuple[http.client.HTTPResponse, bytes]:
     """The answer and its body."""
-    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=PATIENCE_SECONDS)
     connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
     answer = connection.getresponse()
     body = answer.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -31,17 +30,33 @@ async def test_the_first_worker_is_told_what_the_others_count_also_without_stati
     runtime.stop()
 
 
-@pytest.mark.timing
-async def test_the_figures_are_sampled_on_the_whole_seconds_of_a_clock_that_all_workers_share() -> None:
+class Clock:
+    """The process's times, at a moment that a test chooses."""
+
+    def __init__(self, moment: float) -> None:
+        self._moment = moment
+
+    def monotonic(self) -> float:
+        """In seconds."""
+        return self._moment
+
+    process_time = time = monotonic
+
+
+@pytest.mark.parametrize(("moment", "wait"), [(100.0, 1), (100.25, 0.75), (100.5, 1.5), (100.75, 1.25)])
+async def test_the_figures_are_sampled_on_the_whole_seconds_of_a_clock_that_all_workers_share(
+    monkeypatch: pytest.MonkeyPatch, moment: float, wait: float
+) -> None:
+    """A second that is over in a moment is not sampled by itself."""
     loop = asyncio.get_running_loop()
     runtime = make_runtime(Settings(mode="none"), loop)
+    waits: list[float] = []
+    later = loop.call_later
+    monkeypatch.setattr("fastpath.edge.telemetry.figures.time", Clock(moment))
+    monkeypatch.setattr(loop, "call_later", lambda seconds, *call: (waits.append(seconds), later(seconds, *call))[1])
     statistics = Statistics(runtime)
     statistics.start()
-    timer = statistics._timer
-    assert timer is not None
-    due = timer.when() + time.monotonic() - loop.time()
-    assert abs(due - round(due)) < 0.02
-    assert 0.4 < due - time.monotonic() <= 1.5
+    assert waits == [wait]
     statistics.stop()
     runtime.stop()
 

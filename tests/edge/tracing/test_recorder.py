@@ -21,7 +21,7 @@ from tests.support.edge.mqtt import mqtt
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.ports import free_port
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_the_python_clients_say_and_tell_it(tracing: Sidecar, collector: Collect
         stream = client.subscribe("/spans/python")
         client.publish("/spans/python", "1", traceparent=sent)
         first = stream.get(20)
-        client.enqueue("/spans/python", "2", traceparent="00-\ud800").result(20)
+        client.enqueue("/spans/python", "2", traceparent="00-\ud800").result(2 * PATIENCE_SECONDS)
         second = stream.get(20)
     assert (first.content, second.content, second.traceparent) == ("1", "2", "")
     check_chain(collector, sent, first.traceparent)

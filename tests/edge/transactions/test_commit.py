@@ -17,6 +17,7 @@ from tests.support.edge.lives import SUBJECTS, TRANSACTION, Life
 from tests.support.edge.transacting import Transacting, run
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def rows_of(sidecar: Sidecar, subject: str, count: int) -> list[str]:
@@ -53,7 +54,7 @@ def test_a_process_that_is_killed(step: str, tmp_path: Path) -> None:
             one = Transacting(publisher, "killed")
             one.commit(0, stage_many(one, "/killed/a", 3000))
         assert sidecar.process is not None
-        assert sidecar.process.wait(20) == -9
+        assert sidecar.process.wait(2 * PATIENCE_SECONDS) == -9
         sidecar.kill()
         sidecar.settings.pop("faults_do")
         sidecar.start()

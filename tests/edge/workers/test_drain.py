@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.support.certificates import Certificate
 from tests.support.edge.draining import OTHERS, SERVERS, SUBJECT, Seen, accepts, clients_of
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import on_time, until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @contextmanager
@@ -40,16 +39,14 @@ def publishing(sidecar: Sidecar) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
 
 
-@pytest.mark.timing(only="Late")
 def test_clients_go_in_turns_and_resume_without_loss() -> None:
     # Whatever is published while it takes longer is cached.
     with Sidecar(cache_messages=100_000) as sidecar, ExitStack() as stack, Control(sidecar.control) as control:
         clients = clients_of(sidecar, stack, 30)
         with publishing(sidecar):
-            began = time.monotonic()
             assert control.call("drain", {"per_second": 50, "servers": OTHERS}) == {"clients": 30}
             assert control.hello()["draining"]
             assert not accepts(sidecar)
@@ -60,8 +57,9 @@ def test_clients_go_in_turns_and_resume_without_loss() -> None:
         for one in seen:
             assert (one.code, one.notice and one.notice["servers"]) == (4000, OTHERS)
             assert one.contents == list(range(one.contents[0], one.contents[0] + len(one.contents)))
-        # 30 at 50 a second: the last is told after 0.6 s, and closed a step later.
-        assert seen[-1].at - began > 0.5
+        last = [one.contents[-1] for one in seen]
+        assert last == sorted(last)
+        assert last[0] < last[-1], "in turns: who is told later hears more"
         for one in (seen[0], seen[-1]):
             with WireClient(sidecar) as again:
                 epoch = control.hello()["epoch"]
@@ -69,33 +67,30 @@ def test_clients_go_in_turns_and_resume_without_loss() -> None:
                 assert result["recovery"] == "recovered"
                 first = one.contents[-1] + 1
                 assert again.texts(result["messages"]) == [str(first + n) for n in range(result["messages"])]
-        on_time(seen[-1].at - began < 4, seen[-1].at - began)
-        on_time(seen[-1].at - seen[0].at > 0.3, "the first was looked at when the last had gone")
 
 
-@pytest.mark.timing(only="Late")
 def test_it_can_be_called_off_and_those_who_were_not_told_stay() -> None:
     with Sidecar() as sidecar, ExitStack() as stack, Control(sidecar.control) as control:
-        first, *others = clients_of(sidecar, stack, 4)
+        first, *others = clients_of(sidecar, stack, 20)
         with WirePublisher(sidecar) as publisher:
             control.call("drain", {"per_second": 1, "servers": OTHERS})
             assert publisher.closed()[0] == 4000
         assert Seen(first).code == 4000
         left = control.call("undrain")["clients"]
-        on_time(left == 3, f"{left} were left when it was called off")
+        assert 0 < left < 20
+        for client in others[: 19 - left]:
+            assert Seen(client).code == 4000, "it had been told already"
         until(lambda: accepts(sidecar))
         control.publish([[SUBJECT, "7"]])
-        for client in others:
+        for client in others[19 - left :]:
             assert client.texts(1) == ["7"]
             assert client.quiet()
         assert "Traceback" not in sidecar.log
 
 
-@pytest.mark.timing(only="Late")
 def test_told_to_stop_it_drains_for_so_long_then_all_go_at_once() -> None:
     with Sidecar(servers=SERVERS, drain_per_second=1, drain_seconds=2) as sidecar, ExitStack() as stack:
         clients = clients_of(sidecar, stack, 8)
-        began = time.monotonic()
         os.kill(sidecar.pid, signal.SIGTERM)
         with Control(sidecar.control) as control:  # so that what is revoked now is still cut
             until(lambda: control.hello()["draining"])
@@ -105,22 +100,18 @@ def test_told_to_stop_it_drains_for_so_long_then_all_go_at_once() -> None:
         assert first.notice["servers"] == OTHERS
         late = [Seen(client) for client in clients[-3:]]
         assert [(one.code, one.contents, one.notice) for one in late] == [(4000, [8], None)] * 3
-        assert all(one.at - began > 1.8 for one in late)
         for client in clients[1:-3]:
             Seen(client)
         assert sidecar.process is not None
-        assert sidecar.process.wait(10) == 0
+        assert sidecar.process.wait(PATIENCE_SECONDS) == 0
         assert "see FASTPATH_DRAIN_SECONDS" in sidecar.log
-        on_time(all(one.at - began < 4 for one in late), [one.at - began for one in late])
 
 
-@pytest.mark.timing(only="Late")
 def test_a_second_signal_ends_the_drain() -> None:
     with Sidecar(servers=SERVERS, drain_per_second=1, drain_seconds=60) as sidecar, ExitStack() as stack:
-        clients = clients_of(sidecar, stack, 5)
+        clients = clients_of(sidecar, stack, 20)
         os.kill(sidecar.pid, signal.SIGTERM)
         assert Seen(clients[0]).code == 4000
-        began = time.monotonic()
         process = sidecar.process
         assert process is not None
 
@@ -130,23 +121,19 @@ def test_a_second_signal_ends_the_drain() -> None:
             return "stopping: " in sidecar.log
 
         until(told)
-        assert [Seen(client).code for client in clients[1:]] == [4000] * 4
-        took = time.monotonic() - began
-        assert process.wait(10) == 0
-        on_time(took < 1.5, took)
+        rest = [Seen(client) for client in clients[1:]]
+        assert [one.code for one in rest] == [4000] * 19
+        assert rest[-1].notice is None, "before its turn"
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
-@pytest.mark.timing(only="Late")
 def test_a_signal_that_comes_twice_at_once_is_one() -> None:
     """A service manager sends it to all processes of a group, and the parent hands it on."""
     with Sidecar(servers=SERVERS, drain_per_second=5, drain_seconds=60) as sidecar, ExitStack() as stack:
         clients = clients_of(sidecar, stack, 4)
-        began = time.monotonic()
-        while time.monotonic() - began < 0.1:
+        for _ in range(50):
             os.kill(sidecar.pid, signal.SIGTERM)
-        on_time(time.monotonic() - began < 0.3, "they did not come at once")
-        assert all(Seen(client).notice is not None for client in clients)
-        assert time.monotonic() - began > 0.5
+        assert all(Seen(client).notice is not None for client in clients), "each in its turn"
 
 
 def test_what_waits_for_a_slow_client_comes_before_the_notice() -> None:

@@ -17,7 +17,7 @@ from tests.support.edge.wire import TEXT, Ended, Socket, WireClient, WirePublish
 from tests.support.hook import Answering, named, no, yes
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint, mint_jwt
-from tests.support.waiting import on_time, until
+from tests.support.waiting import until
 
 _rooms = count()
 
@@ -46,7 +46,6 @@ def refused(client: WireClient, **keys: Any) -> tuple[str, str]:
     return answer["code"], answer["reason"]
 
 
-@pytest.mark.timing
 def test_users_join_with_the_first_connection_and_leave_after_the_last(kept: Rules, room: str) -> None:
     with kept.client("watcher", form="msgpack") as watcher:
         watcher.subscribe(PRESENCE + room)
@@ -69,7 +68,15 @@ def test_users_join_with_the_first_connection_and_leave_after_the_last(kept: Rul
             until(lambda: present(watcher, room)[0]["ann"] == 0)
             bob.sock.close()
             again.subscribe(room)
-        assert event(watcher) == (room, "leave", {"user": "bob", "connections": "0"})
+        left = "leave", {"user": "bob", "connections": "0"}
+        told = []
+        while (one := event(watcher)[1:]) != left:
+            told.append(one)
+        # Unless it took longer than a page needs to load again: then both is told.
+        assert told in (
+            [],
+            [("leave", {"user": "ann", "connections": "0"}), ("join", {"user": "ann", "connections": "1"})],
+        )
         assert present(watcher, room) == ({"ann": 1}, 0)
         again.sock.close()
 
@@ -175,7 +182,6 @@ def test_outside_tokens_and_no_presence_at_all() -> None:
         client.ask("advertise", "advertised", patterns=[])
 
 
-@pytest.mark.timing(only="Late")
 @pytest.mark.slow
 def test_a_crowd_that_comes_and_goes_stalls_nobody(kept: Rules) -> None:
     crowd = 3000
@@ -212,8 +218,8 @@ def test_a_crowd_that_comes_and_goes_stalls_nobody(kept: Rules) -> None:
             wait()
             gone += [event(watcher)[2]["user"] for _ in range(100)]
         assert sorted(gone) == sorted(names)
-        on_time(sorted(waits)[len(waits) // 2] < 0.1, waits)
-        on_time(max(waits) < 1, max(waits))
+        assert sorted(waits)[len(waits) // 2] < 0.1, waits
+        assert max(waits) < 1, max(waits)
 
 
 def test_a_hook_gives_the_names_and_decides_who_may_see_them() -> None:

@@ -57,7 +57,6 @@ def batch(number: int) -> list[Message]:
 
 
 @pytest.mark.slow
-@pytest.mark.timing
 def test_a_million_messages_written_and_replayed(tmp_path: Path) -> None:
     node = Node(tmp_path)
     appended, plain = [], []

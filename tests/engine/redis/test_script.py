@@ -447,7 +447,7 @@ end
 PLAIN_TIMES_MAX = 4
 
 
-@pytest.mark.timing
+@pytest.mark.slow
 def test_what_a_thousand_messages_take(scripted: Scripted) -> None:
     """Beside a script that only writes as many entries, on the same server, in turn."""
     messages = [Message(f"/s/{n % 300}", "x" * 200, {"bid": "1"}) for n in range(1000)]

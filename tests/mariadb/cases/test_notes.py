@@ -17,6 +17,7 @@ from django.utils import timezone
 from entitlement import tokens
 from entitlement.following import compiler, mariadb
 from entitlement.models import Change, Generation, RevokedToken, Rule
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,7 +31,7 @@ def thread() -> Iterator[Callable[..., Future[Any]]]:
         try:
             yield pool.submit
         finally:
-            pool.submit(connections.close_all).result(10)
+            pool.submit(connections.close_all).result(PATIENCE_SECONDS)
 
 
 def _at() -> compiler.Position:
@@ -49,12 +50,12 @@ def test_nobody_waits_for_a_transaction_that_is_open() -> None:
     with thread() as other:
         with transaction.atomic():
             mine = Rule.objects.create(**RULE)
-            theirs = other(lambda: Rule.objects.create(**RULE)).result(10)
-            assert other(_at).result(10).generation == before.generation + 1
-            assert other(_noted, before).result(10) == {("rule", str(theirs.pk))}
-        after = other(_at).result(10)
+            theirs = other(lambda: Rule.objects.create(**RULE)).result(PATIENCE_SECONDS)
+            assert other(_at).result(PATIENCE_SECONDS).generation == before.generation + 1
+            assert other(_noted, before).result(PATIENCE_SECONDS) == {("rule", str(theirs.pk))}
+        after = other(_at).result(PATIENCE_SECONDS)
         assert after.generation == before.generation + 2
-        assert other(_noted, before).result(10) == {("rule", str(theirs.pk)), ("rule", str(mine.pk))}
+        assert other(_noted, before).result(PATIENCE_SECONDS) == {("rule", str(theirs.pk)), ("rule", str(mine.pk))}
 
 
 def test_what_is_old_is_deleted_beside_open_transactions() -> None:
@@ -68,8 +69,8 @@ def test_what_is_old_is_deleted_beside_open_transactions() -> None:
         with transaction.atomic():
             Rule.objects.create(**RULE)
             RevokedToken.objects.create(jti="new", expires=long_ago)
-            assert other(compiler.forget).result(10) == 5
-            assert other(_at).result(10).generation == before.generation
+            assert other(compiler.forget).result(PATIENCE_SECONDS) == 5
+            assert other(_at).result(PATIENCE_SECONDS).generation == before.generation
         assert [*RevokedToken.objects.values_list("jti", flat=True)] == ["new"]
     assert _noted_now(before) == {("rule", str(Rule.objects.get().pk)), ("token", "new")}
 
@@ -79,12 +80,12 @@ def test_who_asks_in_a_transaction_locks_nothing() -> None:
     bob = User.objects.create_user("bob")
     _at()
     with thread() as other:
-        other(User.objects.filter(pk=bob.pk).update, password="!").result(10)
+        other(User.objects.filter(pk=bob.pk).update, password="!").result(PATIENCE_SECONDS)
         with transaction.atomic():
             token = tokens.mint(bob)[0]
             with pytest.raises(tokens.TokenRefused):
                 tokens.bearer(token)
-            other(_at).result(10)
+            other(_at).result(PATIENCE_SECONDS)
     assert tokens.bearer(tokens.mint(bob)[0]) == bob
 
 

@@ -17,7 +17,7 @@ from realtime.models import OutboxMessage
 from realtime.publishing.outbox import listening
 from realtime.publishing.outbox.listening import Waker
 from realtime.publishing.outbox.store import Fates, OutboxStore, send_again
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,7 +36,7 @@ def thread() -> Iterator[Callable[..., Future[Any]]]:
         try:
             yield pool.submit
         finally:
-            pool.submit(connections.close_all).result(10)
+            pool.submit(connections.close_all).result(PATIENCE_SECONDS)
 
 
 def taken(store: OutboxStore) -> list[str]:
@@ -62,11 +62,11 @@ def test_the_transaction_that_commits_first_is_sent_first(looks_between: bool) -
     with thread() as other:
         with transaction.atomic():
             publish(SUBJECT, "begun first")
-            other(publish_many, [(SUBJECT, "committed first"), ("/orders/43", "besides")]).result(10)
+            other(publish_many, [(SUBJECT, "committed first"), ("/orders/43", "besides")]).result(PATIENCE_SECONDS)
             if looks_between:
-                found += other(taken, store).result(10)
+                found += other(taken, store).result(PATIENCE_SECONDS)
                 assert found == ["committed first", "besides"]
-        found += other(taken, store).result(10)
+        found += other(taken, store).result(PATIENCE_SECONDS)
     assert found == ["committed first", "besides", "begun first"]
 
 
@@ -79,7 +79,7 @@ def test_who_commits_to_a_subject_waits_for_who_does_already() -> None:
             second = other(publish, SUBJECT, "second")
             until(waits)
             assert not second.done()
-        second.result(10)
+        second.result(PATIENCE_SECONDS)
     rows = OutboxMessage.objects.order_by("position", "id")
     assert [msgspec.msgpack.decode(bytes(row.message))[1] for row in rows] == ["first", "second"]
 
@@ -119,7 +119,7 @@ def test_a_commit_wakes_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             publish_many([(SUBJECT, "a"), (SUBJECT, "b")])
             publish(SUBJECT, "c")
             assert not waiting.done()
-        waiting.result(10)
+        waiting.result(PATIENCE_SECONDS)
     waker.close()
 
 
@@ -140,11 +140,11 @@ def test_a_commit_whose_notification_fails_is_a_commit_all_the_same() -> None:
                 cursor.execute("SELECT pg_backend_pid()")
                 (pid,) = cursor.fetchone()
             with transaction.atomic():
-                transaction.on_commit(lambda: other(terminate, pid).result(20))
+                transaction.on_commit(lambda: other(terminate, pid).result(2 * PATIENCE_SECONDS))
                 publish(SUBJECT, "committed")
                 transaction.on_commit(lambda: done.append("last"))
 
-        doomed(publishes).result(30)
+        doomed(publishes).result(3 * PATIENCE_SECONDS)
     assert done == ["last"]
     store = OutboxStore("default")
     assert store.lead()
@@ -160,7 +160,7 @@ def test_what_two_send_again_at_once_is_there_once() -> None:
             assert send_again("default", [number]) == 1
             second = other(send_again, "default", [number])
             until(blocked)
-        assert second.result(10) == 0
+        assert second.result(PATIENCE_SECONDS) == 0
     assert OutboxMessage.objects.count() == 1
 
 

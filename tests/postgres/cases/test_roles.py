@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 __all__ = ["node"]
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timing(only="Late")]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 ROLE = "application"
 

@@ -15,7 +15,7 @@ from tests.support.sidecar import Sidecar
 
 __all__ = ["node"]
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timing(only="Late")]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _truncate(tables: str) -> None:

@@ -23,7 +23,7 @@ from fastpath.client.control.client import Control
 from tests.support.ports import free_port
 from tests.support.realtime.server import Program
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 ROOM = "chat_lobby"
 BACKEND = "realtime.layers.FastpathChannelLayer"
@@ -147,7 +147,7 @@ async def test_a_room_over_two_servers_outlasts_a_restart_of_the_sidecar(sidecar
             ]
             for round_ in "before", "after":
                 await people[0].send(json.dumps({"message": round_}))
-                got = await asyncio.gather(*(asyncio.wait_for(one.recv(), 10) for one in people))
+                got = await asyncio.gather(*(asyncio.wait_for(one.recv(), PATIENCE_SECONDS) for one in people))
                 assert [json.loads(one) for one in got] == [{"message": round_}] * 4
                 if round_ == "before":
                     sidecar.kill()

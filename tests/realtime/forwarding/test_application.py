@@ -20,7 +20,7 @@ from tests.support.edge.wire import Ended
 from tests.support.realtime.server import WebServer
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SUBJECT = "/stocks/us/IBM"
 OF_THE_HOP = {"date", "server", "connection", "transfer-encoding", "keep-alive"}
@@ -258,7 +258,7 @@ def peer_in_its_place(settings: Any, answer: bytes) -> Iterator[Callable[[], byt
         thread = threading.Thread(target=serve)
         thread.start()
         yield lambda: got[0]
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
 
 
 def test_everything_else_is_djangos_and_so_is_a_sessions_snapshot(settings: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,6 @@ def node(settings: Any, tmp_path: Path) -> Iterator[Node]:
     one.close()
 
 
-@pytest.mark.timing
 def test_a_node_that_is_slow_at_one_thing_is_asked_others(node: Node) -> None:
     """A worker of it may hang: it is no reason to look away."""
     answer = ask_node(0, "top", {}, 0.05)
@@ -69,16 +67,13 @@ def test_a_node_that_is_slow_at_one_thing_is_asked_others(node: Node) -> None:
     assert node.asked == ["top", "hello", "clients", "disconnect"]
 
 
-@pytest.mark.timing
-def test_a_silent_node_is_passed_over_but_not_by_actions(node: Node) -> None:
-    """Until one of them was answered."""
+def test_a_silent_node_is_passed_over_but_not_by_actions(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until one of them was answered, and not only until its time is over."""
+    monkeypatch.setattr(questions, "AWAY_SECONDS", 3600)
     node.answers = ("disconnect",)
     assert ask_node(0, "clients", {}, 0.05).error
-    began = time.monotonic()
     assert ask_node(0, "top", {}).error == "no answer within 0.05 s"
-    assert time.monotonic() - began < 0.5
     assert node.asked == ["clients", "hello"]
     node.answers = ("disconnect", "top")
     assert ask_node(0, "disconnect", {}).value
     assert ask_node(0, "top", {}).value
-    assert time.monotonic() - began < questions.AWAY_SECONDS, "it was not the time"

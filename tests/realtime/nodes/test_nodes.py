@@ -27,7 +27,7 @@ from realtime.nodes import nodes
 from realtime.nodes.control_sockets import control
 from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import in_time, until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SUBJECT = "/stocks/us/IBM"
 
@@ -65,25 +65,20 @@ def listed() -> list[tuple[str, int]]:
 ONE, OTHER, RELAY = ("ws://one/ws", 60), ("ws://other/ws", 100), ("ws://localhost:8000/ws", 0)
 
 
-@pytest.mark.timing(only="Late")
 def test_the_server_list_leaves_out_who_drains_and_who_is_away(pair: tuple[Sidecar, Sidecar]) -> None:
-    """Within a second or so; when none is left, all are told: perhaps clients reach what Django does not."""
+    """When none is left, all are told: perhaps clients reach what Django does not."""
     one, other = pair
     assert listed() == [ONE, OTHER, RELAY]
     with Control(one.control) as one_control:
         one_control.drain()
-        with in_time(3):
-            until(lambda: listed() == [OTHER, RELAY])
+        until(lambda: listed() == [OTHER, RELAY])
         one_control.undrain()
     other.kill()
-    with in_time(3):
-        until(lambda: listed() == [ONE, RELAY])
+    until(lambda: listed() == [ONE, RELAY])
     one.kill()
-    with in_time(3):
-        until(lambda: listed() == [ONE, OTHER, RELAY])
+    until(lambda: listed() == [ONE, OTHER, RELAY])
 
 
-@pytest.mark.timing(only="Late")
 def test_a_node_that_does_not_answer_holds_up_no_page(
     pair: tuple[Sidecar, Sidecar], settings: Any, silent: str
 ) -> None:
@@ -91,11 +86,9 @@ def test_a_node_that_does_not_answer_holds_up_no_page(
     one, _ = pair
     servers = [{"url": "ws://one/ws", "control": one.control}, {"url": "ws://silent/ws", "control": silent}]
     settings.REALTIME = settings.REALTIME | {"CONTROL": [silent, one.control], "SERVERS": servers}
-    with in_time(5):
-        until(lambda: listed() == [("ws://one/ws", 100)])
-    with in_time(1):
-        for _ in range(10):
-            assert listed() == [("ws://one/ws", 100)]
+    until(lambda: listed() == [("ws://one/ws", 100)])
+    for _ in range(10):
+        assert listed() == [("ws://one/ws", 100)]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -117,7 +110,6 @@ def test_publish_goes_to_the_next_node_and_stays_there(pair: tuple[Sidecar, Side
             publish(SUBJECT, "5")
 
 
-@pytest.mark.timing
 def test_a_node_that_does_not_answer_in_time_is_followed_by_the_next(sidecar: Sidecar, silent: str) -> None:
     """And what was sent there already keeps its number, so that a common engine stores it once."""
     with Nodes([silent, sidecar.control], timeout_seconds=1) as both:
@@ -147,7 +139,7 @@ def node_of_old(path: Path) -> Iterator[None]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)
 
 
 def test_a_node_of_the_version_before_is_not_away(settings: Any, tmp_path: Path) -> None:
@@ -178,7 +170,7 @@ def answering(path: Path, results: list[Any]) -> Iterator[list[Any]]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield asked
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)
 
 
 def test_what_one_node_cannot_store_goes_to_the_next_under_its_number(sidecar: Sidecar, tmp_path: Path) -> None:

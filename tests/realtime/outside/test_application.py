@@ -25,7 +25,7 @@ from tests.support.processes import command_line, descendants, running
 from tests.support.realtime.everything import Everything, environment
 from tests.support.realtime.jmx_reader import read
 from tests.support.realtime.server import ROOT, Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def get(url: str, certificate: Chain, password: str = PASSWORD, **headers: str) 
         headers["Authorization"] = "Basic " + b64encode(f"any:{password}".encode()).decode()
     try:
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own server
-        with urllib.request.urlopen(request, timeout=5, context=certificate.trusting()) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS, context=certificate.trusting()) as answer:  # noqa: S310
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.realtime.server import ROOT, Program
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -55,4 +56,4 @@ def test_a_thread_that_waits_for_the_loop_does_not_keep_the_web_server(tmp_path:
     argv = [sys.executable, "-m", "realtime.web", "-b", "127.0.0.1", "-p", "0", "waiting:application"]
     with Program(argv, {"PYTHONPATH": str(tmp_path)}, r"Listening on TCP address") as web:
         web.process.terminate()
-        assert web.wait(30) == 0
+        assert web.wait(3 * PATIENCE_SECONDS) == 0

@@ -12,7 +12,7 @@ from realtime.requests import runner
 from realtime.requests.responders import Responders
 from tests.support.realtime.answering import responders as answering
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,7 +36,7 @@ def asking(sidecar: Sidecar, project: Responders) -> Iterator[blocking.BlockingC
         yield client
     stop.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 
@@ -74,7 +74,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(asking: blocking.BlockingCl
         asking.request("/answers/x", "late", timeout=0.3)
     answering.released.set()
     for thread in waiting:
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
     assert asking.request("/answers/x", "again").content == "again"
 
 

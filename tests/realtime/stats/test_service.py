@@ -25,7 +25,7 @@ from realtime.stats.service import Service
 from realtime.stats.windows import INDICATORS, KEPT, WINDOWS
 from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,7 +47,7 @@ def collecting(*addresses: str) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 

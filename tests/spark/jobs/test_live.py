@@ -24,6 +24,7 @@ from spark.support.histories import INSTRUMENTS
 from tests.support.prices import NOON
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint_jwt
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.spark
 END_SECONDS_MAX = 200
@@ -180,7 +181,7 @@ def test_live_as_a_process(tmp_path: Path) -> None:
                 seen[message.subject.split("/")[1].split("-")[0]].append(message)
                 finals = [bar for bar in seen["bars"] if bar.fields["final"] == "1"]
             process.terminate()
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE_SECONDS) == 0
         finally:
             process.kill()
             process.wait()

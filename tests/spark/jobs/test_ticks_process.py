@@ -19,7 +19,7 @@ from tests.support.processes import send
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.spark.processes import members
 from tests.support.tokens import SECRET, mint_jwt
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.spark
 START_SECONDS_MAX = 150
@@ -82,7 +82,7 @@ def test_it_publishes_every_stock_and_ends_in_order(tmp_path: Path) -> None:
             seen.setdefault(message.subject, []).append(message.fields["date"])
         assert all(days[:3] == ["2010-01-04", "2010-01-05", "2010-01-06"] for days in seen.values())
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(3 * PATIENCE_SECONDS) == 0
         until(lambda: not members(process.pid))
     output = (tmp_path / "output").read_text()
     assert output == f"ticks: publishing to {sidecar.publisher_url}, a batch every 300 ms\n"
@@ -114,6 +114,6 @@ def test_a_signal_while_it_starts_ends_it_and_its_jvm(tmp_path: Path, number: si
     with job("127.0.0.1:1", tmp_path) as process:
         until(lambda: len(members(process.pid)) > 1, START_SECONDS_MAX)
         process.send_signal(number)
-        assert process.wait(30) == 0
+        assert process.wait(3 * PATIENCE_SECONDS) == 0
         until(lambda: not members(process.pid), 10)
     assert (tmp_path / "output").read_text() == ""

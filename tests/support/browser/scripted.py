@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 QUICKLY = {"quickRetries": 0, "backoffSeconds": 0.2, "backoffSecondsMax": 0.5}
 """Waits that a test can afford; how long they are by default is in tests/behaviours/."""
@@ -68,7 +68,7 @@ class Scripted:
         """What happened so far of these names."""
         return [status for status in self.do("statuses") if status["name"] in names]
 
-    def wait(self, name: str, count: int = 1, seconds: float = 10) -> dict[str, Any]:
+    def wait(self, name: str, count: int = 1, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """The newest status of that name, when there are so many of them."""
         until(lambda: len(self.statuses(name)) >= count, seconds)
         return self.statuses(name)[-1]

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page
 from playwright.sync_api import TimeoutError as PageTimeout
 
 from fastpath.client.publisher.publisher import Publisher
+from tests.support.browser.chromium import new_context
 from tests.support.ports import free_port
 from tests.support.processes import command_line, descendants
 from tests.support.realtime.server import ROOT, Program
@@ -123,7 +124,7 @@ class Stack:
 
 def sign_in(browser: Browser, stack: Stack, user: str, width: int = 1400, path: str = "/") -> Page:
     """A page of a signed-in user, in a context of its own."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
+    context = new_context(browser, viewport={"width": width, "height": 900})
     page = context.new_page()
     told: list[str] = []
     page.on("requestfailed", lambda request: told.append(f"{request.url}: {request.failure}"))

@@ -1,4 +1,4 @@
-"""How much a client wants where that is much, and how quick it has to be."""
+"""How much a client wants where that is much."""
 
 from __future__ import annotations
 
@@ -12,6 +12,3 @@ PATTERNS = [
     for parts in itertools.product((*SEGMENTS, "*", "**"), repeat=count)
     if "**" not in parts[:-1] and not {"*", "**"}.isdisjoint(parts)
 ]
-
-SECONDS = 1.0
-"""A hundred times what it takes; when each subject looked at each pattern for each pattern it was 30."""

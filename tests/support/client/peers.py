@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.vectors.build import packed
 
 Peer = Callable[[socket.socket], None]
@@ -23,13 +24,13 @@ def peer(path: str, *behaviours: Peer) -> Iterator[None]:
             for behave in behaviours:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.settimeout(10)
+                    connection.settimeout(PATIENCE_SECONDS)
                     behave(connection)
 
         thread = threading.Thread(target=serve)
         thread.start()
         yield
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,7 +14,7 @@ SERVERS = "ws://b.example.com/ws, ws://c.example.com/ws 5"
 
 
 class Seen:
-    """What a client was sent until the server closed: the contents, the notice, the code, and when that was."""
+    """What a client was sent until the server closed: the contents, the notice, and the code."""
 
     def __init__(self, client: WireClient) -> None:
         self.contents: list[int] = []
@@ -31,7 +30,6 @@ class Seen:
                     self.notice = frame
         except Ended as end:
             self.code = end.code
-        self.at = time.monotonic()
         client.frame(CLOSE, b"")
 
 

@@ -34,9 +34,8 @@ from fastpath.core.mqtt.packets import (
 )
 from fastpath.core.mqtt.reasons import V5
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
-SECONDS_MAX = 10
 LISTEN = "clients://127.0.0.1:0,publishers://127.0.0.1:0,mqtt://127.0.0.1:0"
 
 P = TypeVar("P")
@@ -61,7 +60,7 @@ class MqttPeer:
         self.sock: socket.socket = socket.socket()
         if receive_bytes:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.sock.settimeout(SECONDS_MAX)
+        self.sock.settimeout(PATIENCE_SECONDS)
         try:
             self.sock.connect((host, int(port)))
         except OSError:
@@ -113,7 +112,7 @@ class MqttPeer:
     def _read(self) -> bool:
         if self._websocket is not None:
             try:
-                message = self._websocket.recv(SECONDS_MAX)
+                message = self._websocket.recv(PATIENCE_SECONDS)
             except ConnectionClosed:
                 return False
             assert isinstance(message, bytes)

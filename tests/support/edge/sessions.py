@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
-from tests.support.edge.wire import SECONDS_MAX, Ended, Socket, WireClient
+from tests.support.edge.wire import Ended, Socket, WireClient
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 LINES = "application/x-ndjson"
 
@@ -29,7 +30,7 @@ class Caller:
 
     def __init__(self, where: Sidecar | str, *, tls: ssl.SSLContext | None = None, source: str = "") -> None:
         address = where if isinstance(where, str) else where.ready["clients"][0]
-        more: dict[str, Any] = {"timeout": SECONDS_MAX, "source_address": (source, 0) if source else None}
+        more: dict[str, Any] = {"timeout": PATIENCE_SECONDS, "source_address": (source, 0) if source else None}
         self.connection = (
             http.client.HTTPConnection(address, **more)
             if tls is None

@@ -14,10 +14,9 @@ from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 TRIES_MAX = 400
-SECONDS_MAX = 10
 """A worker that is short of CPU may take nobody for a while, in which the others take very many."""
 
 
@@ -29,7 +28,7 @@ class Spread:
         with Control(sidecar.control) as control:
             self.server = control.hello()["server"]
         by_server: dict[str, WireClient] = {}
-        end = time.monotonic() + SECONDS_MAX
+        end = time.monotonic() + PATIENCE_SECONDS
         for tried in count():
             if tried >= TRIES_MAX and time.monotonic() > end:
                 break

@@ -22,10 +22,9 @@ import msgspec
 
 from tests.support.promises import kept
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
-SECONDS_MAX = 10
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
@@ -60,7 +59,7 @@ class Socket:
         self.sock: socket.socket = socket.socket(family)
         if receive_bytes:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.sock.settimeout(SECONDS_MAX)
+        self.sock.settimeout(PATIENCE_SECONDS)
         try:
             if source:
                 self.sock.bind((source, 0))
@@ -118,7 +117,7 @@ class Socket:
             except ssl.SSLWantReadError:
                 return True
             finally:
-                self.sock.settimeout(SECONDS_MAX)
+                self.sock.settimeout(PATIENCE_SECONDS)
         return False
 
     def _receive(self) -> bytes:

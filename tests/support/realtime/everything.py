@@ -16,6 +16,7 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.processes import descendants
 from tests.support.realtime.server import ROOT, Program
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ class Everything(Program):
     def status(self, path: str) -> int:
         """What the web server answers; 0 when it does not."""
         try:
-            with urllib.request.urlopen(self.site + path, timeout=5) as answer:  # noqa: S310 - our own server
+            with urllib.request.urlopen(self.site + path, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

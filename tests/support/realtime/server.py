@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).parents[3]
-STOP_SECONDS_MAX = 60
+STOP_SECONDS_MAX = max(60.0, PATIENCE_SECONDS)
 """Six of its children after each other may take ten seconds each where the machine is short of CPU."""
 
 
@@ -29,7 +29,7 @@ class Program:
         argv: list[str],
         environment: dict[str, str],
         ready: str,
-        ready_seconds: float = 20,
+        ready_seconds: float = 2 * PATIENCE_SECONDS,
         *,
         folder: Path = ROOT,
         base: Mapping[str, str] = os.environ,
@@ -75,12 +75,12 @@ class Program:
             self.process.wait()
             raise AssertionError(f"it did not stop within {STOP_SECONDS_MAX} s:\n{self.output}") from None
         finally:
-            self._reader.join(5)
+            self._reader.join(PATIENCE_SECONDS)
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = 3 * PATIENCE_SECONDS) -> int:
         """The status with which it ends; then all that it has said is in ``output``, which a thread reads."""
         status = self.process.wait(seconds)
-        self._reader.join(10)
+        self._reader.join(PATIENCE_SECONDS)
         return status
 
     @property

@@ -7,11 +7,12 @@ import json
 from typing import Any
 
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def readiness(sidecar: Sidecar) -> dict[str, Any]:
     """The reasons why the node is not ready."""
-    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=5)
+    connection = http.client.HTTPConnection(sidecar.ready["metrics"][0], timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/readyz")
         answer: dict[str, Any] = json.loads(connection.getresponse().read())

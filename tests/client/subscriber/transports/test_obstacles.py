@@ -14,7 +14,7 @@ from fastpath.client.subscriber.client import Client, connect
 from tests.support.obstacles import Obstacles
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 QUICKLY: dict[str, Any] = {**SOON, "step_down_seconds": 1.5}
 """Who stands still for a moment is in nobody's way."""
@@ -41,7 +41,7 @@ async def converse(client: Client, subject: str) -> None:
     stream = client.subscribe(subject)
     sent = [str(number) for number in range(20)]
     await asyncio.gather(*(client.publish(subject, content) for content in sent))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert [(await anext(stream)).content for _ in sent] == sent
     await stream.aclose()
 
@@ -82,7 +82,7 @@ async def test_what_cuts_long_answers_is_got_round_without_loss(sidecar: Sidecar
 
             await auntil(publish, 20)
             await converse(client, "/obstacles/after")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 got = [(await anext(stream)).content]
                 while got[-1] != sent[-1]:
                     got.append((await anext(stream)).content)

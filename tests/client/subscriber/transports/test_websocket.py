@@ -15,7 +15,7 @@ from fastpath.client.errors import may_reconnect
 from fastpath.client.subscriber.client import Client
 from fastpath.core.protocol.errors import Close
 from tests.support.reconnecting import SOON
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 CONNECTED = '{"op":"connected","id":1,"server":"s","epoch":5,"user":"","time":5,"base":5,"ping_ms":25000}'
 
@@ -50,7 +50,7 @@ async def polite(connection: ServerConnection) -> None:
 async def statuses(client: Client, name: str, count: int) -> list[Status]:
     """The next statuses of a name."""
     found: list[Status] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for status in client.status:
             if status.name == name:
                 found.append(status)
@@ -146,7 +146,6 @@ async def test_silence_is_the_end_of_a_connection() -> None:
         assert "no sign of life" in lost.reason
 
 
-@pytest.mark.timing
 async def test_a_lost_connection_leaves_no_publication_without_an_answer() -> None:
     async def behave(connection: ServerConnection, number: int) -> None:
         await connection.recv()

@@ -56,7 +56,7 @@ from tests.support.edge.wire import WireClient
 from tests.support.hook import Answering, denying, named
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 IBM = "/stocks/us/IBM"
 LEVELS = pytest.mark.parametrize("level", [4, 5])
@@ -700,7 +700,7 @@ def test_who_is_not_read_is_not_silent() -> None:
         one.send(PublishPacket(topic="held", payload=b"x", qos=1, packet_id=1))
         hook.wait("publish")
         one.send(Pingreq())
-        other.sock.settimeout(20)
+        other.sock.settimeout(2 * PATIENCE_SECONDS)
         assert [one.code for one in other.ended() if isinstance(one, Disconnect)] == [Reason.KEEP_ALIVE_TIMEOUT]
         assert one.receive(Ack)
 

@@ -13,7 +13,7 @@ from tests.support.edge.mqtt import LISTEN, MqttPeer, kept, mqtt
 from tests.support.edge.rules import Rules, rule, ruled
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_a_will_needs_the_right_that_its_client_has_when_it_is_published() -> No
         token = mint("carol", groups=["staff"], generation=rules.generation).encode()
         with mqtt(rules.sidecar, "ear", user="x", password=token) as ear:
             ear.subscribe("/wills/#")
-            ear.sock.settimeout(20)
+            ear.sock.settimeout(2 * PATIENCE_SECONDS)
             assert ear.messages(1) == [("/wills/carol", b"x", 0, False)]
             assert ear.silent()
 
@@ -117,7 +117,7 @@ def test_a_will_waits_for_the_rights_that_count_then(tmp_path: Path) -> None:
         with rules.control, MqttPeer(sidecar.ready["mqtt"][0]) as ear:
             token = mint("carol", groups=["staff"], generation=2).encode()
             ear.connect("ear", user="x", password=token)
-            ear.sock.settimeout(20)
+            ear.sock.settimeout(2 * PATIENCE_SECONDS)
             gone = {"uid": "alice", "user": "alice", "active": True, "superuser": False, "groups": [], "generation": 2}
             rules.generation = 1
             rules.full(may, users=(gone,))

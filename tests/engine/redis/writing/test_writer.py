@@ -19,7 +19,7 @@ from fastpath.engine.redis.writing import writer as redis_writer
 from tests.support.engine.redis_load import Load, Node, entries, node
 from tests.support.redis import RedisServer, Topology, free_port
 from tests.support.redis_servers import SYNCED
-from tests.support.waiting import auntil
+from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 pytestmark = pytest.mark.redis
 
@@ -322,7 +322,7 @@ async def test_standard_delivery_waits_for_no_replica() -> None:
         async with node(topology.url, guaranteed=False) as one:
             for replica in topology.replicas:
                 replica.freeze()
-            assert await asyncio.wait_for(one.publish([message("1")]), 10) == [1]
+            assert await asyncio.wait_for(one.publish([message("1")]), PATIENCE_SECONDS) == [1]
         async with node(topology.url) as one:
             waiting = asyncio.create_task(one.publish([message("2")]))
             await auntil(lambda: one.states and "no replica" in one.states[-1][1])

@@ -18,7 +18,7 @@ from django.core.management.base import CommandError
 
 from realtime.export.audit_files import Trail, Wanted, describe
 from realtime.management.commands import runrealtime
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).parents[4]
 
@@ -205,7 +205,7 @@ def test_follow(folder: Path) -> None:
         until(lambda: found == ["12:00:00", "12:00:01"])
     finally:
         stop = True
-        reader.join(10)
+        reader.join(PATIENCE_SECONDS)
 
 
 def test_reading_backwards_over_many_blocks(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from realtime.models import OutboxMessage, OutboxState
 from tests.support.realtime.outbox_writer import count_until
 from tests.support.realtime.server import Program
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 COUNTERS = 8
 
@@ -95,7 +95,7 @@ def test_it_sends_until_it_is_told_to_stop(node: Sidecar, settings: Any) -> None
         publish("/orders/42", "after")
         until(empty)
         program.process.send_signal(signal.SIGTERM)
-        assert program.process.wait(10) == 0
+        assert program.process.wait(PATIENCE_SECONDS) == 0
     assert stored(node, "/orders/42") == ["before", "after"]
     assert OutboxState.objects.get().holder == ""
 
@@ -152,7 +152,7 @@ def counting(seed: str) -> Iterator[None]:
         yield
     finally:
         end.set()
-        thread.join(30)
+        thread.join(3 * PATIENCE_SECONDS)
 
 
 def killed_at_random(node: Sidecar, kills: int, seed: str, writers: int) -> None:

@@ -15,7 +15,7 @@ from realtime.management.commands.realtime_respond import READY
 from realtime.requests import responders
 from tests.support.realtime.server import Program
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def test_without_responders_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,5 +53,5 @@ def test_it_answers_until_it_is_told_to_stop(sidecar: Sidecar) -> None:
 
             assert until(answer) == "async 'y'"
             program.process.send_signal(signal.SIGTERM)
-            assert program.process.wait(10) == 0
+            assert program.process.wait(PATIENCE_SECONDS) == 0
         until(nobody)

@@ -24,7 +24,7 @@ from tests.support.processes import descendants, running, send
 from tests.support.realtime.everything import Everything, environment, folder
 from tests.support.realtime.server import ROOT
 from tests.support.recording.samples import message, write
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 __all__ = ["folder"]
 
@@ -74,7 +74,7 @@ def _connects(url: str) -> bool:
     try:
         with connect(url) as client:
             client.send('{"op":"connect","id":1}')
-            return bool(json.loads(client.recv(timeout=5))["op"] == "connected")
+            return bool(json.loads(client.recv(timeout=PATIENCE_SECONDS))["op"] == "connected")
     except (OSError, WebSocketException):
         return False
 
@@ -85,12 +85,12 @@ def test_a_hangup_restarts_the_web_server_and_no_socket_of_the_sidecar_drops(eve
     sidecar, web = everything.pid("fastpath"), everything.pid("realtime.web")
     with connect(everything.client_url) as client:
         client.send('{"op":"connect","id":1}')
-        assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        assert json.loads(client.recv(timeout=PATIENCE_SECONDS))["op"] == "connected"
         everything.process.send_signal(signal.SIGHUP)
         until(lambda: everything.pid("realtime.web") not in (None, web), 30)
         until(lambda: everything.status("/favicon.ico") == 200, 30)
         client.send('{"op":"ping","id":2}')
-        assert json.loads(client.recv(timeout=5))["op"] == "pong"
+        assert json.loads(client.recv(timeout=PATIENCE_SECONDS))["op"] == "pong"
     assert everything.pid("fastpath") == sidecar
 
 
@@ -102,12 +102,12 @@ def test_its_end_sends_clients_to_the_other_nodes(folder: Path) -> None:
         connect(program.client_url) as client,
     ):
         client.send('{"op":"connect","id":1}')
-        assert json.loads(client.recv(timeout=5))["op"] == "connected"
+        assert json.loads(client.recv(timeout=PATIENCE_SECONDS))["op"] == "connected"
         program.process.terminate()
-        notice = json.loads(client.recv(timeout=10))
+        notice = json.loads(client.recv(timeout=PATIENCE_SECONDS))
         assert (notice["code"], notice["servers"]) == ("drain", [["ws://b.example.com/ws", 50]])
         with pytest.raises(ConnectionClosed, match="4000"):
-            client.recv(timeout=5)
+            client.recv(timeout=PATIENCE_SECONDS)
         assert program.wait() == 0
 
 

@@ -14,7 +14,7 @@ import pytest
 from realtime.management.commands import runrealtime
 from tests.support.realtime.server import WebServer
 from tests.support.sidecar import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def test_all_settings_of_the_log_reach_the_sidecar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,11 +96,11 @@ def test_a_request_that_is_refused_has_one_line(tmp_path: Path) -> None:
     with WebServer("clients://127.0.0.1:1", REALTIME_VAR=str(tmp_path), FASTPATH_CONTROL=str(tmp_path / "c")) as web:
         before = len(web.output)
         for path, (status, headers) in refused.items():
-            connection = HTTPConnection("127.0.0.1", web.port, timeout=10)
+            connection = HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE_SECONDS)
             connection.request("GET", path, headers=headers)
             assert connection.getresponse().status == status, path
             connection.close()
-        connection = HTTPConnection("127.0.0.1", web.port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE_SECONDS)
         connection.request("GET", "/healthz")
         assert connection.getresponse().status == 200
         connection.close()

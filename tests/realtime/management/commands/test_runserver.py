@@ -19,7 +19,7 @@ from tests.support.guide import Project
 from tests.support.ports import free_port
 from tests.support.processes import descendants, running, send
 from tests.support.realtime.server import Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 NEW_PAGE = """
 from django.http import HttpResponse
@@ -54,7 +54,7 @@ class Development(Program):
     def status(self, path: str) -> int:
         """What a page answers; 0 while nobody does."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:  # noqa: S310 - our own server
+            with urllib.request.urlopen(self.url + path, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own server
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

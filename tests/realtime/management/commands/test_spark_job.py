@@ -23,7 +23,7 @@ from realtime.conf import conf
 from realtime.management.commands import spark_job
 from tests.support.processes import running
 from tests.support.sidecar import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +164,7 @@ def command(tmp_path: Path) -> Iterator[Any]:
 def test_a_signal_reaches_the_job_and_its_status_comes_back(command: Any, name: str) -> None:
     process, path = command
     process.send_signal(signal.Signals[name])
-    assert process.wait(30) == 3
+    assert process.wait(3 * PATIENCE_SECONDS) == 3
     assert path.read_text() == "up\nended in order\n"
 
 
@@ -200,7 +200,7 @@ def test_a_job_that_is_kept_is_started_again_until_a_signal(tmp_path: Path) -> N
     try:
         until(lambda: path.read_text().count("job     | here") >= 2, 30)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(3 * PATIENCE_SECONDS) == 0
     finally:
         process.kill()
         process.wait()

@@ -20,7 +20,7 @@ from realtime.publishing.outbox.listening import Waker
 from realtime.publishing.outbox.sending import Sender
 from realtime.publishing.outbox.store import OutboxStore
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SUBJECT = "/orders/42"
 
@@ -70,7 +70,7 @@ def sending(nodes: Any) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 
