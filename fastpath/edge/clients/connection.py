@@ -183,8 +183,9 @@ class ClientConnection(Handshake):
                 self.upgrade_mqtt(request)
             else:
                 self.upgrade(request)
-        finally:
-            self.head = b""
+        except Exception:
+            self.head = b""  # else it is what came behind the request and waits for its turn
+            raise
 
     def part(self) -> None:
         """Nothing more is said or heard; the socket is kept for a moment, so that what was said is read before."""

@@ -13,7 +13,7 @@ from ...core.delivery.wire_encoding import encoding
 from ...core.protocol.codec import JSON, MSGPACK
 from ...core.protocol.errors import Close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
-from ..runtime.scheduler import PIECE_BYTES, TURN_SECONDS
+from ..runtime.scheduler import LARGE_BYTES, PIECE_BYTES, TURN_SECONDS
 from .event_stream import EventStream
 from .mqtt.stream import MqttStream
 from .posted_frames import ENDED, Done, PostedFrames
@@ -102,9 +102,7 @@ class Incoming(ABC):
         turn (Runtime.end)."""
         self.runtime.broker.counters.bytes_in += len(data)
         try:
-            if self.mqtt is not None:
-                self._mqtt_received(self.mqtt, data)
-            elif self.reader is not None:
+            if self.reader is not None or self.mqtt is not None:
                 self.frames(data)
             elif self.client is None and not self.closing:  # who reads a stream has said all
                 self.requested(data)
@@ -117,7 +115,7 @@ class Incoming(ABC):
         self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
 
     def _mqtt_received(self, mqtt: MqttStream, data: bytes) -> None:
-        """Bytes of MQTT came, or frames that have them in them (5: 6)."""
+        """Handle bytes of MQTT, or frames that have them in them (5: 6)."""
         reader = self.reader
         if reader is None:
             if not self.closing:
@@ -139,31 +137,38 @@ class Incoming(ABC):
             self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
 
     def frames(self, data: bytes) -> None:
-        """Frames came, after the request."""
-        reader, client, paused = self.reader, self.client, self.runtime.paused
-        assert reader is not None and client is not None
-        client.alive = True
+        """Frames came, after the request, or packets of MQTT."""
+        paused = self.runtime.paused
+        if self.mqtt is None:
+            assert self.client is not None
+            self.client.alive = True
         if self.held or (paused and self in paused):
             self.head += data  # it was on its way when reading stopped
-        elif self.head or len(data) > PIECE_BYTES:
-            scheduler = self.runtime.scheduler
-            if scheduler.spent:  # so many filled their sockets that their turns, one after another, would be long
-                self.head += data
-                self._wait_for_turn()
-                return
-            began = perf_counter()
-            self._pieces(reader, self.head + data)
-            scheduler.spend(perf_counter() - began)
+        elif not self.head and len(data) <= PIECE_BYTES:
+            self._take(data)
+        elif len(data) >= LARGE_BYTES or self.runtime.scheduler.spent:
+            # So much, or so many have filled their sockets that their turns, one after another, would be long.
+            self.head += data
+            self._wait_for_turn()
         else:
-            self._handle(reader.feed(data))
+            began = perf_counter()
+            self._pieces(self.head + data)
+            self.runtime.scheduler.spend(perf_counter() - began)
 
-    def _pieces(self, reader: FrameReader, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
+        """Handle a piece."""
+        if self.mqtt is not None:
+            self._mqtt_received(self.mqtt, data)
+        elif self.reader is not None:
+            self._handle(self.reader.feed(data))
+
+    def _pieces(self, data: bytes) -> None:
         """Handle as much as a turn may take; the rest waits for the next one, and nothing more is read meanwhile."""
         self.head = b""
         due = perf_counter() + TURN_SECONDS
         at, end = 0, len(data)
         while at < end and not self.ended:
-            self._handle(reader.feed(data[at : at + PIECE_BYTES]))
+            self._take(data[at : at + PIECE_BYTES])
             at += PIECE_BYTES
             if at < end and (self.held or perf_counter() >= due):
                 self.head = data[at:]
@@ -254,8 +259,13 @@ class Incoming(ABC):
         before, self.held = self.held, self.held | why if held else self.held & ~why
         if not before and self.held:
             self.await_readable(False)
+        elif before and not self.held and why != PauseReason.TURN and len(self.head) > PIECE_BYTES:
+            self.held = PauseReason.TURN  # others may be let go at the same time, with as much
+            self.runtime.scheduler.later(self._take_turn)
         elif before and not self.held:
             self.await_readable(True)
+            if why == PauseReason.TURN:
+                return  # and it goes on at once
             if self.head or self in self.runtime.paused or (self.mqtt is not None and self.mqtt.held_back):
                 self.runtime.loop.call_soon(self._go_on)
 
@@ -269,8 +279,8 @@ class Incoming(ABC):
             events = self.runtime.paused.pop(self, None)
             if events is not None:
                 self._handle(events)
-            if self.head and not self.held and not self.ended and self.reader is not None:
-                self._pieces(self.reader, self.head)
+            if self.head and not (self.held or self.ended) and (self.reader is not None or self.mqtt is not None):
+                self._pieces(self.head)
         except Exception as error:
             self.failed(error)
         self.runtime.end()

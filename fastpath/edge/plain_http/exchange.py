@@ -26,7 +26,7 @@ from ...listen_address import Listener
 from ..runtime.component import Endpoint, Methods
 from ..runtime.connection_log import http_closed, request_refused
 from ..runtime.runtime import Runtime, now
-from ..runtime.scheduler import PIECE_BYTES, TURN_SECONDS
+from ..runtime.scheduler import LARGE_BYTES, PIECE_BYTES, TURN_SECONDS
 from .answers import HttpAnswer, phrase, refused_by, standing_headers
 from .call import Call
 
@@ -152,7 +152,7 @@ class Exchange:
         scheduler = self._runtime.scheduler
         if len(self._buffer) <= PIECE_BYTES:
             self._go_on()
-        elif scheduler.spent:  # so many have sent much that their turns, one after another, would be long
+        elif len(self._buffer) >= LARGE_BYTES or scheduler.spent:  # so many that their turns would be long together
             self._wait_for_turn()
         else:
             began = perf_counter()
@@ -192,7 +192,11 @@ class Exchange:
         if self._phase is Phase.PARTED:
             return
         self._carrier.hold(why, held)
-        if not held and not self._carrier.held:
+        if held or self._carrier.held:
+            return
+        if len(self._buffer) > PIECE_BYTES:
+            self._wait_for_turn()
+        else:
             self._runtime.loop.call_soon(self._go_on)
 
     def _step(self) -> bool:

@@ -9,10 +9,10 @@ from time import perf_counter
 from typing import Protocol
 
 EVENTS_MAX = 256
-"""Sockets served in one turn of the loop, so that its other work has its turn."""
+"""Sockets served in one round of the loop, so that its other work has its turn."""
 
 READY_SECONDS = 0.005
-"""After so long the others that were ready wait for the next turn, too: what one costs is not always little."""
+"""After so long the others that were ready wait for the next round, too: what one costs is not always little."""
 
 _IN, _OUT = 1, 4  # as in select.EPOLLIN and EPOLLOUT, which are not everywhere
 
@@ -32,14 +32,17 @@ class Watched(Protocol):
 class EpollPoller:
     """All sockets in one epoll of ours: a socket costs eight bytes, and an event no handle or context of the loop's.
 
-    ``end`` is called when the sockets that were ready have been served.
+    ``end`` is called when the sockets that were ready have been served, ``clock`` tells seconds.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, end: Callable[[], None], clock: Callable[[], float] = perf_counter
+    ) -> None:
         self._loop = loop
         self._end = end
+        self._clock = clock
         self._watched: list[Watched | None] = []  # by descriptor
-        self._left: list[tuple[int, int]] = []  # ready since the last turn
+        self._left: list[tuple[int, int]] = []  # ready since the last round
         self._epoll = select.epoll()
         loop.add_reader(self._epoll.fileno(), self._ready)
 
@@ -69,12 +72,13 @@ class EpollPoller:
             return
         watched = self._watched
         ready, self._left = self._left or self._epoll.poll(0, EVENTS_MAX), []
-        due = perf_counter() + READY_SECONDS
+        due = self._clock() + READY_SECONDS
         for at, (fd, events) in enumerate(ready):
-            if perf_counter() >= due and at:
-                # First of all in the next turn: the epoll would begin with the same ones again.
+            if at and self._clock() >= due:
+                # First of all in the next round: the epoll would begin with the same ones again. The loop comes by
+                # itself, as the epoll is ready while one of its sockets is; called once more, this would be served
+                # twice a round, and what is left by both would add to that from round to round.
                 self._left = ready[at:]
-                self._loop.call_soon(self._ready)
                 break
             connection = watched[fd]
             if connection is None:
@@ -89,12 +93,23 @@ class EpollPoller:
 
 
 class LoopWatch(EpollPoller):
-    """A watch without epoll (macOS): each socket is with the loop itself, at a KiB and some time more."""
+    """A watch without epoll (macOS): each socket is with the loop itself, at a KiB and some time more.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    The loop calls for each socket by itself, and a round is what it does between two calls of ``_round``.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, end: Callable[[], None], clock: Callable[[], float] = perf_counter
+    ) -> None:
         self._loop = loop
         self._end = end
+        self._clock = clock
         self._connections: dict[int, Watched] = {}
+        self._wanted: dict[int, int] = {}
+        self._due: float | None = None  # None: nothing was served in this round
+        self._room = 0  # how many more this round may serve
+        self._served: set[tuple[int, int]] = set()  # since a round began with nobody left
+        self._late: dict[tuple[int, int], None] = {}  # ready, and left for the next round
 
     def add(self, fd: int, connection: Watched) -> None:
         """Watch a socket for bytes to read."""
@@ -103,13 +118,13 @@ class LoopWatch(EpollPoller):
 
     def change(self, fd: int, reading: bool, writing: bool) -> None:
         """Watch for bytes to read, for room to write, or for both."""
-        connection = self._connections[fd]
+        self._wanted[fd] = (_IN if reading else 0) | (_OUT if writing else 0)
         if reading:
-            self._loop.add_reader(fd, self._serve, connection.readable)
+            self._loop.add_reader(fd, self._ready_for, fd, _IN)
         else:
             self._loop.remove_reader(fd)
         if writing:
-            self._loop.add_writer(fd, self._serve, connection.writable)
+            self._loop.add_writer(fd, self._ready_for, fd, _OUT)
         else:
             self._loop.remove_writer(fd)
 
@@ -117,16 +132,40 @@ class LoopWatch(EpollPoller):
         """The socket is about to be closed."""
         self._loop.remove_reader(fd)
         self._loop.remove_writer(fd)
-        del self._connections[fd]
+        del self._connections[fd], self._wanted[fd]
 
     def stop(self) -> None:
         """Watch nothing any more."""
         for fd in list(self._connections):
             self.forget(fd)
 
-    def _serve(self, handler: Callable[[], None]) -> None:
-        handler()
+    def _ready_for(self, fd: int, event: int) -> None:
+        """Serve it, but not again before those who are left; what is not served is ready in the next round as well."""
+        if not self._wanted.get(fd, 0) & event or (fd, event) in self._served:
+            return
+        if self._due is None:
+            self._due, self._room = self._clock() + READY_SECONDS, EVENTS_MAX
+            self._loop.call_soon(self._round)
+        elif not self._room or self._clock() >= self._due:
+            self._late[fd, event] = None
+            return
+        self._room -= 1
+        self._served.add((fd, event))
+        connection = self._connections[fd]
+        if event == _OUT:
+            connection.writable()
+        else:
+            connection.readable()
         self._end()
+
+    def _round(self) -> None:
+        """Begin a round, with those that the last one had no time for: the loop may call for the same ones first."""
+        late = [(fd, event) for fd, event in self._late if self._wanted.get(fd, 0) & event]
+        self._late, self._due = {}, None
+        if not late:
+            self._served.clear()
+        for fd, event in late:
+            self._ready_for(fd, event)
 
 
 def make_watch(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> EpollPoller:

@@ -22,6 +22,10 @@ commands, of however many clients, leave half of the time to everybody else."""
 PIECE_BYTES = 2048
 """Looked at between two looks at the clock: some dozen commands, some hundred pings; inflated, two MiB at most."""
 
+LARGE_BYTES = 16 << 10
+"""A read of so much waits for a turn however quickly it can be handled: the clock does not see what follows from it,
+such as the answers that are written behind it, and several of them would have their turns in one round of the loop."""
+
 T = TypeVar("T")
 
 _Work = tuple[Generator[None, None, Any], Callable[[Any], None], Callable[[Exception], None]]

@@ -1,13 +1,16 @@
-"""Sockets that become ready together, and what one of them does to another in the same turn."""
+"""Sockets that become ready together, what one of them does to another in the same turn, and how many have one."""
+
+from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import uvloop
 
-from fastpath.edge.runtime.epoll import EpollPoller, LoopWatch
+from fastpath.edge.runtime.epoll import EVENTS_MAX, READY_SECONDS, EpollPoller, LoopWatch
 
 
 class Connection:
@@ -134,3 +137,118 @@ async def test_where_there_is_no_epoll() -> None:
     await pairs.turn()
     assert (one.told[-1], other.told) == ("later", ["x"])
     pairs.close()
+
+
+class Slow:
+    """Has always something to read, and takes ``seconds`` to read it by the clock that it moves on."""
+
+    ended = False
+
+    def __init__(self, number: int, rounds: Rounds, seconds: float) -> None:
+        self.number = number
+        self.rounds = rounds
+        self.seconds = seconds
+
+    def readable(self) -> None:
+        self.rounds.served[-1].append(self.number)
+        self.rounds.moment += self.seconds
+
+    def writable(self) -> None:
+        raise AssertionError("nobody wanted to know")
+
+
+class Rounds:
+    """What was served in each round of a loop whose sockets all have something to read."""
+
+    def __init__(self, kind: type[EpollPoller], loop: asyncio.AbstractEventLoop, count: int, seconds: float) -> None:
+        self.served: list[list[int]] = [[]]
+        self.moment = 0.0
+        self.ends = 0
+        self._loop = loop
+        self._left = 0
+        self._pairs = [socket.socketpair() for _ in range(count)]
+        self.watch = kind(loop, self._ended, lambda: self.moment)
+        for number, (ours, peer) in enumerate(self._pairs):
+            peer.send(b"x")
+            self.watch.add(ours.fileno(), Slow(number, self, seconds))
+
+    def run(self, rounds: int) -> list[list[int]]:
+        """So many rounds; who was served in each of those in which anybody was."""
+        self._left = rounds
+        self._loop.call_soon(self._round)
+        self._loop.run_forever()
+        self.watch.stop()
+        for ours, peer in self._pairs:
+            ours.close()
+            peer.close()
+        return [served for served in self.served[:-1] if served]  # a loop that is stopped may go round once more
+
+    def _round(self) -> None:
+        self.served.append([])
+        self._left -= 1
+        if self._left:
+            self._loop.call_soon(self._round)
+        else:
+            self._loop.stop()
+
+    def _ended(self) -> None:
+        self.ends += 1
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("kind", [EpollPoller, LoopWatch])
+def test_a_round_serves_only_so_long_and_then_those_who_are_left(
+    kind: type[EpollPoller], loops: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """However many have more to say than a round has time for, and for however many rounds: everybody else waits for
+    one of them beyond that time, and each has its turn before any has another."""
+    loop = loops()
+    rounds = Rounds(kind, loop, 7, READY_SECONDS * 0.6)
+    served = rounds.run(40)
+    loop.close()
+    assert {len(one) for one in served} <= {1, 2}
+    assert len(served) >= 30, "and nobody waits for an idle round"
+    order = [number for one in served for number in one]
+    turns = [sorted(order[at : at + 7]) for at in range(0, len(order) - 6, 7)]
+    assert turns == [list(range(7))] * len(turns)
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("kind", [EpollPoller, LoopWatch])
+def test_a_round_serves_only_so_many(kind: type[EpollPoller], loops: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    loop = loops()
+    count = EVENTS_MAX + 40
+    served = Rounds(kind, loop, count, 0.0).run(6)
+    loop.close()
+    assert max(map(len, served)) <= EVENTS_MAX
+    assert {number for one in served[:3] for number in one} == set(range(count))
+    assert all(len(set(one)) == len(one) for one in served), "each once a round"
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("kind", [EpollPoller, LoopWatch])
+def test_one_that_takes_longer_than_a_round_is_alone_in_it(
+    kind: type[EpollPoller], loops: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    loop = loops()
+    served = Rounds(kind, loop, 3, READY_SECONDS * 2).run(12)
+    loop.close()
+    assert {len(one) for one in served} == {1}
+    assert {number for one in served for number in one} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_was_left_for_the_next_round_and_is_held_or_gone_is_not_served(
+    loops: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """By the watch of the loop itself, which knows who is wanted."""
+    loop = loops()
+    rounds = Rounds(LoopWatch, loop, 4, READY_SECONDS * 2)
+    watch, (held, gone) = rounds.watch, [ours.fileno() for ours, _ in rounds._pairs[2:]]
+    loop.call_later(0, watch.change, held, False, False)
+    loop.call_later(0, watch.forget, gone)
+    before = len(rounds.served)
+    rounds.run(12)
+    loop.close()
+    late = [number for one in rounds.served[before + 3 :] for number in one]
+    assert set(late) == {0, 1}

@@ -1,0 +1,202 @@
+"""How much of what connections have sent is handled in one round of the loop, whatever they speak."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fastpath.core.delivery.link import PauseReason
+from fastpath.core.websocket.frames import FrameReader
+from fastpath.edge.clients.incoming import Incoming
+from fastpath.edge.runtime.scheduler import LARGE_BYTES, PIECE_BYTES, Scheduler
+from tests.support.edge.wire import PING, Socket, masked, request
+from tests.support.sidecar import Sidecar
+
+PINGS = masked(PING, b"x" * 125) * 500
+"""As much as is read at once: some 64 KiB."""
+
+PACKETS = b"\xc0\x00" * (32 << 10)
+
+
+class Packets:
+    """Stands for a stream of MQTT: notes what it is given."""
+
+    held_back = False
+
+    def __init__(self, link: Peer) -> None:
+        self.link = link
+
+    def received(self, data: bytes) -> None:
+        assert len(data) <= PIECE_BYTES
+        self.link.handled(len(data) // 2)
+
+    def go_on(self) -> None:
+        """There is nothing."""
+
+    def pong(self, payload: bytes) -> None:
+        self.link.handled(1)
+
+
+class Peer(Incoming):
+    """The reading half of a connection, whose every ping is answered at once."""
+
+    __slots__ = ("moment", "name", "reads", "watched")
+
+    def __init__(self, name: str, runtime: Any, watched: Rounds, *, mqtt: bool = False, framed: bool = True) -> None:
+        self.name = name
+        self.watched = watched
+        self.runtime = runtime
+        self.client = SimpleNamespace(alive=False)  # type: ignore[assignment]
+        self.reader = FrameReader() if framed else None
+        self.mqtt = Packets(self) if mqtt else None  # type: ignore[assignment]
+        self.session = self.stream = None
+        self.closing = self.ended = self.fresh = False
+        self.echoing = True
+        self.head = b""
+        self.held = 0
+        self.reads = True
+
+    def handled(self, count: int) -> None:
+        self.watched.rounds[-1][self.name] += count
+
+    def write(self, data: bytes) -> None:
+        self.handled(1)
+
+    def await_readable(self, wanted: bool) -> None:
+        self.reads = wanted
+
+    def now(self) -> int:
+        return 0
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+    def close(self, code: int, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def requested(self, data: bytes) -> None:
+        raise AssertionError("there was a request")
+
+    def peer_closed(self, payload: bytes) -> None:
+        raise AssertionError("nobody closes")
+
+    def leave(self, code: int = 0, reason: str = "") -> None:
+        raise AssertionError("nobody leaves")
+
+    def broken(self) -> None:
+        raise AssertionError("nothing is broken")
+
+    def expire(self) -> None:
+        raise AssertionError("there is time")
+
+
+class Rounds:
+    """How many pings of whom were answered in each round of the loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.rounds: list[Counter[str]] = [Counter()]
+        self.runtime = SimpleNamespace(
+            loop=self.loop,
+            scheduler=Scheduler(self.loop),
+            paused={},
+            broker=SimpleNamespace(counters=SimpleNamespace(bytes_in=0)),
+            ponged=[],
+            end=lambda: None,
+        )
+
+    def peer(self, name: str, **kind: bool) -> Peer:
+        return Peer(name, self.runtime, self, **kind)
+
+    def run(self, *peers: tuple[Peer, bytes], count: int) -> None:
+        """Each says this in one read, in one round; until ``count`` pings are answered."""
+
+        def say() -> None:
+            for peer, data in peers:
+                peer.received(data)
+
+        def tick() -> None:
+            self.rounds.append(Counter())
+            if sum(map(Counter.total, self.rounds)) < count:
+                self.loop.call_soon(tick)
+            else:
+                self.loop.call_soon(self.loop.stop)
+
+        self.loop.call_soon(say)
+        self.loop.call_soon(tick)
+        self.loop.call_later(30, self.loop.stop)
+        self.loop.run_forever()
+        self.loop.close()
+
+    def in_one(self) -> int:
+        """The most who were served in the same round, but for those who said little."""
+        return max(sum(name != "little" for name in one) for one in self.rounds)
+
+
+KINDS = {
+    "WebSocket": ({}, PINGS, 500),
+    "MQTT": ({"mqtt": True, "framed": False}, PACKETS, 32 << 10),
+    "pings among MQTT over a WebSocket": ({"mqtt": True}, PINGS, 500),
+}
+
+
+@pytest.mark.parametrize(("kind", "data", "count"), KINDS.values(), ids=KINDS)
+def test_who_sends_much_is_served_one_a_round(kind: dict[str, bool], data: bytes, count: int) -> None:
+    """However quickly it can be handled; who says little is answered at once, in the round in which it came."""
+    rounds = Rounds()
+    many = [rounds.peer(f"much {number}", **kind) for number in range(8)]
+    little = rounds.peer("little")
+    rounds.run(*((one, data) for one in many), (little, masked(PING, b"")), count=8 * count + 1)
+    assert rounds.rounds[0] == {"little": 1}
+    assert rounds.in_one() == 1
+    assert sum(rounds.rounds, Counter()) == {"little": 1} | {one.name: count for one in many}
+    assert all(one.reads and not one.held and not one.head for one in many)
+
+
+def test_who_sends_some_is_served_at_once() -> None:
+    """While those who do so take no more than a turn together."""
+    rounds = Rounds()
+    data = masked(PING, b"x" * 125) * ((LARGE_BYTES - 1) // 131)
+    one = rounds.peer("some")
+    rounds.run((one, data), count=len(data) // 131)
+    assert rounds.rounds[0]["some"] >= PIECE_BYTES // 131
+
+
+@pytest.mark.parametrize("why", [PauseReason.CONGESTED, PauseReason.RATE, PauseReason.ASKED])
+def test_those_who_are_let_go_together_are_served_one_a_round(why: int) -> None:
+    """What each had said before is much; it is neither lost nor handled out of order, and no more is read before."""
+    rounds = Rounds()
+    many = [rounds.peer(f"much {number}") for number in range(8)]
+    for one in many:
+        one.hold(why, True)
+        one.received(PINGS)
+
+    class Letting(Peer):
+        __slots__ = ()
+
+        def received(self, data: bytes) -> None:
+            del data
+            for one in many:
+                one.hold(why, False)
+                assert not one.reads
+
+    rounds.run((Letting("go", rounds.runtime, rounds), b""), count=8 * 500)
+    assert rounds.in_one() == 1
+    assert sum(rounds.rounds, Counter()) == {one.name: 500 for one in many}
+    assert all(one.reads and not one.held for one in many)
+
+
+def test_what_comes_right_behind_an_upgrade_waits_for_its_turn_and_is_answered(shared: Sidecar) -> None:
+    """Also on a connection that has asked for something else before, and in the same read as that."""
+    ask = b"GET /api/servers HTTP/1.1\r\nHost: x\r\n\r\n"
+    for before in (b"", ask):
+        with Socket(shared.client_url) as client:
+            client.send(before + request() + masked(PING, b"p" * 100) * 400)
+            heads = b""
+            while b" 101 " not in heads or not heads.endswith(b"\r\n\r\n"):
+                heads += client.read(1)
+            assert [client.read(102) for _ in range(400)] == [b"\x8a\x64" + b"p" * 100] * 400
