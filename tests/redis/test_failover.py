@@ -99,6 +99,22 @@ async def test_a_replica_is_killed_and_one_freezes(topology: Topology) -> None:
         frozen.thaw()
 
 
+async def test_a_replica_is_killed_where_the_others_know_the_primary_by_a_name(topology: Topology) -> None:
+    """Or by another spelling of its address, which has to be resolved as well and needs no server of names."""
+    for sentinel in topology.sentinels:
+        sentinel.call("SENTINEL", "CONFIG", "SET", "resolve-hostnames", "yes")
+    for replica in topology.replicas:
+        replica.call("REPLICAOF", "127.1", str(topology.primary.port))
+    await in_thread(topology.wait_settled)
+    async with under_load(topology) as (load, _, _):
+        dead, other = topology.replicas
+        dead.kill()
+        before = len(load.acknowledged)
+        await auntil(lambda: len(load.acknowledged) > before + 1000, 20)
+        assert str(other.call("INFO", "replication")["master_host"]) == "127.1"
+        dead.start()
+
+
 async def test_the_primary_is_cut_off_with_a_node(topology: Topology) -> None:
     async with under_load(topology) as (load, cut_off, _):
         side = [topology.primary, topology.sentinels[0]]

@@ -1,8 +1,13 @@
-"""Where Redis is and how to log in there: one address, or the Sentinels that know it."""
+"""Where Redis is and how to log in there: one address, or the Sentinels that know it; which names are one server."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -17,6 +22,20 @@ Address = tuple[str, int]
 SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
 CONNECT_SECONDS = 0.5
 """Until a connection is made, TLS and login included; a server that takes longer is asked again."""
+
+FRESH_SECONDS = 1.0
+"""How old what a name resolves to is at most when it is asked for anew, behind the back of who compares it."""
+
+STALE_SECONDS = 60.0
+"""How long it counts when the name does not resolve any more, as that of a server that is down may not."""
+
+RESOLVE_SECONDS = 0.5
+"""How long a name that is new is waited for."""
+
+log = logging.getLogger("fastpath.redis")
+
+Resolve = Callable[[str], Awaitable[Iterable[str]]]
+"""What a host name resolves to; raises OSError when it does not."""
 
 _PORTS = {False: 6379, True: 26379}
 _OPTIONS = ("sentinel_user", "sentinel_password", "ca", "cert", "key")
@@ -109,6 +128,137 @@ class RedisConfig:
                 "ssl_keyfile": self.key or None,
             }
         return arguments
+
+
+class Names:
+    """Knows which of the addresses that Redis' servers and Sentinels write are the same server.
+
+    Each of them writes another one as it knows it: as it was configured, as it was announced, or as the kernel tells
+    it. So all are compared by what they resolve to (``one``), and connected to by what was written (``written``), as a
+    certificate is for a name. Names are resolved beside the loop, and only ``learn`` waits, for a name that is new.
+    """
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve or _resolved
+        self._loop = asyncio.get_running_loop()
+        self._hosts: dict[str, _Host] = {}
+        self._servers: dict[Address, float] = {}  # those that something stands for alone, and when they were seen
+        self._written: dict[Address, Address] = {}
+
+    async def learn(self, addresses: Iterable[Address]) -> None:
+        """Resolve the names among them, those that are known in the background."""
+        now = self._loop.time()
+        addresses = list(addresses)
+        asked = [host for host in (self._ask(host, now) for host in {_spelled(host) for host, _ in addresses}) if host]
+        waited = {host.task: host.asked + RESOLVE_SECONDS - now for host in asked if host.found is None and host.task}
+        if waited:
+            await asyncio.wait(waited, timeout=max(0.0, *waited.values()))
+        for address in addresses:
+            found = self._found(_spelled(address[0]))
+            if len(found) == 1:
+                self._servers[found[0], address[1]] = now
+        for server in [server for server, seen in self._servers.items() if seen < now - STALE_SECONDS]:
+            del self._servers[server]
+            self._written.pop(server, None)
+
+    def one(self, address: Address) -> Address:
+        """The server as it is written in all of its spellings.
+
+        A name of several addresses is that one of them which is known to be a server, or the first of them while none
+        is. A name of several servers is none of them, as is one that does not resolve: it equals itself alone.
+        """
+        host, port = _spelled(address[0]), address[1]
+        found = self._found(host)
+        if len(found) > 1:
+            servers = [one for one in found if (one, port) in self._servers]
+            if len(servers) > 1:
+                return host, port
+            found = servers or found
+        return (found[0] if found else host), port
+
+    def note(self, address: Address) -> Address:
+        """``one``; from now on it is reached by what is written here, unless it is by a name already."""
+        one = self.one(address)
+        if not _is_literal(_spelled(address[0])) or self.written(one) == one:
+            self._written[one] = address
+        return one
+
+    def written(self, one: Address) -> Address:
+        """By what the server is reached: never by a name that is another one's by now."""
+        written = self._written.get(one, one)
+        return written if self.one(written) == one else one
+
+    def close(self) -> None:
+        """Resolve nothing any more."""
+        for host in self._hosts.values():
+            if host.task is not None:
+                host.task.cancel()
+
+    def _found(self, host: str) -> list[str]:
+        """The addresses of a host, in order; none while it does not resolve."""
+        known = self._hosts.get(host)
+        if known is None:
+            return [host] if _is_literal(host) else []
+        return known.found or [] if self._loop.time() - known.heard < STALE_SECONDS else []
+
+    def _ask(self, name: str, now: float) -> _Host | None:
+        if not name or _is_literal(name):
+            return None
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = _Host(now)
+        if (host.task is None or host.task.done()) and (host.task is None or now - host.asked >= FRESH_SECONDS):
+            host.asked = now
+            host.task = self._loop.create_task(self._answer(name, host))
+        return host
+
+    async def _answer(self, name: str, host: _Host) -> None:
+        try:
+            found = {_spelled(one) for one in await self._resolve(name)}
+        except (OSError, UnicodeError) as error:
+            if not host.failed:
+                log.warning("%s, which is a name of Redis' servers, does not resolve here: %s", name, error)
+            host.failed = True
+            host.found = host.found or []
+            return
+        host.found, host.failed = sorted(found, key=lambda one: (":" in one, one)), False
+        host.heard = self._loop.time()
+
+
+@dataclass(slots=True)
+class _Host:
+    """A name, and what it resolved to last; None: there was no answer yet."""
+
+    heard: float
+    asked: float = 0.0
+    found: list[str] | None = None
+    failed: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+async def _resolved(name: str) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def _spelled(host: str) -> str:
+    """A host in the one spelling of all that mean the same without being resolved."""
+    text = host.strip("[]")
+    try:
+        literal = ip_address(text)
+    except ValueError:
+        return text.lower().rstrip(".")
+    if isinstance(literal, IPv6Address) and literal.ipv4_mapped is not None:
+        literal = literal.ipv4_mapped
+    return str(literal)
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def shown(address: Address) -> str:

@@ -9,7 +9,7 @@ import logging
 
 from redis.exceptions import ResponseError
 
-from .address import Address, RedisAway, RedisConfig, shown
+from .address import RedisAway, shown
 from .connection import Link, sections, texts
 from .primary import Primary, View
 from .script import SCRIPT
@@ -28,9 +28,10 @@ class RedisRefused(ValueError):
     """The error of a Redis that must not be used; its text says why and what to do."""
 
 
-async def connect(config: RedisConfig, address: Address) -> Link:
-    """A connection to the primary at the address, which then knows the script; raises one of ``AWAY``."""
-    link = Link(config, address)
+async def connect(primary: Primary) -> Link:
+    """A connection to the primary, which then knows the script; raises one of ``AWAY``."""
+    address = await primary.primary()
+    link = primary.link(address)
     try:
         answers = await link.ask(("ROLE",), ("SCRIPT", "LOAD", SCRIPT), seconds=_SECONDS)
         for answer in answers:

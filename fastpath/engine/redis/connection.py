@@ -28,11 +28,14 @@ class Servers(Protocol):
 
 
 class Link:
-    """Asks one server. One task at a time may do so: answers come in the order of the questions."""
+    """Asks one server, which is reached by what was ``written`` of it, or by its address. One task at a time may do so:
+    answers come in the order of the questions."""
 
-    def __init__(self, config: RedisConfig, address: Address, *, sentinel: bool = False) -> None:
+    def __init__(
+        self, config: RedisConfig, address: Address, *, written: Address | None = None, sentinel: bool = False
+    ) -> None:
         self.address = address
-        self._connection = config.connection(address, sentinel=sentinel)
+        self._connection = config.connection(written or address, sentinel=sentinel)
 
     @property
     def connected(self) -> bool:

@@ -109,7 +109,6 @@ class RedisEngine(Engine):
         self.writer.on_state = self._acknowledges
         self.tail = Tail(
             broker,
-            self._config,
             self._primary,
             self._prefix,
             end=end,
@@ -186,7 +185,7 @@ class RedisEngine(Engine):
 
     def link(self, address: Address) -> Link:
         """A connection of somebody's own to a server."""
-        return Link(self._config, address)
+        return self._primary.link(address)
 
     def key(self, name: str) -> str:
         """The name of a key of somebody's own."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 
-from .address import Address, RedisAway, RedisConfig, shown
+from .address import Address, Names, RedisAway, RedisConfig, shown
 from .connection import AWAY, Link, replicas_in, sections, texts
 
 LOOK_SECONDS = 1.0
@@ -68,8 +68,9 @@ class Primary:
 
     def __init__(self, config: RedisConfig) -> None:
         self.config = config
+        self.names = Names()
         self._loop = asyncio.get_running_loop()
-        self._watched = [_Sentinel(config, address, self._looked) for address in config.sentinels]
+        self._watched = [_Sentinel(config, address, self.names, self._looked) for address in config.sentinels]
         self._direct = None if config.name else Link(config, config.hosts[0])
         self._direct_replicas: set[Address] = set()
         self._looking = asyncio.Lock()
@@ -102,6 +103,11 @@ class Primary:
             await one.close()
         if self._direct is not None:
             await self._direct.end()
+        self.names.close()
+
+    def link(self, address: Address) -> Link:
+        """A connection of somebody's own to a server, which is reached by what the Sentinels write."""
+        return Link(self.config, address, written=self.names.written(address))
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """``changed`` is called whenever a majority names another primary than before."""
@@ -138,8 +144,14 @@ class Primary:
             return {address for view in views for address in view.replicas}
         async with self._looking:
             info = await self._direct.call("INFO", "replication", seconds=ANSWER_SECONDS)
-        self._direct_replicas = set(replicas_in(sections(info)))
+        self._direct_replicas = set(await self.connected(info))
         return self._direct_replicas
+
+    async def connected(self, info: bytes) -> dict[Address, int]:
+        """``replicas_in`` of what a primary says in its INFO, as the Sentinels' answers are compared with it."""
+        found = replicas_in(sections(info))
+        await self.names.learn(found)
+        return {self.names.note(address): offset for address, offset in found.items()}
 
     async def readable(self, avoid: Address | None = None) -> Address:
         """A server to read from: a replica that has the primary's data, else the primary; ``avoid`` only when there is
@@ -181,10 +193,11 @@ class Primary:
 class _Sentinel:
     """Watches one Sentinel, over two connections: one to ask, one to listen."""
 
-    def __init__(self, config: RedisConfig, address: Address, looked: Callable[[], None]) -> None:
+    def __init__(self, config: RedisConfig, address: Address, names: Names, looked: Callable[[], None]) -> None:
         self.view: View | None = None
         self.fault = ""  # why there was no answer to the last question
         self._name = config.name
+        self._names = names
         self._asks = Link(config, address, sentinel=True)
         self._hears = Link(config, address, sentinel=True)
         self._looked = looked
@@ -230,7 +243,8 @@ class _Sentinel:
                 ("SENTINEL", "REPLICAS", self._name),
                 seconds=ANSWER_SECONDS,
             )
-            view = read_view(master, replicas, asyncio.get_running_loop().time())
+            await self._names.learn(hosts_in(master, replicas))
+            view = read_view(master, replicas, asyncio.get_running_loop().time(), self._names.note, self._names.one)
         except (*AWAY, ValueError, KeyError, TypeError) as error:
             self.fault = f"{shown(self._asks.address)}: {error}"
             return None
@@ -271,22 +285,47 @@ def majority(named: Iterable[Address], voters: int) -> Address | None:
     return None
 
 
-def read_view(master: object, replicas: object, now: float) -> View:
-    """A Sentinel's answers to MASTER and REPLICAS; raises ValueError, KeyError or TypeError for what is none."""
+def hosts_in(master: object, replicas: object) -> list[Address]:
+    """Every address in a Sentinel's answers to MASTER and REPLICAS; raises as ``read_view``."""
+    if not isinstance(master, list) or not isinstance(replicas, list):
+        raise ValueError(str(master))
+    found = []
+    for row in map(texts, (master, *replicas)):
+        found.append((row["ip"], int(row["port"])))
+        if row.get("master-host", "?") != "?":
+            found.append((row["master-host"], int(row["master-port"] or 0)))
+    return found
+
+
+def _as_is(address: Address) -> Address:
+    return address
+
+
+def read_view(
+    master: object,
+    replicas: object,
+    now: float,
+    note: Callable[[Address], Address] = _as_is,
+    one_of: Callable[[Address], Address] = _as_is,
+) -> View:
+    """A Sentinel's answers to MASTER and REPLICAS; raises ValueError, KeyError or TypeError for what is none.
+
+    ``note`` gives each server that it watches in the one spelling of all, ``one_of`` those that others name.
+    """
     if not isinstance(master, list) or not isinstance(replicas, list):
         raise ValueError(str(master))
     one = texts(master)
     flags = one["flags"].split(",")
     known: dict[Address, bool] = {}
     linked, unheard = [], []
-    primary = one["ip"], int(one["port"])
+    primary = note((one["ip"], int(one["port"])))
     for row in replicas:
         replica = texts(row)
-        address = replica["ip"], int(replica["port"])
+        address = note((replica["ip"], int(replica["port"])))
         theirs = replica["flags"].split(",")
         disconnected = "disconnected" in theirs
         known[address] = "s_down" in theirs or (disconnected and int(replica["last-ok-ping-reply"]) > SILENT_MS)
-        follows = replica["master-host"], int(replica["master-port"] or 0)
+        follows = one_of((replica["master-host"], int(replica["master-port"] or 0)))
         if theirs == ["slave"] and replica["master-link-status"] == "ok" and follows == primary:
             linked.append(address)
         if not 0 < int(replica["info-refresh"]) < _NEVER_MS and replica["master-host"] == "?":

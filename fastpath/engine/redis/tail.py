@@ -12,8 +12,7 @@ from redis.exceptions import RedisError
 
 from ...core.broker.broker import Broker
 from . import entries
-from .address import Address, RedisConfig, shown
-from .connection import Link
+from .address import Address, shown
 from .entries import GROUPS, START, VOID, Entry, Place
 from .pace import Pace
 from .primary import Primary
@@ -61,7 +60,6 @@ class Tail:
     def __init__(
         self,
         broker: Broker,
-        config: RedisConfig,
         primary: Primary,
         prefix: str,
         *,
@@ -73,7 +71,6 @@ class Tail:
         delivering: Callable[[int], None] | None = None,
     ) -> None:
         self._broker = broker
-        self._config = config
         self._primary = primary
         self._prefix = prefix
         self._end, self._seen, self._changed = end, seen, changed
@@ -161,7 +158,7 @@ class Tail:
         avoid = self._avoided[0] if self._avoided and monotonic() < self._avoided[1] else None
         address = await self._primary.readable(avoid)
         self.address = address
-        link = Link(self._config, address)
+        link = self._primary.link(address)
         try:
             await self.attach(link)
             log.info("reading from Redis %s, epoch %d", _shown(address), self.reading.epoch)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from fastpath.engine.redis.address import RedisAway, RedisConfig
+from fastpath.engine.redis.address import Names, RedisAway, RedisConfig
 from fastpath.engine.redis.checks import RedisRefused, server_faults, warnings
 from fastpath.engine.redis.primary import Primary, View
 from tests.support.certificates import Certificate
@@ -208,3 +209,111 @@ async def test_one_address_is_the_primary_and_names_its_replicas() -> None:
 
 async def _has_no_replica(primary: Primary) -> bool:
     return not await primary.replicas()
+
+
+class Resolver:
+    """Resolves names as it is told; a name that it is not told does not resolve, and one that hangs never answers."""
+
+    def __init__(self, **names: list[str]) -> None:
+        self.names = names
+        self.asked: list[str] = []
+        self.hangs = asyncio.Event()
+
+    async def __call__(self, name: str) -> list[str]:
+        self.asked.append(name)
+        if name == "hangs":
+            await self.hangs.wait()
+        await asyncio.sleep(0)
+        if name not in self.names:
+            raise OSError("Name or service not known")
+        return self.names[name]
+
+
+KNOWN = {
+    "a": ["10.0.0.1"],
+    "a.example.com": ["10.0.0.1"],
+    "b": ["10.0.0.2"],
+    "both": ["fd00::1", "10.0.0.1"],  # of one server
+    "six": ["fd00::0:9"],
+    "all": ["10.0.0.1", "10.0.0.2", "10.0.0.3"],  # of a service
+    "new": ["10.0.0.8", "10.0.0.9"],
+}
+SERVERS = [("10.0.0.1", 1), ("b", 1)]
+
+SAME = [
+    ("10.0.0.1", "a"),
+    ("10.0.0.1", "A.Example.COM."),
+    ("a", "a.example.com"),
+    ("10.0.0.1", "::ffff:10.0.0.1"),
+    ("10.0.0.1", "both"),
+    ("a", "both"),
+    ("b", "10.0.0.2"),
+    ("six", "FD00:0:0:0:0:0:0:9"),
+    ("[fd00::9]", "six"),
+    ("new", "NEW"),
+    ("new", "10.0.0.8"),
+    ("unknown", "Unknown."),
+    ("all", "ALL"),
+]
+OTHERS = [("a", "b"), ("10.0.0.1", "b"), ("all", "a"), ("all", "b"), ("unknown", "a"), ("six", "both"), ("", "a")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"), [*((*pair, True) for pair in SAME), *((*pair, False) for pair in OTHERS)]
+)
+async def test_servers_are_compared_by_what_their_names_resolve_to(one: str, other: str, same: bool) -> None:
+    names = Names(Resolver(**KNOWN))
+    await names.learn([*SERVERS, (one, 1), (other, 1)])
+    assert (names.one((one, 1)) == names.one((other, 1))) is same
+    assert names.one((one, 1)) != names.one((one, 2)), "another port is another server"
+
+
+async def test_a_server_is_reached_by_its_name_as_long_as_that_is_its() -> None:
+    """A certificate is for a name; but what moved on with the name is another server."""
+    resolver = Resolver(a=["10.0.0.1"])
+    names = Names(resolver)
+    await names.learn([("a", 1), ("10.0.0.1", 1)])
+    one = names.note(("10.0.0.1", 1))
+    assert names.note(("a", 1)) == names.note(("10.0.0.1", 1)) == one
+    assert names.written(one) == ("a", 1)
+    resolver.names["a"] = ["10.0.0.7"]
+
+    async def moved() -> bool:
+        await names.learn([("a", 1)])
+        return names.one(("a", 1)) == ("10.0.0.7", 1)
+
+    await auntil(moved)
+    assert names.written(one) == ("10.0.0.1", 1)
+
+
+async def test_a_name_that_hangs_is_waited_for_once_and_holds_up_no_other() -> None:
+    resolver = Resolver(a=["10.0.0.1"])
+    names = Names(resolver)
+    await names.learn([("hangs", 1), ("a", 1)])
+    assert names.one(("hangs", 1)) == ("hangs", 1)
+    assert names.one(("a", 1)) == ("10.0.0.1", 1)
+    later = asyncio.create_task(names.learn([("hangs", 1), ("a", 1)]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert later.done()
+    assert resolver.asked.count("hangs") == 1
+    resolver.names["hangs"] = ["10.0.0.3"]
+    resolver.hangs.set()
+    await auntil(lambda: names.one(("hangs", 1)) == ("10.0.0.3", 1))
+    names.close()
+
+
+async def test_a_name_that_resolves_no_more_is_remembered_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """That of a server which is down may be taken out of DNS; this is told once."""
+    resolver = Resolver(a=["10.0.0.1"])
+    names = Names(resolver)
+    await names.learn([("a", 1)])
+    del resolver.names["a"]
+
+    async def asked_again() -> bool:
+        await names.learn([("a", 1)])
+        return resolver.asked.count("a") > 2
+
+    await auntil(asked_again)
+    assert names.one(("a", 1)) == ("10.0.0.1", 1)
+    assert caplog.text.count("does not resolve") == 1

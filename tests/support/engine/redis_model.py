@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
 from fastpath.engine.redis import entries
-from fastpath.engine.redis.address import RedisConfig
 from fastpath.engine.redis.entries import GROUPS
 from fastpath.engine.redis.primary import Primary
 from fastpath.engine.redis.tail import Tail
@@ -137,7 +136,6 @@ class Node:
         self.server: Server | None = None
         self.tail = Tail(
             self.stage.broker,
-            cast(RedisConfig, None),
             cast(Primary, None),
             "m",
             end=self.stage.end,

@@ -120,7 +120,6 @@ async def reading(server: RedisServer) -> AsyncIterator[Node]:
     seen: list[tuple[int, int, int]] = []
     tail = Tail(
         stage.broker,
-        config,
         primary,
         "t",
         end=stage.end,

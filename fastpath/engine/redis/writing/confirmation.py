@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from ..address import Address, RedisConfig
-from ..connection import AWAY, Link, replicas_in, sections
+from ..address import Address, Names
+from ..connection import AWAY, Link, sections
 from ..primary import Primary
 from .replica_acks import Found, Replica, objection
 
@@ -20,8 +20,7 @@ PROBE_SECONDS_MAX = 2.0
 class Confirmation:
     """Keeps book on the replicas that miss, and asks them and the Sentinels."""
 
-    def __init__(self, config: RedisConfig, primary: Primary, prefix: str) -> None:
-        self._config = config
+    def __init__(self, primary: Primary, prefix: str) -> None:
         self._primary = primary
         self._meta = f"{prefix}:meta"
         self._loop = asyncio.get_running_loop()
@@ -43,11 +42,10 @@ class Confirmation:
         """All have acknowledged."""
         self._missing.clear()
 
-    def noted(self, replicas: set[Address], written: bytes, waited: bytes) -> tuple[set[Address], int]:
-        """Keep book after a write, from the server's INFO right behind it and after the WAIT: who has acknowledged it,
-        and how many may be expected to acknowledge the next one."""
+    def noted(self, replicas: set[Address], written: bytes, offsets: Mapping[Address, int]) -> tuple[set[Address], int]:
+        """Keep book after a write, from the server's INFO right behind it and the replicas' offsets after the WAIT: who
+        has acknowledged it, and how many may be expected to acknowledge the next one."""
         target = int(sections(written)["master_repl_offset"])
-        offsets = replicas_in(sections(waited))
         acknowledged = {address for address in replicas if offsets.get(address, -1) >= target}
         soon = sum(offsets.get(address, -1) >= self._target for address in replicas)
         self._target = target
@@ -81,7 +79,8 @@ class Confirmation:
     def _probe(self, address: Address) -> _Probe:
         probe = self._probes.get(address)
         if probe is None:
-            probe = self._probes[address] = _Probe(Link(self._config, address), self._meta)
+            link = self._primary.link(address)
+            probe = self._probes[address] = _Probe(link, self._primary.names, self._meta)
         return probe
 
 
@@ -89,8 +88,9 @@ class _Probe:
     """Asks one replica what it is. A question that has not been answered for long enough is an answer at once, so that
     a replica that hangs does not hold up each write."""
 
-    def __init__(self, link: Link, meta: str) -> None:
+    def __init__(self, link: Link, names: Names, meta: str) -> None:
         self._link = link
+        self._names = names
         self._meta = meta
         self._task: asyncio.Task[list[object] | None] | None = None
         self._asked = 0.0
@@ -104,7 +104,7 @@ class _Probe:
         if not self._task.done():
             return Found.NOTHING
         answer = self._task.result()
-        return Found.NOTHING if answer is None else found(answer, primary, epoch)
+        return Found.NOTHING if answer is None else found(answer, primary, epoch, self._names.one)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -116,7 +116,9 @@ class _Probe:
         for _ in range(2):
             fresh = not self._link.connected
             try:
-                return await self._link.ask(("ROLE",), ("HGET", self._meta, "epoch"), seconds=PROBE_SECONDS_MAX)
+                answer = await self._link.ask(("ROLE",), ("HGET", self._meta, "epoch"), seconds=PROBE_SECONDS_MAX)
+                await self._names.learn(follows(answer[0]))
+                return answer
             except AWAY:
                 if fresh:
                     break
@@ -124,11 +126,19 @@ class _Probe:
         return None
 
 
-def found(answer: list[object], primary: Address, epoch: int) -> Found:
-    """Return what a server is by its answers to ROLE and to the epoch of its data."""
+def follows(role: object) -> list[Address]:
+    """Whom a server follows by its answer to ROLE; nobody, if it is a primary or is not ready."""
+    return [(role[1].decode(), int(role[2]))] if isinstance(role, list) and role[0] == b"slave" else []
+
+
+def found(
+    answer: list[object], primary: Address, epoch: int, one_of: Callable[[Address], Address] = lambda address: address
+) -> Found:
+    """Return what a server is by its answers to ROLE and to the epoch of its data; ``one_of`` gives the primary that it
+    names in the one spelling of all."""
     role, stored = answer
     if not isinstance(role, list):
         return Found.NOTHING  # it is loading its data, or refuses the login
     if role[0] == b"master":
         return Found.FORMER if isinstance(stored, bytes) and int(stored) < epoch else Found.RIVAL
-    return Found.OURS if (role[1].decode(), int(role[2])) == primary else Found.OTHER
+    return Found.OURS if [one_of(address) for address in follows(role)] == [primary] else Found.OTHER

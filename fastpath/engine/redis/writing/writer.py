@@ -16,7 +16,7 @@ from ....core.protocol.packets import Refusal
 from ...order_fence import HELD, OrderFence
 from ..address import Address, RedisAway, RedisConfig, shown
 from ..checks import RedisRefused, check, connect
-from ..connection import AWAY, Link, replicas_in, sections
+from ..connection import AWAY, Link
 from ..primary import Primary
 from ..script import Fault, Known, Stored, command, fault, no_fields, pack, read, settle
 from .confirmation import Confirmation
@@ -84,7 +84,7 @@ class RedisWriter:
         self._replicas: set[Address] = set()
         self._need = 1
         self._looked = 0.0
-        self._confirmation = Confirmation(config, primary, prefix)
+        self._confirmation = Confirmation(primary, prefix)
         self._recent = Recent(prefix, loop.time)
         self._lost: deque[Batch] = deque()  # acknowledged, and to be stored again
         self._queue = Queue(known)
@@ -245,7 +245,7 @@ class RedisWriter:
                 await self._test()
 
     async def _connect(self) -> None:
-        link = await connect(self._config, await self._primary.primary())
+        link = await connect(self._primary)
         try:
             if not self._checked:
                 await check(link, self._primary, guaranteed=self._guaranteed)
@@ -273,7 +273,8 @@ class RedisWriter:
         if address != self._link.address:
             raise RedisAway(f"the primary is {shown(address)} now")
         # A replica that has just come is not known to the Sentinels yet, but would be among those that a WAIT counts.
-        connected = replicas_in(sections(await self._link.call("INFO", "replication", seconds=STORE_SECONDS)))
+        info = await self._link.call("INFO", "replication", seconds=STORE_SECONDS)
+        connected = await self._primary.connected(info)
         self._replicas = connected.keys() | await self._primary.replicas()
         away = self._replicas - connected.keys()
         if away and not self._confirmation.degraded:
@@ -340,7 +341,8 @@ class RedisWriter:
             return "not all replicas have acknowledged"
         written, _, waited = rest
         assert isinstance(written, bytes) and isinstance(waited, bytes)
-        acknowledged, self._need = self._confirmation.noted(replicas, written, waited)
+        offsets = await self._primary.connected(waited)
+        acknowledged, self._need = self._confirmation.noted(replicas, written, offsets)
         if not self._config.name:
             return "" if acknowledged >= replicas else "not all replicas that are connected have acknowledged"
         return await self._confirmation.objection(link.address, epoch, replicas, acknowledged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.engine.redis.address import Address
-from fastpath.engine.redis.primary import View, majority, read_view
+from fastpath.engine.redis.primary import View, hosts_in, majority, read_view
 from fastpath.engine.redis.writing.confirmation import found
 from fastpath.engine.redis.writing.replica_acks import Found, Replica, objection
 
@@ -136,6 +136,27 @@ def test_must_not_be_acknowledged(replicas: dict[Address, Replica], views: list[
 )
 def test_what_a_server_is(role: object, stored: object, expected: Found) -> None:
     assert found([role, stored], P, 7) is expected
+
+
+def resolved(address: Address) -> Address:
+    """What the names that are used here resolve to; the others do not."""
+    return {"redis-a": "h", "h2": "h"}.get(address[0], address[0]), address[1]
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "expected"),
+    [(b"redis-a", 1, Found.OURS), (b"h", 1, Found.OURS), (b"redis-a", 2, Found.OTHER), (b"unknown", 1, Found.OTHER)],
+)
+def test_whom_a_replica_follows_by_name(host: bytes, port: int, expected: Found) -> None:
+    assert found([[b"slave", host, port, b"connected", 100], b"7"], P, 7, resolved) is expected
+
+
+def test_servers_that_a_sentinel_names() -> None:
+    """Each by what its name resolves to, and the one that a replica follows, too."""
+    row = REPLICA | {"ip": "h2", "master-host": "redis-a"}
+    said = read_view(flat(MASTER | {"ip": "redis-a"}), [flat(row)], 5.0, resolved, resolved)
+    assert (said.primary, said.replicas, said.linked) == (P, {A: False}, {A})
+    assert hosts_in(flat(MASTER | {"ip": "redis-a"}), [flat(row)]) == [("redis-a", 1), ("h2", 2), ("redis-a", 1)]
 
 
 @pytest.mark.parametrize(
