@@ -12,7 +12,7 @@ from fastpath.client.errors import ControlRefused, SidecarBusy, SidecarUnavailab
 from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX
 from realtime.conf import conf
 from realtime.nodes.control_sockets import control
-from realtime.publishing.outcomes import Outcome, Position, outcome, refused
+from realtime.publishing.outcomes import Outcome, Position, PublishFailed, outcome, refused
 from realtime.publishing.rows import Row
 
 _FRAME_BYTES = FRAME_BYTES_MAX - (1 << 10)
@@ -46,7 +46,7 @@ class Sidecar:
         return int(hello.get("message_bytes_max", conf.message_bytes_max))
 
     def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
-        """In one frame, unless they fill several; behind one that no node takes nothing more is sent."""
+        """In one frame, unless they fill several; behind one of which a message could not be stored none is sent."""
         outcomes: list[Outcome] = []
         seconds = conf.publish_seconds
         deadline = began + seconds
@@ -59,11 +59,19 @@ class Sidecar:
                 answer = nodes.publish([row.wire for row in frame], deadline)
             except ControlRefused as error:
                 outcomes += [refused(error.code, error.reason, row.subject) for row in frame]
+                return outcomes + _not_sent(rows[len(outcomes) :], frame[0])
             except SidecarUnavailable as error:
                 return outcomes + [error] * (len(rows) - len(outcomes))
-            else:
-                for row, result in zip(frame, answer["results"], strict=True):
-                    outcomes.append(outcome(result, answer["epoch"], row.subject))
+            told = [
+                outcome(result, answer["epoch"], row.subject)
+                for row, result in zip(frame, answer["results"], strict=True)
+            ]
+            outcomes += told
+            # Refused is what would be the next time, too. But no end of a transaction is stored without its beginning
+            # only because a disk was full, or Redis away, for a moment.
+            lost = next((row for row, one in zip(frame, told, strict=True) if isinstance(one, PublishFailed)), None)
+            if lost is not None:
+                return outcomes + _not_sent(rows[len(outcomes) :], lost)
         return outcomes
 
     @staticmethod
@@ -114,6 +122,12 @@ _BACKENDS: dict[str, type[Backend]] = {"sidecar": Sidecar, "memory": Memory, "du
 def backend() -> Backend:
     """The one that the settings name; raises ImproperlyConfigured."""
     return _BACKENDS[conf.backend]()
+
+
+def _not_sent(rows: Sequence[Row], lost: Row) -> list[Outcome]:
+    """What becomes of messages behind one that could not be stored."""
+    why = f"not sent: a message before it, to {lost.subject}, was not stored"
+    return [PublishFailed("failed", why, row.subject) for row in rows]
 
 
 def _frames(rows: Sequence[Row]) -> Iterator[list[Row]]:

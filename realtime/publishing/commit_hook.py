@@ -25,7 +25,10 @@ def open_transaction(using: str | None) -> BaseDatabaseWrapper | None:
     Raises TransactionManagementError where several could be meant, and where Django does not know of the commit, as
     ``on_commit()`` does; ConnectionDoesNotExist for a database that the settings do not name.
     """
-    found = [one for one in (connections.all() if using is None else [connections[using]]) if _is_open(one)]
+    if using is None:  # an alias that this thread never used has no transaction, and may not even have its driver
+        found = [one for one in connections.all(initialized_only=True) if _is_open(one)]
+    else:
+        found = [one for one in [connections[using]] if one.in_atomic_block or not _commits_itself(one)]
     if len(found) > 1:
         # A test case holds every database in a transaction of its own: those of the code under test count.
         found = [one for one in found if not _of_a_test_alone(one)] or found[:1]
@@ -48,11 +51,29 @@ def open_transaction(using: str | None) -> BaseDatabaseWrapper | None:
 
 
 def _is_open(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction may be under way there, of which a message may be a part."""
     if connection.in_atomic_block:
         return True
-    # Asked in this way no connection is opened.
+    if connection.connection is None or connection.autocommit:
+        return False
+    # Switched off by hand it is for what comes now. Off by the settings it says nothing of this moment.
+    return bool(connection.settings_dict["AUTOCOMMIT"]) or _has_begun(connection)
+
+
+def _has_begun(connection: BaseDatabaseWrapper) -> bool:
+    """Whether its driver knows of a transaction; True for one that does not tell."""
+    driver: Any = connection.connection
+    if connection.vendor == "sqlite":
+        return bool(driver.in_transaction)
+    if connection.vendor == "postgresql":
+        return bool(driver.info.transaction_status)  # 0 is idle, with psycopg of both versions
+    return True
+
+
+def _commits_itself(connection: BaseDatabaseWrapper) -> bool:
+    """Asked in this way no connection is opened."""
     connected = connection.connection is not None
-    return not (connection.autocommit if connected else connection.settings_dict["AUTOCOMMIT"])
+    return bool(connection.autocommit if connected else connection.settings_dict["AUTOCOMMIT"])
 
 
 def _of_a_test_alone(connection: BaseDatabaseWrapper) -> bool:

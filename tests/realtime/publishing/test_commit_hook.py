@@ -110,6 +110,57 @@ def test_without_autocommit_it_is_refused_like_on_commit(node: Sidecar) -> None:
             transaction.set_autocommit(True)
 
 
+@pytest.fixture
+def manual(other: str) -> Iterator[str]:
+    """The second database again, under an alias whose settings have autocommit off; nothing is connected."""
+    connections.settings["manual"] = connections.settings[other] | {"AUTOCOMMIT": False}
+    yield "manual"
+    connections["manual"].close()
+    del connections["manual"]
+    del connections.settings["manual"]
+
+
+def test_an_alias_without_autocommit_counts_while_it_has_a_transaction(node: Sidecar, manual: str) -> None:
+    """Not before it is used, nor between its transactions; one that is named is as on_commit() has it."""
+    for connected in (False, True):
+        if connected:
+            connections[manual].connect()
+        assert publish(SUBJECT, "at once") is not None
+        with transaction.atomic():
+            assert publish(SUBJECT, "after the commit") is None
+            assert publish(SUBJECT, "after it as well", using="default") is None
+            assert "after" not in stored()[-1]
+        with transaction.atomic():
+            publish(SUBJECT, "rolled back")
+            transaction.set_rollback(True)
+        with pytest.raises(TransactionManagementError, match=r'"manual" while its autocommit is off'):
+            publish(SUBJECT, "of the one that is named", using=manual)
+    with connections[manual].cursor() as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS thing (id int)")
+        cursor.execute("INSERT INTO thing VALUES (1)")
+    with pytest.raises(TransactionManagementError, match=r'"manual" while its autocommit is off'):
+        publish(SUBJECT, "before the commit")
+    with transaction.atomic(), pytest.raises(TransactionManagementError, match=r"say whose commit"):
+        publish(SUBJECT, "of which")
+    transaction.rollback(using=manual)
+    assert publish(SUBJECT, "at once") is not None
+    with transaction.atomic(using=manual):
+        assert publish(SUBJECT, "of a block") is None
+    assert stored() == ["at once", "after the commit", "after it as well"] * 2 + ["at once"]
+
+
+def test_an_alias_that_cannot_be_used_is_not_looked_at(node: Sidecar, other: str) -> None:
+    """Its driver may be on other machines alone."""
+    connections.settings["absent"] = connections.settings[other] | {"ENGINE": "nowhere.to.be.found"}
+    try:
+        assert publish(SUBJECT, "at once") is not None
+        with transaction.atomic():
+            publish(SUBJECT, "after the commit")
+    finally:
+        del connections.settings["absent"]
+    assert stored() == ["at once", "after the commit"]
+
+
 def test_a_test_case_of_two_databases_is_not_ambiguous(node: Sidecar, other: str) -> None:
     """Its own transactions are not those of the code under test."""
     entered = [transaction.atomic(using=one) for one in ("default", other)]

@@ -39,6 +39,7 @@ from realtime import (
 from realtime.nodes.control_sockets import control
 from realtime.publishing.failures import failures
 from tests.support.sidecar import ROOT, Sidecar
+from tests.support.tap import tapped
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,6 +114,48 @@ def test_many_wait_for_the_commit_too(node: Sidecar) -> None:
         publish_many([("/commit/a", "3")])
         transaction.set_rollback(True)
     assert [one["content"] for one in stored("/commit/a")] == ["1", "2"]
+
+
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["at once", "after the commit"])
+def test_no_end_comes_without_its_beginning(settings: Any, tmp_path: Path, in_transaction: bool) -> None:
+    """What the first frame of several could not store is followed by none; what is refused for good holds up none."""
+    heard: list[Any] = []
+
+    def hear(subject: str, error: PublishFailed, **_: Any) -> None:
+        heard.append((subject, error))
+
+    with Sidecar(mode="none", subjects_max=50) as full, tapped(full, tmp_path / "tap.sock") as asked:
+        settings.REALTIME = settings.REALTIME | {"CONTROL": str(tmp_path / "tap.sock")}
+        publish("/full/a", "x")
+        with pytest.raises(PublishManyFailed, match="holds 50 subjects"):
+            for part in (range(50), range(50, 100)):  # those of one call are counted behind it
+                publish_many([(f"/full/{number}", "x") for number in part])
+        del asked[:]
+        told = [("/full/new", "not stored"), *(("/full/a", "same frame") for _ in range(9999))]
+        realtime.publish_failed.connect(hear)
+        if in_transaction:
+            with transaction.atomic():
+                publish_many([*told, ("/full/a", "next frame"), ("/full/a", "next frame")])
+        else:
+            with pytest.raises(PublishManyFailed) as caught:
+                publish_many([*told, ("/full/a", "next frame"), ("/full/a", "next frame")])
+            assert all(isinstance(one, Position) for one in caught.value.outcomes[1:10_000])
+        realtime.publish_failed.disconnect(hear)
+        assert [subject for subject, _ in heard] == ["/full/new", "/full/a", "/full/a"]
+        assert all(type(error) is PublishFailed and error.code == "failed" for _, error in heard)
+        assert "not sent" in str(heard[-1][1])
+        assert "/full/new" in str(heard[-1][1])
+        assert [count for verb, count in asked if verb == "publish"] == [10_000]
+        with pytest.raises(PublishManyFailed) as several:
+            publish_many([("/full/a", "x" * (1 << 20) + "x"), *told[1:], ("/full/a", "the end")])
+        assert [type(one) for one in several.value.outcomes[:2]] == [MessageTooLarge, Position]
+        assert newest("/full/a") == "the end"
+
+
+def newest(subject: str) -> Any:
+    """The newest content of the subject."""
+    [one] = control().controls
+    return one.history(subject, limit=1)["messages"][0]["content"]
 
 
 def test_a_wrong_reply_subject_is_refused(node: Sidecar) -> None:
