@@ -18,7 +18,7 @@ from django.utils.translation import gettext
 from entitlement import conf, keys
 from entitlement.following.compiler import group_ids, position
 from entitlement.models import Change, RevokedToken
-from entitlement.sessions import lasting_key, session_id
+from entitlement.sessions import lasting_key, seconds_left, session_id
 from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
 from fastpath.core.protocol.errors import Refused
 
@@ -57,8 +57,8 @@ def user_named(name: str) -> AbstractBaseUser:
 def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: int | None = None) -> tuple[str, int]:
     """A token for this user as the database knows it now, and when it ends (ms); raises MintError, KeysError.
 
-    The token of a session is revoked with it, and never outlives the default validity. Groups and flags are read
-    anew, after the generation: a user object that is some seconds old must not make an old right look new. It is
+    The token of a session is revoked with it, and outlives neither it nor the default validity. Groups and flags are
+    read anew, after the generation: a user object that is some seconds old must not make an old right look new. It is
     signed with the newest key of REALTIME["TOKEN_KEYS"], else with the secret.
     """
     lifetime = _lifetime(session, seconds)
@@ -165,7 +165,7 @@ def _lifetime(session: SessionBase | None, seconds: int | None) -> int:
     if asked <= 0:
         raise MintError(f"A token cannot be valid for {asked} seconds.")
     if session is not None:
-        return max(1, min(asked, conf.token_seconds(), session.get_expiry_age()))
+        return max(1, min(asked, conf.token_seconds(), seconds_left(session)))
     if asked > conf.token_seconds_max():
         raise MintError(
             f"A token may be valid for {conf.token_seconds_max()} seconds at most "

@@ -23,12 +23,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from entitlement import conf as entitlement_conf
+from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf
 from realtime.nodes import nodes
 
 
-@method_decorator(never_cache, name="dispatch")
+@method_decorator([leaves_session, never_cache], name="dispatch")
 class TokenView(APIView):
     """POST /realtime/token/: a token for whom the session's cookie, or what the project's API takes, names.
 
@@ -106,6 +107,7 @@ def _seconds_left(credential: Any) -> int | None:
 
 @login_not_required
 @require_safe
+@leaves_session
 @cache_control(public=True, max_age=1)
 def servers(request: HttpRequest) -> JsonResponse:
     """GET /api/servers/: where clients may connect now, with weights; for anybody."""

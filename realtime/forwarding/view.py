@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
+from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf
 from realtime.forwarding.heads import (
@@ -50,6 +51,7 @@ _log = logging.getLogger(__name__)
 
 @csrf_exempt  # cookies count for nothing but a snapshot, which changes nothing
 @login_not_required
+@leaves_session
 @never_cache
 def forward(request: HttpRequest, path: str) -> HttpResponse:
     """The sidecar's answer to a request for ``path``, wherever the URLconf has it, or a problem of our own."""

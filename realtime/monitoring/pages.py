@@ -17,6 +17,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
+from entitlement.sessions import leaves_session
 from realtime.models import Monitoring
 from realtime.stats.access import may_operate, may_view
 from realtime.views import ask_to_sign_in, page_context
@@ -27,6 +28,8 @@ View = Callable[..., HttpResponse]
 def page(view: View) -> View:
     """A page for who may see the monitoring: others are asked to sign in, or told 403."""
 
+    by_itself = leaves_session(view)
+
     @require_safe
     @never_cache
     @ensure_csrf_cookie
@@ -36,7 +39,8 @@ def page(view: View) -> View:
             return ask_to_sign_in(request)
         if not may_view(request.user):
             raise PermissionDenied(_MAY_NOT_VIEW)
-        return view(request, *args, **kwargs)
+        asked = by_itself if request.headers.get("X-Live") else view  # by its script, or by its user
+        return asked(request, *args, **kwargs)
 
     return guarded
 
@@ -45,6 +49,7 @@ def data(view: View) -> View:
     """JSON for a page's script: 401 when nobody is signed in, so that the script can say so, 403 without the right."""
 
     @require_safe
+    @leaves_session
     @never_cache
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.utils.decorators import method_decorator
 from rest_framework import HTTP_HEADER_ENCODING
 from rest_framework.authentication import (
     BaseAuthentication,
@@ -20,6 +21,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from entitlement.sessions import leaves_session
 from entitlement.tokens import TokenRefused, bearer
 
 VIEW = "realtime.view_monitoring"
@@ -105,6 +107,7 @@ class MayView(BasePermission):
         return bool(request.user and request.user.is_authenticated and may_view(request.user))
 
 
+@method_decorator(leaves_session, name="dispatch")
 class MonitoringView(APIView):
     """What is answered to users who may see the monitoring: 401 to who is not signed in, 403 without the permission."""
 
