@@ -17,20 +17,19 @@ from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_safe
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.permissions import AllowAny
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from entitlement import conf as entitlement_conf
 from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf
 from realtime.nodes import nodes
+from realtime.rest import OwnView
 
 
 @method_decorator([leaves_session, never_cache], name="dispatch")
-class TokenView(APIView):
+class TokenView(OwnView):
     """POST /realtime/token/: a token for whom the session's cookie, or what the project's API takes, names.
 
     One that the session's cookie brought ends with the session. Another lives ``TOKEN_SECONDS``, and never longer than
@@ -38,7 +37,6 @@ class TokenView(APIView):
     """
 
     permission_classes = [AllowAny]
-    renderer_classes = [JSONRenderer]
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Read when asked for, so that overridden settings count."""
@@ -46,7 +44,7 @@ class TokenView(APIView):
 
     def post(self, request: Request) -> Response:
         """``token``, ``expires`` (ms) and ``user``; 401 when nobody is signed in."""
-        if not request.user.is_authenticated:
+        if request.user is None or not request.user.is_authenticated:  # None: UNAUTHENTICATED_USER of the project
             return self._refusal(request, "sign in first")
         session = _session_of(request)
         try:

@@ -23,6 +23,7 @@ from rest_framework.views import APIView
 
 from entitlement.sessions import leaves_session
 from entitlement.tokens import TokenRefused, bearer
+from realtime.rest import OwnView
 
 VIEW = "realtime.view_monitoring"
 """The permission to see the monitoring pages and to read the statistics."""
@@ -108,7 +109,7 @@ class MayView(BasePermission):
 
 
 @method_decorator(leaves_session, name="dispatch")
-class MonitoringView(APIView):
+class MonitoringView(OwnView):
     """What is answered to users who may see the monitoring: 401 to who is not signed in, 403 without the permission."""
 
     authentication_classes = [BearerAuthentication, PasswordAuthentication, SessionAuthentication]

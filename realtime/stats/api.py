@@ -11,10 +11,11 @@ from typing import Any
 from django.db import Error as DatabaseFailure
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from realtime.rest import OwnJSON
 from realtime.stats import read
 from realtime.stats.access import MonitoringView
 from realtime.stats.windows import INDICATORS, KEPT
@@ -41,7 +42,7 @@ class CSVRenderer(BaseRenderer):
 
 
 class _View(MonitoringView):
-    renderer_classes = [JSONRenderer, CSVRenderer]
+    renderer_classes = [OwnJSON, CSVRenderer]
 
     def handle_exception(self, exc: Exception) -> Response:
         """400 for a name that is not known, 503 while the database does not answer."""
