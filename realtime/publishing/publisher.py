@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,8 +64,9 @@ __all__ = [
 
 _IN_ASYNC_CODE = (
     "{0}() waits for the sidecar's answer and would hold up the event loop: call it as `await a{0}(…)`, "
-    "or as `await sync_to_async({0}, thread_sensitive=False)(…)`."
+    "or as `await sync_to_async({0})(…)`."
 )
+"""Not in any other thread, which knows nothing of a transaction that the caller's may be in."""
 
 Messages = Iterable[
     Publication | tuple[str, Content] | tuple[str, Content, Mapping[str, Content] | None] | Mapping[str, Any]
@@ -255,14 +257,23 @@ def _publish(rows: list[Row], using: str | None, silent: bool) -> list[Position]
 
 
 async def _apublish(rows: list[Row], using: str | None, silent: bool) -> list[Position] | None:
-    # Set where async_to_sync() runs this for code that waits in its own thread, which may be in a transaction.
     # A row of the outbox is written in a thread as well, Django's own for its databases.
-    if getattr(AsyncToSync.executors, "current", None) is not None or conf.outbox:
+    if conf.outbox or _has_waiting_caller():
         return await sync_to_async(_publish)(rows, using, silent)
     if not rows:
         return []
     with traced(rows):
         return await asend(rows, silent=silent)
+
+
+def _has_waiting_caller() -> bool:
+    """Whether async_to_sync() runs this for code that waits in its own thread, which may be in a transaction.
+
+    Also of a task whose context tells nothing: a loop that was made for that does nothing else.
+    """
+    if getattr(AsyncToSync.executors, "current", None) is not None:
+        return True
+    return asyncio.get_running_loop() in AsyncToSync.loop_thread_executors
 
 
 def _first(positions: Sequence[Position] | None) -> Position | None:

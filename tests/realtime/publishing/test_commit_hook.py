@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, transaction
+from django.db.models.signals import post_save
 from django.db.transaction import TransactionManagementError
 from django.test import TestCase
 
 from fastpath.client.errors import SidecarUnavailable
-from realtime import PublishRefused, publish
+from realtime import PublishRefused, apublish, apublish_many, publish
 from realtime.export.exposition import lines
 from realtime.nodes.control_sockets import control
 from realtime.publishing import commit_hook
@@ -299,13 +302,81 @@ def test_where_it_is_only_logged_no_call_fails(node: Sidecar, settings: Any, cap
         publish("no slash", "193")
 
 
+ADVISED: dict[str, Callable[..., Awaitable[Any]]] = {
+    "apublish": apublish,
+    "sync_to_async": sync_to_async(publish),
+    "in a task": lambda *args, **kwargs: asyncio.create_task(apublish(*args, **kwargs)),
+    "in a task that knows nothing": lambda *args, **kwargs: asyncio.get_running_loop().create_task(
+        apublish(*args, **kwargs), context=contextvars.Context()
+    ),
+    "many": lambda subject, content, **kwargs: apublish_many([(subject, content)], **kwargs),
+}
+
+
+@pytest.mark.parametrize("how", ADVISED)
+def test_asynchronous_receivers_of_signals_wait_for_the_commit(node: Sidecar, how: str) -> None:
+    """Each way that the error advises, in a receiver that Django runs for synchronous code, several side by side."""
+
+    async def saved(instance: User, using: str, **_: Any) -> None:
+        assert await ADVISED[how](SUBJECT, instance.username, using=using) is None
+
+    async def saved_too(instance: User, **_: Any) -> None:
+        assert await ADVISED[how](SUBJECT, instance.username) is None
+
+    def make(*names: str, rolled_back: bool) -> None:
+        with transaction.atomic():
+            for name in names:
+                User.objects.create(username=name)
+            assert "ann" not in stored()
+            transaction.set_rollback(rolled_back)
+
+    with receiving(saved), receiving(saved_too):
+        make("ann", rolled_back=True)
+        assert stored() == []
+        make("ann", "bob", rolled_back=False)
+        assert stored() == ["ann", "ann", "bob", "bob"]
+
+
+def test_asynchronous_receivers_under_an_asynchronous_view(node: Sidecar) -> None:
+    """The view's ORM runs in a thread, whose transaction the receivers wait for; of a view's own there is none."""
+
+    async def saved(instance: User, **_: Any) -> None:
+        told.append(await apublish(SUBJECT, instance.username))
+
+    def pay(name: str) -> None:
+        with transaction.atomic():
+            User.objects.create(username=name)
+            assert name not in stored()
+
+    async def view() -> None:
+        await sync_to_async(pay)("ann")
+        await User.objects.acreate(username="bob")
+        await post_save.asend(User, instance=User(username="cid"), created=True, raw=False, using="default")
+
+    told: list[Any] = []
+    with receiving(saved):
+        asyncio.run(view())
+    assert stored() == ["ann", "bob", "cid"]
+    assert (told[0], told[2] is None) == (None, False)
+
+
+@contextlib.contextmanager
+def receiving(receiver: Callable[..., Any]) -> Iterator[None]:
+    """The receiver is told of saved users."""
+    post_save.connect(receiver, User)
+    try:
+        yield
+    finally:
+        post_save.disconnect(receiver, User)
+
+
 def test_in_asynchronous_code_it_says_what_to_do(node: Sidecar, monkeypatch: Any) -> None:
     """Instead of holding up the loop; as Django's own, who knows better may say so."""
 
     async def view() -> None:
-        with pytest.raises(SynchronousOnlyOperation, match=r"sync_to_async\(publish, thread_sensitive=False\)"):
+        with pytest.raises(SynchronousOnlyOperation, match=r"`await apublish\(…\)`.*`await sync_to_async\(publish\)\("):
             publish(SUBJECT, "refused")
-        assert await sync_to_async(publish, thread_sensitive=False)(SUBJECT, "in a thread") is not None
+        assert await sync_to_async(publish)(SUBJECT, "in a thread") is not None
         monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         publish(SUBJECT, "allowed")
 
