@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.request import Request, urlopen
 
 import msgspec
 
+from .asking import ask
 from .servers import Server, Servers, parse_servers
 
 ServersSource = str | Callable[[], Servers | Awaitable[Servers]]
@@ -26,13 +26,10 @@ def check_source(source: ServersSource | None) -> None:
 
 async def fetch_servers(source: ServersSource, seconds: float, tls: ssl.SSLContext | None) -> list[Server]:
     """The list at present; raises what the source raises, OSError, ValueError or msgspec.DecodeError."""
+    what = "the list of servers"
     if isinstance(source, str):
-        return parse_servers(await asyncio.to_thread(_get, source, seconds, tls))
-    given = source()
-    if inspect.isawaitable(given):
-        async with asyncio.timeout(seconds):
-            given = await given
-    return parse_servers(given)
+        return parse_servers(await ask(partial(_get, source, seconds, tls), seconds, what))
+    return parse_servers(await ask(source, seconds, what))
 
 
 class _Answer(msgspec.Struct):

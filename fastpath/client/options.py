@@ -15,6 +15,7 @@ class OptionNames(TypedDict, total=False):
     """The options of ``connect()`` that ``Options`` explains."""
 
     timeout_seconds: float
+    token_seconds: float
     ping_seconds: float
     silence_seconds: float
     quick_retries: int
@@ -38,6 +39,8 @@ class Options:
 
     timeout_seconds: float = 10
     """For the first connection, for one attempt at a server, and for the answer to a command."""
+    token_seconds: float = 15
+    """For a callable ``token`` to answer; one that takes longer has failed."""
     ping_seconds: float = 5
     """How often the server is asked for a sign of life, and the latency measured."""
     silence_seconds: float = 12

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import ssl
 import time
@@ -16,6 +15,7 @@ from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.errors import Close
 
+from ..asking import ask
 from ..discovery import ServersSource, fetch_servers
 from ..errors import ClientError, Disconnected, RequestTimeout, TooLarge, Unavailable, refusal, request_failure
 from ..message import Position, Reply, Status
@@ -40,6 +40,9 @@ QUEUE_MESSAGES_MAX = 100_000
 
 OPEN_SECONDS = 2
 """For a server to open, while there is another to try after it."""
+
+LIST_SECONDS = 3
+"""For the list of servers to come, while there are servers to try without it."""
 
 LATE_REPLY_SECONDS = 2
 """How much longer than the server a client waits for a reply: the server tells that the time is over."""
@@ -258,6 +261,8 @@ class Driver:
         """Try servers until there is something to wait for."""
         machine = self.machine
         try:
+            if not machine.url:
+                self._problem = "no attempt yet: the list of servers or the token is being asked for"
             await self._refresh()
             token = await self._current_token()
         except Exception as error:
@@ -296,8 +301,11 @@ class Driver:
         """The list of servers at present; the one at hand serves where it cannot be had."""
         if self._source is None:
             return
+        seconds = self.options.timeout_seconds
+        if self.machine.servers.urls:
+            seconds = min(seconds, LIST_SECONDS)
         try:
-            servers = await fetch_servers(self._source, self.options.timeout_seconds, self._tls)
+            servers = await fetch_servers(self._source, seconds, self._tls)
         except Exception as error:
             if not self.machine.servers.urls:
                 raise
@@ -308,18 +316,18 @@ class Driver:
     async def _current_token(self) -> str:
         """A new token; where none can be had the last one serves, and the server says if it does not."""
         try:
-            token = self.token() if callable(self.token) else self.token
-            if inspect.isawaitable(token):
-                # Where the last one may serve, one that hangs is as one that cannot be had.
-                async with asyncio.timeout(self.options.timeout_seconds if self._last_token else None):
-                    token = await token
+            self._last_token = await self._ask_token()
         except Exception as error:
             if not self._last_token:
                 raise
             log.warning("no new token could be had: %r", error)
-            token = self._last_token
-        self._last_token = token or ""
         return self._last_token
+
+    async def _ask_token(self) -> str:
+        """What ``token`` says now; one that does not answer in time has failed, with TimeoutError."""
+        source = self.token
+        token = await ask(source, self.options.token_seconds, "the token") if callable(source) else source
+        return token or ""
 
     async def _watch(self) -> str:
         """Measure the latency; returns when there is no sign of life."""
@@ -413,8 +421,7 @@ class Driver:
     async def _renew_by_callable(self) -> None:
         """In time, so that the connection lives on; what fails is tried again."""
         try:
-            token = self.token() if callable(self.token) else self.token
-            await self.renew((await token if inspect.isawaitable(token) else token) or "")
+            await self.renew(await self._ask_token())
         except Exception as error:
             self.statuses.tell(Status(name="error", reason=f"the token could not be renewed: {error!r}"))
             self.machine.not_renewed(time.monotonic())

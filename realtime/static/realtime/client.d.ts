@@ -99,6 +99,8 @@ export interface Options {
   serversUrl?: string | (() => ServerAnswer | Promise<ServerAnswer>);
   /** A token, or a function that gets one; an error it throws with `final: true` ends the client's attempts. */
   token?: string | (() => Promise<string> | string);
+  /** How long a function `token` or `serversUrl` may take; one that takes longer has failed; default 15. */
+  tokenSeconds?: number;
   /** Default "msgpack". */
   form?: "msgpack" | "json";
   /** Which are tried, from the fastest down, until one works; default all, one alone is pinned. */

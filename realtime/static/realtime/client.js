@@ -16,7 +16,6 @@ import { Session } from "./client/session/session.js";
 import { Subscription } from "./client/session/subscription.js";
 
 const SERVERS_MS = 3000; // for the list of servers to come
-const TOKEN_MS = 10_000; // for a new token, where the one at hand may serve
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export { RealtimeError };
@@ -353,11 +352,12 @@ class Client {
       return null;
     }
     try {
-      this.#token = (await (this.#token ? within(TOKEN_MS, source()) : source())) ?? "";
+      this.#token = (await this.#asked("the token", source)) ?? "";
       return null;
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       // Where the web application is away the token at hand still serves; the sidecar says if it does not.
-      return this.#token && /** @type {any} */ (error).final !== true ? null : error;
+      return this.#token && error.final !== true ? null : error;
     }
   }
 
@@ -366,20 +366,26 @@ class Client {
     const { serversUrl, servers } = this.#options;
     if (!serversUrl || (round === 1 && servers.length > 0)) return;
     try {
-      const found = await (typeof serversUrl === "function" ? serversUrl() : download(serversUrl));
+      const found = await (typeof serversUrl === "function" ? this.#asked("the list of servers", serversUrl) : download(serversUrl));
       this.#session.replaceServers(serversOf(found?.servers ?? found));
     } catch (error) {
       this.#listeners.emit("error", { code: "servers", reason: String(error) });
     }
   }
 
+  /** What a function of the program answers, in time: a fetch of before a sleep may never end. @param {string} what @param {() => any} source @returns {Promise<any>} */
+  #asked(what, source) {
+    return within(1000 * this.#options.tokenSeconds, source(), what);
+  }
+
   async #renewExpiring() {
     try {
-      await this.renew((await this.#options.token()) ?? "");
-    } catch (error) {
+      await this.renew((await this.#asked("the token", this.#options.token)) ?? "");
+    } catch (thrown) {
+      const error = errorOf(thrown);
       this.#listeners.emit("error", { code: "bad_token", reason: String(error) });
       // As one who is signed out the client gets none later either.
-      if (/** @type {any} */ (error).final !== true) this.#do((session, now) => session.notRenewed(now));
+      if (error.final !== true) this.#do((session, now) => session.notRenewed(now));
     }
   }
 
@@ -417,16 +423,24 @@ class Client {
   }
 }
 
-/** @template T @param {number} ms @param {T | Promise<T>} value @returns {Promise<T>} */
-async function within(ms, value) {
+/** @template T @param {number} ms @param {T | Promise<T>} value @param {string} what @returns {Promise<T>} */
+async function within(ms, value, what) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`it took more than ${ms} ms`)), ms); });
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what}: no answer within ${ms / 1000} s`)), Math.min(TIMER_MS_MAX, ms));
+  });
   try {
     return await Promise.race([value, /** @type {Promise<never>} */ (late)]);
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** What was thrown, which may be anything, as an error. @param {any} thrown @returns {Error & {final?: boolean}} */
+function errorOf(thrown) {
+  if (thrown instanceof Error) return thrown;
+  return Object.assign(new Error(String(thrown?.message ?? thrown)), { final: thrown?.final });
 }
 
 /** @template T @param {T} value @returns {T} */

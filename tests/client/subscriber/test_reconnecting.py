@@ -329,7 +329,7 @@ async def test_a_token_that_never_comes_is_as_one_that_cannot_be_had(sidecar: Si
             await asyncio.Event().wait()
         return "any"
 
-    async with connect(sidecar.client_url, token, timeout_seconds=2) as client:
+    async with connect(sidecar.client_url, token, token_seconds=0.2) as client:
         client.pause()
         client.resume()
         await auntil(lambda: client.connected)

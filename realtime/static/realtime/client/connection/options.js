@@ -17,6 +17,7 @@ export const DEFAULTS = {
   publishQueueMessages: 1000,
   publishQueueBytes: 1_048_576,
   publishSeconds: 60,
+  tokenSeconds: 15,
   stepDownSeconds: 4,
   stepUpSeconds: 600,
   transports: TRANSPORTS,
