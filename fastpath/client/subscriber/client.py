@@ -127,9 +127,10 @@ class Client:
         ``history`` newest messages come first, else the snapshot; ``conflation`` is in ms; ``since`` is the
         last (epoch, sequence) seen, for each subject or for the only one. ``slow``: while this client does not
         keep up, ``"conflate"`` merges messages (``status`` says so); ``"close"`` queues them, and the client
-        reconnects and resumes when the queue overflows. A subject or pattern has one stream: subscribing again takes
-        it over. A message goes to each stream that has its subject, or a pattern over it. Without the right, the stream
-        waits for it and ``status`` says so.
+        reconnects and resumes when the queue overflows. Each call is a subscription of its own: a second one to the
+        same subject or pattern begins as the first did, and what is asked of the server serves both (the shorter
+        interval, ``"close"`` before ``"conflate"``). A message goes to each stream that has its subject, or a pattern
+        over it. Without the right, the stream waits for it and ``status`` says so.
         Raises InvalidSubject.
         """
         names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
@@ -137,20 +138,25 @@ class Client:
             check_name(name)
         if isinstance(since, tuple):
             since = dict.fromkeys(names, since)
-        stream = MessageStream(names, self.unsubscribe)
+        stream = MessageStream(names, self._leave)
         if self._machine.failure is not None or self._driver.closing:
             stream.end(self._machine.failure)
             return stream
-        for owner, subject in self._machine.following.subscribe(stream, names, history, conflation, since, slow):
-            owner.leave({subject})
+        self._machine.following.subscribe(stream, names, history, conflation, since, slow)
         self._driver.wake()
         return stream
 
     async def unsubscribe(self, subjects: str | Iterable[str]) -> None:
-        """Unsubscribe; nothing of these subjects comes after it, not even what waits in a stream."""
+        """Unsubscribe; nothing of these subjects comes to any stream after it, not even what waits in one."""
         names = {subjects} if isinstance(subjects, str) else set(subjects)
-        streams = {stream for stream in map(self._machine.following.wanted.owner, names) if stream is not None}
-        numbers, told = self._machine.unsubscribe(names)
+        streams = {stream for name in names for stream in self._machine.following.wanted.owners(name)}
+        await self._end(names, streams, None)
+
+    async def _leave(self, stream: MessageStream, names: set[str]) -> None:
+        await self._end(names, {stream}, stream)
+
+    async def _end(self, names: set[str], streams: Iterable[MessageStream], owner: MessageStream | None) -> None:
+        numbers, told = self._machine.unsubscribe(names, owner)
         for stream in streams:
             stream.leave(names)
             stream.drop(stream.unwanted(names))

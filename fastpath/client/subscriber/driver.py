@@ -380,7 +380,7 @@ class Driver:
                     self._probe = asyncio.create_task(self._find_out(url, transport))
                 case Refused(stream, _, error):
                     stream.end(error)
-                    self.machine.unsubscribe(stream.subjects)
+                    self.machine.unsubscribe(stream.subjects, stream)
                 case Status():
                     self._noticed(event)
         if self.machine.leaving is not None:
@@ -453,7 +453,7 @@ class Driver:
         self._answers.fail(TooLarge("too_large", why) if too_big else Disconnected(why))
 
     def _finish(self, error: Exception | None) -> None:
-        for stream in self.machine.following.wanted.owners():
+        for stream in self.machine.following.wanted.everybody():
             stream.end(error)
         self.statuses.end()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from math import inf
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -248,11 +249,12 @@ class Machine:
         self._pump(now)
         return self._tell([refused] if refused else [])
 
-    def unsubscribe(self, subjects: Iterable[str]) -> tuple[list[int], list[MachineEvent]]:
-        """The ids of the commands (``Following.unsubscribe``), and what to tell."""
+    def unsubscribe(self, subjects: Iterable[str], owner: Any = None) -> tuple[list[int], list[MachineEvent]]:
+        """The ids of the commands (``Subscriptions.unsubscribe``), and what to tell."""
         names = list(subjects)
-        ids = self.following.unsubscribe(names)
-        return ids, [*self._recovery.left(names), *self._recovery.keep(self.following.wanted.subjects)]
+        ids = self.following.unsubscribe(names, owner)
+        left = [name for name in names if not self.following.wanted.owners(name)]
+        return ids, [*self._recovery.left(left), *self._recovery.keep(self.following.wanted.subjects)]
 
     # Inside.
 

@@ -81,7 +81,9 @@ class Feed(Generic[T]):
 class MessageStream(Feed[Message]):
     """The messages of some subjects; leave ``async with`` (or call ``aclose()``) to unsubscribe from them."""
 
-    def __init__(self, subjects: Iterable[str], unsubscribe: Callable[[set[str]], Awaitable[None]]) -> None:
+    def __init__(
+        self, subjects: Iterable[str], unsubscribe: Callable[[MessageStream, set[str]], Awaitable[None]]
+    ) -> None:
         super().__init__()
         self.subjects = set(subjects)
         self._unsubscribe = unsubscribe
@@ -93,8 +95,8 @@ class MessageStream(Feed[Message]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Unsubscribe from the subjects that are still this stream's."""
-        await self._unsubscribe(self.subjects)
+        """Unsubscribe from the subjects that are still this stream's; other streams with them go on."""
+        await self._unsubscribe(self, self.subjects)
         self.end()
 
     def unwanted(self, names: set[str]) -> Callable[[Message], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
@@ -24,31 +24,67 @@ NOTHING = Position(0, 0)
 """Where somebody is who has read nothing of what he was promised."""
 
 
+class Wish(NamedTuple):
+    """An interval in ms, and what to do while the client does not keep up."""
+
+    conflation: int
+    slow: str
+
+
+def served(wishes: Iterable[Wish]) -> Wish:
+    """What serves all of them: the shortest interval, and a queue where one of them wants each message."""
+    every = list(wishes)
+    return Wish(
+        min(wish.conflation for wish in every), "close" if "close" in {wish.slow for wish in every} else "conflate"
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Newcomer:
+    """Those who are to be led in together; ``joined``: by a pattern that had found the subject."""
+
+    owners: list[Any]
+    history: int
+    since: Position | None
+    joined: bool = False
+
+    def begins_as(self, other: Newcomer) -> bool:
+        """True when both begin with the same."""
+        return (self.history, self.since, self.joined) == (other.history, other.since, other.joined)
+
+
 @dataclass(slots=True, eq=False)
 class Subscription:
     """A subscription to a subject.
 
     While it is ``lagging`` gaps are no fault (protocol.md 5.3); while it ``waits`` the server has not begun it.
 
-    ``owner`` subscribed to the subject itself, and hears of it when it has ``begun``; without one, patterns found it.
-    ``held``: the server has it as a subscription of its own, though no owner wants it.
+    ``owners`` are those who are led in, and hear of it when it has ``begun``: they subscribed to the subject itself, or
+    joined a pattern (``joined``) that had found it. One after the other: who comes meanwhile is ``waiting``, and who is
+    level with all others is ``settled``. Without any of them, patterns found it. ``held``: the server has it as a
+    subscription of its own, though nobody wants it by its name. ``wishes`` are the intervals, and what to do while the
+    client does not keep up, of those who subscribed to the subject itself: what serves all of them is asked for.
 
     ``position`` is the last that was read. While ``stored`` messages are still to come it lags behind
     ``target``, where live messages begin, so that a connection lost between them misses nothing. They are ``private``
-    where others follow the subject already, by patterns: the new owner alone gets them, from ``since`` on. ``own`` is
-    the last that the owner read, while it is another than the others': a connection that is lost then is followed by
-    one that goes on from the lower of the two, and each hears what it has not read. An owner who had read nothing is
-    ``owed`` the beginning: it is asked for when the others have gone on.
+    where others follow the subject already: the new owners alone get them, from ``since`` on. ``own`` is the last that
+    they read, while it is another than the others': a connection that is lost then is followed by one that goes on from
+    the lower of the two, and each hears what it has not read. Owners who had read nothing are ``owed`` the beginning:
+    it is asked for when the others have gone on.
     """
 
     subject: str
-    owner: Any
+    owners: list[Any]
     history: int
     conflation: int
     slow: str
     since: Position | None
     position: Position | None
     held: bool = False
+    joined: bool = False
+    settled: list[Any] = field(default_factory=list)
+    waiting: list[Newcomer] = field(default_factory=list)
+    wishes: dict[Any, Wish] = field(default_factory=dict)
     begun: bool = False
     private: bool = False
     own: Position | None = None
@@ -69,7 +105,17 @@ class Subscription:
     @property
     def plain(self) -> bool:
         """True when the subject is asked for by its own name, not by a pattern's."""
-        return self.owner is not None or self.held
+        return bool(self.owners or self.settled or self.held)
+
+    @property
+    def joining(self) -> bool:
+        """True while somebody is led in who joined a pattern: the server is to have it by its name."""
+        return bool(self.owners and self.joined) or any(one.joined for one in self.waiting)
+
+    @property
+    def level(self) -> bool:
+        """True when nobody is being led in: all who hear of it have read the same."""
+        return not self.owners or (self.begun and self.own is None and not (self.owed or (self.live and self.stored)))
 
     @property
     def after(self) -> Position | None:
@@ -149,9 +195,65 @@ class Subscription:
 
     def join(self) -> None:
         """A new owner whom the server has not answered goes on from ``since``, with the others or apart from them."""
-        if self.owner is not None and not self.begun and self.since is not None:
+        if self.owners and not self.begun and self.since is not None:
             others = self.position or self.since
             self.position, self.own = others, None if others == self.since else self.since
+
+    def lead_in(self, newcomer: Newcomer) -> bool:
+        """Lead somebody in, now or in turn; whether the server is to be asked."""
+        if self._shares(newcomer):
+            self.owners += newcomer.owners
+            return self.waits  # it says again what is missing
+        if not self.level:
+            self.waiting.append(newcomer)
+            return False
+        self.settle()
+        self.owners, self.history, self.since = newcomer.owners, newcomer.history, newcomer.since
+        self.joined, self.begun, self.own = newcomer.joined, False, None
+        # While nothing comes, the others go on first: what the newcomer begins with is asked for when they have.
+        self.owed = not self.live and self.since is None and self.position is not None
+        if not self.live:
+            self.join()
+        return True
+
+    def next(self) -> bool:
+        """Lead in who is waiting, when it is its turn; whether the server is to be asked."""
+        if not (self.waiting and self.level):
+            return False
+        first = self.waiting.pop(0)
+        alike = [one for one in self.waiting if one.begins_as(first)]
+        self.waiting = [one for one in self.waiting if one not in alike]
+        first.owners += [owner for one in alike for owner in one.owners]
+        return self.lead_in(first)
+
+    def settle(self) -> None:
+        """Those who were led in are level with all others."""
+        if self.owners and self.joined:
+            self.held = self.held or self.live
+        else:
+            self.settled += self.owners
+        self.owners = []
+
+    def leave(self, owner: Any) -> None:
+        """Let go of somebody, wherever he is."""
+        led = owner in self.owners
+        for some in (self.owners, self.settled, *(one.owners for one in self.waiting)):
+            if owner in some:
+                some.remove(owner)
+        self.waiting = [one for one in self.waiting if one.owners]
+        if led and not self.owners:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Nobody is being led in any more: what was on its way to those alone is nobody's."""
+        self.held = self.held or (self.joined and self.live)
+        self.owners, self.own, self.owed = [], None, False
+
+    def _shares(self, newcomer: Newcomer) -> bool:
+        """Whether a newcomer gets the very answer that those who are led in wait for."""
+        unread = not (self.begun or self.live or self.private) and self.position is None
+        alike = self.history == newcomer.history and self.since == newcomer.since
+        return bool(self.owners) and unread and alike and self.joined == newcomer.joined
 
     def end(self) -> None:
         """The right is gone: it waits. If it comes back with another connection, nothing is missed."""
@@ -162,11 +264,13 @@ class Subscription:
 
 @dataclass(slots=True, eq=False)
 class Pattern:
-    """A pattern, which has the name ``subject`` on the wire. When it ``resumes``, the subjects that the client does not
-    know came to be while it was away (protocol.md 3.8)."""
+    """A pattern, which has the name ``subject`` on the wire, and its owners with what each wishes.
+
+    When it ``resumes``, the subjects that the client does not know came to be while it was away (protocol.md 3.8).
+    """
 
     subject: str
-    owner: Any
+    wishes: dict[Any, Wish]
     history: int
     conflation: int
     slow: str
@@ -226,7 +330,7 @@ class SubscriptionRequest(NamedTuple):
 class SubscriptionSet:
     """A client's subscriptions by name.
 
-    A name has one owner; a subject's messages go to its owner and to the owners of the patterns that cover it.
+    A name may have several owners; a subject's messages go to its own and to those of the patterns that cover it.
     """
 
     def __init__(self) -> None:
@@ -240,35 +344,75 @@ class SubscriptionSet:
         """The subscription or pattern of this name, if any."""
         return self.patterns.get(name) or self.subjects.get(name)
 
-    def owner(self, name: str) -> Any:
-        """The owner of the subject or pattern of this name; None when nobody subscribed to it."""
+    def owners(self, name: str) -> list[Any]:
+        """Those who subscribed to the subject or pattern of this name."""
         wanted = self.get(name)
-        return None if wanted is None else wanted.owner
+        return [] if wanted is None else list(wanted.wishes)
 
-    def owners(self) -> set[Any]:
+    def everybody(self) -> set[Any]:
         """The owners of all subjects and patterns."""
         every: list[Subscription | Pattern] = [*self.subjects.values(), *self.patterns.values()]
-        return {wanted.owner for wanted in every if wanted.owner is not None}
+        return {owner for wanted in every for owner in wanted.wishes}
 
-    def put(
-        self, name: str, owner: Any, history: int, conflation: int, slow: str, since: Position | None
-    ) -> Subscription:
-        """An owner wants a subject."""
+    def put(self, name: str, owner: Any, history: int, wish: Wish, since: Position | None) -> tuple[Subscription, bool]:
+        """An owner wants a subject; the subscription, and whether the server is to be asked."""
         self._changes += 1
         wanted = self.subjects.get(name)
-        if wanted is None or not self.over(name):
-            wanted = self.subjects[name] = Subscription(name, owner, history, conflation, slow, since, since)
-            return wanted
-        # Those who follow it by a pattern go on doing so until the server has answered the new owner.
-        wanted.owner, wanted.history, wanted.conflation, wanted.slow = owner, history, conflation, slow
-        wanted.since, wanted.begun, wanted.held = since, False, False
-        wanted.own, wanted.owed = None, False
-        if not wanted.live:
-            wanted.join()
-        return wanted
+        if wanted is None or (wanted.wishes.keys() <= {owner} and not self.over(name)):
+            wanted = self.subjects[name] = Subscription(name, [owner], history, *wish, since, since)
+            wanted.wishes[owner] = wish
+            return wanted, True
+        # All others go on as they do until the server has answered the new owner.
+        wanted.leave(owner)
+        wanted.wishes[owner] = wish
+        wanted.conflation, wanted.slow = served(wanted.wishes.values())
+        return wanted, wanted.lead_in(Newcomer([owner], history, since))
+
+    def join_pattern(
+        self, pattern: Pattern, owner: Any, history: int, wish: Wish, since: Mapping[str, Position]
+    ) -> tuple[list[Subscription], bool]:
+        """One more owner wants a pattern; the subjects to ask for, of what it had found, and whether itself anew."""
+        self._changes += 1
+        before = pattern.conflation, pattern.slow
+        pattern.wishes[owner] = wish
+        pattern.conflation, pattern.slow = served(pattern.wishes.values())
+        found = [one for name, one in self.subjects.items() if covers(pattern.subject, name)]
+        asked = []
+        for one in found:
+            if not one.wishes and (one.live or one.position is not None):
+                one.conflation, one.slow = min(one.conflation, wish.conflation), pattern.slow
+            newcomer = Newcomer([owner], history, since.get(one.subject), joined=True)
+            if (one.live or one.position is not None) and owner not in one.wishes and one.lead_in(newcomer):
+                asked.append(one)
+        return asked, (pattern.conflation, pattern.slow) != before
+
+    def leave(self, wanted: Subscription | Pattern, owner: Any) -> bool:
+        """Let go of one of several owners; False when it is the last, who is to be let go of by ``forget``."""
+        joining = isinstance(wanted, Subscription) and wanted.joining
+        if wanted.wishes.keys() <= {owner} and not joining:
+            return False
+        self._changes += 1
+        if wanted.wishes.pop(owner, None) and wanted.wishes:
+            wanted.conflation, wanted.slow = served(wanted.wishes.values())
+        if isinstance(wanted, Subscription):
+            wanted.held = wanted.held or joining
+            wanted.leave(owner)
+        else:
+            self._unjoin(wanted, owner)
+        return True
+
+    def _unjoin(self, pattern: Pattern, owner: Any) -> None:
+        for one in self.subjects.values():
+            if owner not in one.wishes and covers(pattern.subject, one.subject):
+                one.leave(owner)
+
+    def next(self, wanted: Subscription) -> bool:
+        """Lead in who is waiting, when it is its turn; whether the server is to be asked."""
+        self._changes += 1
+        return wanted.next()
 
     def put_pattern(self, pattern: Pattern, since: Mapping[str, Position]) -> None:
-        """An owner wants a pattern; of some subjects it may know where they were read to."""
+        """An owner wants a pattern that nobody had; of some subjects it may know where they were read to."""
         self._changes += 1
         self.patterns[pattern.subject] = pattern
         pattern.order = self._changes
@@ -283,7 +427,7 @@ class SubscriptionSet:
         wanted = self.subjects.get(subject)
         if wanted is None and (over := self.over(subject)):
             by = over[0]
-            wanted = Subscription(subject, None, 0, by.conflation, by.slow, position, position, held)
+            wanted = Subscription(subject, [], 0, by.conflation, by.slow, position, position, held)
             self.subjects[subject] = wanted
         return wanted
 
@@ -302,7 +446,7 @@ class SubscriptionSet:
         return self.get(wanted.subject) is wanted
 
     def forget(self, wanted: Subscription | Pattern) -> list[Subscription]:
-        """Remove a subscription or pattern from its owner; returns the subjects of which nobody hears now."""
+        """Remove a subscription or pattern from all its owners; returns the subjects of which nobody hears now."""
         self._changes += 1
         if isinstance(wanted, Pattern):
             del self.patterns[wanted.subject]
@@ -310,9 +454,13 @@ class SubscriptionSet:
             del self._shapes[shape][literals]
             if not self._shapes[shape]:
                 del self._shapes[shape]
-            left = [one for one in self.subjects.values() if one.owner is None and covers(wanted.subject, one.subject)]
+            for owner in wanted.wishes:
+                self._unjoin(wanted, owner)
+            left = [one for one in self.subjects.values() if not one.wishes and covers(wanted.subject, one.subject)]
         else:
-            wanted.owner, wanted.own, wanted.owed = None, None, False
+            for owner in list(wanted.wishes):
+                wanted.leave(owner)
+            wanted.wishes.clear()
             left = [wanted]
         gone = [one for one in left if not (one.live or one.position) or not self.over(one.subject)]
         for one in gone:
@@ -330,20 +478,29 @@ class SubscriptionSet:
             wanted.live = wanted.waits = wanted.lagging = wanted.held = False
             wanted.tries = 0
             wanted.join()
-            if wanted.owner is None and wanted.position is None:
+            if not wanted.wishes and wanted.position is None:
                 del self.subjects[wanted.subject]
 
     def hearers(self, wanted: Subscription, by_owner: bool, by_others: bool) -> tuple[Any, ...]:
         """The owners who get a message of the subject: its own if ``by_owner``, those of patterns if ``by_others``."""
         if not by_others:
-            return (wanted.owner,) if by_owner and wanted.owner is not None else ()
+            return tuple(wanted.owners) if by_owner and not wanted.owed else ()
         if not by_owner:
-            return tuple(owner for owner in self.hearers(wanted, True, True) if owner is not wanted.owner)
+            return tuple(owner for owner in self.hearers(wanted, True, True) if owner not in wanted.owners)
         if wanted.hearers_at != self._changes:
-            owners = [wanted.owner] if wanted.owner is not None and wanted.begun else []
-            owners += (pattern.owner for pattern in self.over(wanted.subject))
-            wanted.hearers, wanted.hearers_at = tuple(dict.fromkeys(owners)), self._changes
+            wanted.hearers, wanted.hearers_at = tuple(self._hearers(wanted)), self._changes
         return wanted.hearers
+
+    def _hearers(self, wanted: Subscription) -> dict[Any, None]:
+        owners = dict.fromkeys([*wanted.settled, *(wanted.owners if wanted.begun and not wanted.joined else ())])
+        owners.update(dict.fromkeys(owner for pattern in self.over(wanted.subject) for owner in pattern.wishes))
+        # Who joined a pattern hears of what it had found when he has been led in.
+        later = [one for one in wanted.waiting if one.joined]
+        if wanted.joined and not wanted.begun:
+            later.append(Newcomer(wanted.owners, 0, None))
+        for owner in (owner for one in later for owner in one.owners):
+            owners.pop(owner, None)
+        return owners
 
     def begin(self, wanted: Subscription, result: Result, own: bool, asked: bool) -> None:
         """The server has begun it."""

@@ -23,6 +23,7 @@ from .subscription_set import (
     Subscription,
     SubscriptionRequest,
     SubscriptionSet,
+    Wish,
     requests,
 )
 
@@ -70,45 +71,57 @@ class Subscriptions:
         conflation: int = 0,
         since: Mapping[str, tuple[int, int]] | None = None,
         slow: str = "close",
-    ) -> list[tuple[Any, str]]:
-        """Want subjects and patterns for an owner; answers the (owner, name) pairs that this takes over."""
+    ) -> None:
+        """Want subjects and patterns for an owner, beside those who want them already."""
         positions = {name: Position(*position) for name, position in (since or {}).items()}
-        replaced, plain, patterns = [], [], []
+        wish = Wish(conflation, slow)
+        plain: list[Subscription] = []
+        patterns: list[Pattern] = []
         for name in subjects:
-            old = self.wanted.owner(name)
-            if old is not None and old is not owner:
-                replaced.append((old, name))
-            if is_wildcard(name):
-                if name in self.wanted.patterns:
-                    self._forget(self.wanted.patterns[name])
-                patterns.append(Pattern(name, owner, history, conflation, slow, name in positions))
-                self.wanted.put_pattern(patterns[-1], positions)
+            if not is_wildcard(name):
+                before = self.wanted.subjects.get(name)
+                wanted, asks = self.wanted.put(name, owner, history, wish, positions.get(name))
+                if before is not None and before is not wanted:
+                    self._unname(before)
+                plain += [wanted] if asks else []
                 continue
-            before = self.wanted.subjects.get(name)
-            wanted = self.wanted.put(name, owner, history, conflation, slow, positions.get(name))
-            if before is not None and before is not wanted:
-                self._unname(before)
-            plain.append(wanted)
+            pattern = self.wanted.patterns.get(name)
+            if pattern is not None and pattern.wishes.keys() - {owner}:
+                more, anew = self.wanted.join_pattern(pattern, owner, history, wish, positions)
+                plain += more
+                patterns += [pattern] if anew else []
+                continue
+            if pattern is not None:
+                self._forget(pattern)
+            patterns.append(Pattern(name, {owner: wish}, history, conflation, slow, name in positions))
+            self.wanted.put_pattern(patterns[-1], positions)
         self._ask(plain)
         self._ask_patterns(patterns)
-        return replaced
 
-    def unsubscribe(self, subjects: Iterable[str]) -> list[int]:
-        """Want subjects and patterns no more; the ids of the commands, none while there is no connection."""
+    def unsubscribe(self, subjects: Iterable[str], owner: Any = None) -> list[int]:
+        """Want subjects and patterns no more, for one owner or for all.
+
+        The ids of the commands, none while there is no connection and where others want them still.
+        """
         ended = []
-        for name in subjects:
+        names = list(subjects)
+        for name in names:
             wanted = self.wanted.get(name)
-            if wanted is None or wanted.owner is None:
+            leaving = [one for one in self.wanted.owners(name) if owner is None or one == owner]
+            if wanted is None or not leaving or all(self.wanted.leave(wanted, one) for one in leaving):
                 continue
             ended.append(name)
             for gone in self.wanted.forget(wanted):
                 self._unname(gone)
-                if gone.held:
+                if gone.held and gone is not wanted:
                     ended.append(gone.subject)
+            if isinstance(wanted, Subscription):
+                wanted.held = False
         ids = []
         for start in range(0, len(ended) if self._open else 0, SUBJECTS_PER_COMMAND):
             some = ended[start : start + SUBJECTS_PER_COMMAND]
             ids.append(self._send(lambda number, some=some: wire.Unsubscribe(id=number, subjects=some)))  # type: ignore[misc]
+        self._lead_in_next(names)
         return ids
 
     def ask_again(self, names: Iterable[str]) -> None:
@@ -142,6 +155,8 @@ class Subscriptions:
                 return self._gap(wanted, seq)
             by = wanted.read(seq)
         hearers = self.wanted.hearers(wanted, *by) if any(by) else ()
+        if wanted.waiting:
+            self._lead_in(wanted)
         if not hearers:
             return []
         message = message_of(data, wanted.subject, wanted.epoch, base)
@@ -171,7 +186,7 @@ class Subscriptions:
         wanted.interrupt()
         wanted.live = False
         # What a pattern found is asked for by its own name: to ask for the pattern again would begin all of it anew.
-        wanted.held = wanted.held or wanted.owner is None
+        wanted.held = wanted.held or not wanted.wishes
         self._ask([wanted])
         return [Status(name="gap", subject=wanted.subject, reason=f"{last} was followed by {seq}")]
 
@@ -179,6 +194,19 @@ class Subscriptions:
         """Ask for what an owner is owed, when nothing is still to come for the others."""
         if wanted.owed and not wanted.stored:
             wanted.owed = False
+            self._ask([wanted])
+
+    def _lead_in_next(self, left: Iterable[str]) -> None:
+        """Ask for those whose turn has come because others have left these names."""
+        for name in left:
+            pattern = is_wildcard(name)
+            one = self.wanted.subjects.get(name)
+            for wanted in list(self.wanted.subjects.values()) if pattern else [one] if one else []:
+                self._lead_in(wanted)
+
+    def _lead_in(self, wanted: Subscription) -> None:
+        """Ask for those who wait for their turn, when it has come."""
+        if wanted.waiting and self.wanted.next(wanted):
             self._ask([wanted])
 
     def _unname(self, wanted: Subscription) -> None:
@@ -215,6 +243,7 @@ class Subscriptions:
         recovery = "resynchronised" if anew and result.recovery else result.recovery
         self.wanted.begin(wanted, result, own=bool(number) or not result.pattern, asked=bool(number))
         self._pay(wanted)
+        self._lead_in(wanted)
         name = recovery or "subscribed"
         told: list[Event] = [Status(name=name, subject=wanted.subject, pattern=result.pattern)]
         by = self.wanted.patterns.get(result.pattern)
@@ -253,12 +282,22 @@ class Subscriptions:
         return [Status(name=result.error, subject=subject, pattern=pattern, reason=result.reason, retry_seconds=retry)]
 
     def _refused(self, wanted: Subscription | Pattern, code: str, reason: str) -> list[Event]:
-        """Forget a subscription that the server refused, and tell its owner."""
-        owner = wanted.owner
-        self._forget(wanted)
-        if owner is None:
+        """Forget a subscription that the server refused, and tell its owners; those who had it before go on."""
+        if (
+            isinstance(wanted, Subscription)
+            and wanted.live
+            and self.wanted.hearers(wanted, by_owner=False, by_others=True)
+        ):
+            owners = [owner for owner in wanted.owners if owner in wanted.wishes]
+            for owner in list(wanted.owners):
+                self.wanted.leave(wanted, owner)
+            self._lead_in(wanted)
+        else:
+            owners = list(wanted.wishes)
+            self._forget(wanted)
+        if not owners:
             return [Status(name="limited", subject=wanted.subject, reason=reason)]
-        return [Refused(owner, wanted.subject, refusal(code, reason))]
+        return [Refused(owner, wanted.subject, refusal(code, reason)) for owner in owners]
 
     def epoch(self, frame: wire.Epoch) -> list[Event]:
         """A subject goes on in another epoch (protocol.md 4.8)."""

@@ -93,6 +93,31 @@ async def test_a_subscriber_gets_the_snapshot_then_live_messages_of_its_subjects
         assert contents(await read(two, 1)) == [("update", f"{second} live")]
 
 
+@pytest.mark.parametrize("name", ["/shared/a", "/shared/*"])
+async def test_each_stream_of_the_same_subject_has_its_own_beginning_and_end(sidecar: Sidecar, name: str) -> None:
+    """Over one subscription on the wire: the first is neither silenced by the second nor ended with it."""
+    subject = name.replace("*", "a")
+    async with connect(sidecar.client_url) as client:
+        one = client.subscribe(name)
+        await client.publish(subject, "1")
+        assert contents(await read(one, 1)) == [("update", "1")]
+        two, three = client.subscribe(name), client.subscribe(name, history=5)
+        assert contents(await read(two, 1)) == [("snapshot", "1")]
+        assert contents(await read(three, 1)) == [("historical", "1")]
+        await client.publish(subject, "2")
+        for stream in (one, two, three):
+            assert contents(await read(stream, 1)) == [("update", "2")]
+        await two.aclose()
+        await client.publish(subject, "3")
+        await one.aclose()
+        await client.publish(subject, "4")
+        assert contents(await read(three, 2)) == [("update", "3"), ("update", "4")]
+        assert len(two) == 0
+        await client.unsubscribe(name)
+        with pytest.raises(StopAsyncIteration):
+            await anext(three)
+
+
 async def test_after_unsubscribe_nothing_more_of_it_comes_and_others_are_untouched(shared: Sidecar) -> None:
     first, second = "/unsubscribe/a", "/unsubscribe/b"
     async with connect(shared.client_url) as client:
@@ -115,17 +140,6 @@ async def test_leaving_the_stream_unsubscribes(shared: Sidecar) -> None:
             await client.publish("/leave/a", "x")
         with Control(shared.control) as control:
             await auntil(lambda: control.stats()["subscriptions"] == 0)
-
-
-async def test_subscribing_again_takes_the_subject_over(shared: Sidecar) -> None:
-    async with connect(shared.client_url) as client:
-        await client.publish("/again/a", "x")
-        old = client.subscribe("/again/a")
-        new = client.subscribe("/again/a", history=10)
-        assert contents(await read(new, 1)) == [("historical", "x")]
-        assert await old.take() if len(old) else True
-        with pytest.raises(StopAsyncIteration):
-            await anext(old)
 
 
 async def test_history_then_live(shared: Sidecar) -> None:

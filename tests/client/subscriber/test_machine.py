@@ -128,7 +128,7 @@ class Conversation:
             self.machine.state.respond(patterns)
 
     def unsubscribe(self, subjects: list[str], to: str = "owner") -> None:
-        self.happened(self.machine.unsubscribe(subjects)[1])
+        self.happened(self.machine.unsubscribe(subjects, to)[1])
 
     def publish(self, subject: str, closure: str, content: str = "x", **options: Any) -> None:
         publication = Publication(subject, content, closure=closure, told=True, **options)

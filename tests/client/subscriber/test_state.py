@@ -246,11 +246,22 @@ def test_a_subscription_that_cannot_work_is_forgotten(story: Story, error: str, 
 
 
 def test_an_error_to_the_whole_command_refuses_all_its_subjects(story: Story) -> None:
-    story.state.following.subscribe("other", [A, B])
+    story.state.following.subscribe("other", [B, "/a/c"])
     command = story.sent()[-1]
     events = story.says({"op": "error", "id": command["id"], "code": "invalid", "reason": "no"})
     assert [(event.owner, event.subject) for event in events if isinstance(event, Refused)] == [
-        ("other", A), ("other", B)]  # fmt: skip
+        ("other", B), ("other", "/a/c")]  # fmt: skip
+
+
+def test_who_is_refused_beside_others_goes_alone(story: Story) -> None:
+    """Such as for its options: those who had the subject before go on."""
+    story.answers(seq=5)
+    story.state.following.subscribe("other", [A], history=1 << 40)
+    command = story.sent()[-1]
+    [event] = story.says({"op": "error", "id": command["id"], "code": "invalid", "reason": "no"})
+    assert isinstance(event, Refused)
+    assert event.owner == "other"
+    assert story.gets(6) == ["6"]
 
 
 def test_revoked_then_granted_again_starts_afresh(story: Story) -> None:
@@ -271,15 +282,6 @@ def test_unsubscribed_nothing_more_is_delivered(story: Story) -> None:
     assert story.gets(6) == []
     [event] = story.says({"op": "unsubscribed", "id": number, "subjects": [A]})
     assert isinstance(event, Answered) and event.id == number
-
-
-def test_subscribing_again_takes_a_subject_over(story: Story) -> None:
-    story.answers(seq=5)
-    assert story.state.following.subscribe("other", [A, B]) == [("owner", A)]
-    assert story.gets(6) == []  # of the old subscription
-    story.answers(seq=6)
-    [event] = story.says([2, 7, 0, "x"])
-    assert isinstance(event, Arrived) and event.owner == "other"
 
 
 def test_an_answer_to_an_earlier_command_does_not_count(story: Story) -> None:
@@ -314,7 +316,7 @@ def test_many_subjects_are_asked_for_in_parts() -> None:
 
 
 def test_position_as_a_program_may_keep_it(story: Story) -> None:
-    assert story.state.following.subscribe("owner", [A], since={A: Position(EPOCH, 2)}) == []
+    story.state.following.subscribe("owner", [A], since={A: Position(EPOCH, 2)})
     assert story.sent()[-1]["since"] == {A: [EPOCH, 2]}
 
 

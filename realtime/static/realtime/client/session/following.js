@@ -4,7 +4,7 @@
  */
 
 import {
-  NOTHING, SUBJECTS_PER_COMMAND, WantedList, begin, interrupt, isPattern, isPlain, lastOf, read, requests, storedOver,
+  NOTHING, SUBJECTS_PER_COMMAND, WantedList, begin, interrupt, isPattern, isOnly, isPlain, lastOf, read, requests, storedOver,
 } from "./wanted.js";
 
 const RETRY_MS = 1000;
@@ -63,7 +63,7 @@ export class Following {
   // Commands.
 
   /**
-   * Want subjects and patterns for an owner; a name that another owner had is taken over (3.2).
+   * Want subjects and patterns for an owner, beside those who want them already.
    * @param {any} owner @param {string[]} names @param {import("./wanted.js").Options} options
    */
   subscribe(owner, names, options) {
@@ -71,33 +71,41 @@ export class Following {
     const patterns = [];
     for (const name of names) {
       const old = this.wanted.get(name);
+      if (old && isPattern(name) && !isOnly(old, owner)) {
+        const { asked, isAnew } = this.wanted.joinPattern(/** @type {Pattern} */ (old), owner, options);
+        plain.push(...asked);
+        if (isAnew) patterns.push(/** @type {Pattern} */ (old));
+        continue;
+      }
       if (isPattern(name)) {
         if (old) this.#forget(old);
         patterns.push(this.wanted.putPattern(name, owner, options));
         continue;
       }
-      const wanted = this.wanted.put(name, owner, options);
+      if (old && isOnly(old, owner)) this.#behind.delete(/** @type {Wanted} */ (old));
+      const { wanted, asks } = this.wanted.put(name, owner, options);
       if (old && old !== wanted) this.#unmap(/** @type {Wanted} */ (old));
-      if (old) this.#behind.delete(/** @type {Wanted} */ (old));
-      plain.push(wanted);
+      if (asks) plain.push(wanted);
     }
     this.#ask(plain);
     this.#askPatterns(patterns);
   }
 
-  /** Want names no more. @param {any} owner @param {string[]} names @returns {number[]} ids of the commands, none while there is no connection */
+  /** Want names no more. @param {any} owner @param {string[]} names @returns {number[]} ids of the commands, none while there is no connection and where others want them still */
   unsubscribe(owner, names) {
     const ended = [];
     for (const name of names) {
       const wanted = this.wanted.get(name);
-      if (!wanted || wanted.owner !== owner) continue;
+      if (!wanted?.wishes.has(owner) || this.wanted.leave(wanted, owner)) continue;
       ended.push(name);
-      for (const gone of this.#forget(wanted)) if (gone.held) ended.push(gone.subject);
+      for (const gone of this.#forget(wanted)) if (gone.held && gone !== wanted) ended.push(gone.subject);
+      if (!isPattern(name)) /** @type {Wanted} */ (wanted).held = false;
     }
     const ids = [];
     for (let start = 0; this.#open && start < ended.length; start += SUBJECTS_PER_COMMAND) {
       ids.push(this.#send({ op: "unsubscribe", subjects: ended.slice(start, start + SUBJECTS_PER_COMMAND) }));
     }
+    this.#leadInNext(names);
     return ids;
   }
 
@@ -131,7 +139,22 @@ export class Following {
       readers = read(wanted, frame.seq, { isAnew: false });
     }
     const message = messageOf(frame, wanted, kind, base);
-    return this.wanted.hearers(wanted, readers).map((owner) => ({ type: "message", owner, message }));
+    const hearers = this.wanted.hearers(wanted, readers);
+    this.#leadIn(wanted);
+    return hearers.map((owner) => ({ type: "message", owner, message }));
+  }
+
+  /** Ask for those who wait for their turn, when it has come. @param {Wanted} wanted */
+  #leadIn(wanted) {
+    if (wanted.waiting.length > 0 && this.wanted.next(wanted)) this.#ask([wanted]);
+  }
+
+  /** The same where others have left. @param {string[]} names */
+  #leadInNext(names) {
+    for (const name of names) {
+      const one = this.wanted.subjects.get(name);
+      for (const wanted of isPattern(name) ? [...this.wanted.subjects.values()] : one ? [one] : []) this.#leadIn(wanted);
+    }
   }
 
   /** Whether the owner and the others get it. @param {Wanted} wanted @param {string} kind @param {number} seq */
@@ -178,6 +201,7 @@ export class Following {
     this.#sids.set(result.sid, wanted);
     begin(wanted, result, { isOwn: id !== undefined || !pattern, isAsked: id !== undefined });
     this.#pay(wanted);
+    this.#leadIn(wanted);
     const recovery = isAnew && result.recovery ? "resynchronised" : result.recovery ?? "";
     if (this.#behind.delete(wanted)) this.#recovered += recovery === "recovered" ? 1 : NaN;
     const told = [status("subscribed", { subject, recovery, ...by(pattern) })];
@@ -219,11 +243,18 @@ export class Following {
     return isAsked ? [told, { type: "retry", subject, ms }] : [told];
   }
 
-  /** It is forgotten. @param {Wanted | Pattern} wanted @param {string} code @param {string} reason @returns {Event[]} */
+  /** It is forgotten; those who had it before go on. @param {Wanted | Pattern} wanted @param {string} code @param {string} reason @returns {Event[]} */
   #refused(wanted, code, reason) {
-    const { owner, subject } = wanted;
-    this.#forget(wanted);
-    return [owner ? { type: "refused", owner, subject, code, reason } : status("limited", { subject, reason })];
+    const { subject } = wanted;
+    let owners = [...wanted.wishes.keys()];
+    const one = isPattern(subject) ? null : /** @type {Wanted} */ (wanted);
+    if (one?.live && this.wanted.hearers(one, { byOwner: false, byOthers: true }).length > 0) {
+      owners = owners.filter((owner) => one.owners.includes(owner));
+      for (const owner of one.owners) this.wanted.leave(one, owner);
+      this.#leadIn(one);
+    } else this.#forget(wanted);
+    if (owners.length === 0) return [status("limited", { subject, reason })];
+    return owners.map((owner) => ({ type: "refused", owner, subject, code, reason }));
   }
 
   /** Once, when a reconnection has lost nothing of any subject. @returns {Event[]} */
@@ -239,7 +270,7 @@ export class Following {
     interrupt(wanted);
     wanted.live = false;
     // What a pattern found is asked for by its own name: to ask for the pattern again would begin all of it anew.
-    if (!wanted.owner) wanted.held = true;
+    if (wanted.wishes.size === 0) wanted.held = true;
     this.#ask([wanted]);
     return [status("gap", { subject: wanted.subject, reason: `${last} was followed by ${seq}` })];
   }

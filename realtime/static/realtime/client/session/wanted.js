@@ -1,7 +1,7 @@
 /**
  * What a client is subscribed to, over all its connections: subjects and patterns, and who hears of which. No I/O.
  *
- * A name has one owner; a subject is heard by its own and by those of the patterns over it.
+ * A name may have several owners; a subject is heard by its own and by those of the patterns over it.
  */
 
 /** Half of what a server takes, so that a command with positions stays within its frame. */
@@ -20,24 +20,27 @@ export const NOTHING = [0, 0];
  * One subject. While it is `lagging` gaps are no fault (5.3); while it is `refused` it waits for a right, and it was asked
  * for again `retries` times.
  *
- * `owner` subscribed to the subject itself, and hears of it when it has `begun`; without one, patterns found it. `held`:
- * the server has it as a subscription of its own, though no owner wants it.
+ * `owners` are those who are led in, and hear of it when it has `begun`: they subscribed to the subject itself, or joined
+ * a pattern (`joined`) that had found it. One after the other: who comes meanwhile is `waiting`, and who is level with
+ * all others is `settled`. Without any of them, patterns found it. `held`: the server has it as a subscription of its
+ * own, though nobody wants it by its name. `wishes` are the intervals, and what to do while the client does not keep up,
+ * of those who subscribed to the subject itself: what serves all of them is asked for.
  *
  * `position` is the last that was read; while `stored` messages are still to come it lags behind `target`, where live
  * messages begin, so that a connection lost between them misses nothing. They are `private` where others follow the
- * subject already, by patterns: the new owner alone gets them, from `since` on. `own` is the last that the owner read,
- * while it is another than the others': a connection that is lost then is followed by one that goes on from the lower of
- * the two, and each hears what it has not read. An owner who had read nothing is `owed` the beginning: it is asked for
- * when the others have gone on.
- * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, since: Position | null,
+ * subject already: the new owners alone get them, from `since` on. `own` is the last that they read, while it is another
+ * than the others': a connection that is lost then is followed by one that goes on from the lower of the two, and each
+ * hears what it has not read. Owners who had read nothing are `owed` the beginning: it is asked for when the others have
+ * gone on.
+ * @typedef {{subject: string, owners: any[], joined: boolean, settled: any[], waiting: Newcomer[], wishes: Map<any, Wish>, history: number, conflation: number, slow: string, since: Position | null,
  *   position: Position | null, held: boolean, begun: boolean, private: boolean, own: Position | null, owed: boolean,
  *   asked: number, live: boolean, lagging: boolean, sid: number, epoch: number, interval: number, stored: number,
  *   target: Position | null, refused: boolean, retries: number, hearers: any[], hearersAt: number}} Wanted
  */
 /**
- * A pattern, which has the name `subject` on the wire. When it `resumes`, the subjects that the client does not know came
+ * A pattern, which has the name `subject` on the wire, and its owners with what each wishes. When it `resumes`, the subjects that the client does not know came
  * to be while it was away (3.8).
- * @typedef {{subject: string, owner: any, history: number, conflation: number, slow: string, resumes: boolean,
+ * @typedef {{subject: string, wishes: Map<any, Wish>, history: number, conflation: number, slow: string, resumes: boolean,
  *   order: number, asked: number, live: boolean, retries: number}} Pattern
  */
 /**
@@ -48,6 +51,8 @@ export const NOTHING = [0, 0];
 /** @typedef {{wanted: (Wanted | Pattern)[], history: number, conflation: number, slow: string, since: Record<string, Position>}} Request */
 /** @typedef {{history: number, conflation: number, slow: string, since: Record<string, Position>}} Options */
 /** @typedef {{byOwner: boolean, byOthers: boolean}} Readers */
+/** An interval in ms, and what to do while the client does not keep up. @typedef {{conflation: number, slow: string}} Wish */
+/** Those who are led in together; `joined`: by a pattern that had found the subject. @typedef {{owners: any[], history: number, since: Position | null, joined: boolean}} Newcomer */
 
 export class WantedList {
   /** @type {Map<string, Wanted>} that were asked for, and that patterns have found */
@@ -63,29 +68,80 @@ export class WantedList {
     return this.patterns.get(name) ?? this.subjects.get(name);
   }
 
-  /** An owner wants a subject. @param {string} subject @param {any} owner @param {Options} options @returns {Wanted} */
+  /** An owner wants a subject; `asks`: whether the server is to be asked. @param {string} subject @param {any} owner @param {Options} options @returns {{wanted: Wanted, asks: boolean}} */
   put(subject, owner, options) {
     this.#changes += 1;
     const { history, conflation, slow } = options;
-    const since = Object.hasOwn(options.since, subject) ? options.since[subject] : null;
+    const since = sinceOf(options, subject);
     const old = this.subjects.get(subject);
-    if (!old || this.over(subject).length === 0) {
-      const wanted = subscription(subject, owner, { history, conflation, slow }, since);
+    if (!old || (isOnly(old, owner) && this.over(subject).length === 0)) {
+      const wanted = subscription(subject, [owner], { history, conflation, slow }, since);
+      wanted.wishes.set(owner, { conflation, slow });
       this.subjects.set(subject, wanted);
-      return wanted;
+      return { wanted, asks: true };
     }
-    // Those who follow it by a pattern go on doing so until the server has answered the new owner.
-    Object.assign(old, { owner, history, conflation, slow, since, begun: false, held: false, own: null, owed: false });
-    if (!old.live) join(old);
-    return old;
+    // All others go on as they do until the server has answered the new owner.
+    leave(old, owner);
+    old.wishes.set(owner, { conflation, slow });
+    Object.assign(old, served(old.wishes));
+    return { wanted: old, asks: leadIn(old, { owners: [owner], history, since, joined: false }) };
   }
 
-  /** An owner wants a pattern; of some subjects it may know where they were read to. @param {string} name @param {any} owner @param {Options} options @returns {Pattern} */
+  /** One more owner wants a pattern; the subjects to ask for, of what it had found, and whether itself anew. @param {Pattern} pattern @param {any} owner @param {Options} options @returns {{asked: Wanted[], isAnew: boolean}} */
+  joinPattern(pattern, owner, options) {
+    this.#changes += 1;
+    const before = { ...pattern };
+    const { history, conflation, slow } = options;
+    pattern.wishes.set(owner, { conflation, slow });
+    Object.assign(pattern, served(pattern.wishes));
+    const found = [...this.subjects.values()].filter((one) => (one.live || one.position) && covers(pattern.subject, one.subject));
+    const asked = found.filter((one) => {
+      if (one.wishes.size === 0) Object.assign(one, { conflation: Math.min(one.conflation, conflation), slow: pattern.slow });
+      if (one.wishes.has(owner)) return false;
+      return leadIn(one, { owners: [owner], history, since: sinceOf(options, one.subject), joined: true });
+    });
+    return { asked, isAnew: pattern.conflation !== before.conflation || pattern.slow !== before.slow };
+  }
+
+  /** Let go of one of several owners; false when it is the last, who is let go of by `forget`. @param {Wanted | Pattern} wanted @param {any} owner */
+  leave(wanted, owner) {
+    const subject = isPattern(wanted.subject) ? null : /** @type {Wanted} */ (wanted);
+    const joining = subject !== null && isJoining(subject);
+    if (isOnly(wanted, owner) && !joining) return false;
+    this.#changes += 1;
+    if (wanted.wishes.delete(owner) && wanted.wishes.size > 0) Object.assign(wanted, served(wanted.wishes));
+    if (!subject) this.#unjoin(/** @type {Pattern} */ (wanted), owner);
+    else {
+      subject.held ||= joining;
+      leave(subject, owner);
+    }
+    return true;
+  }
+
+  /** @param {Pattern} pattern @param {any} owner */
+  #unjoin(pattern, owner) {
+    for (const one of this.subjects.values()) {
+      if (!one.wishes.has(owner) && covers(pattern.subject, one.subject)) leave(one, owner);
+    }
+  }
+
+  /** Lead in who is waiting, when it is its turn. @param {Wanted} wanted @returns {boolean} whether the server is to be asked */
+  next(wanted) {
+    if (wanted.waiting.length === 0 || !isLevel(wanted)) return false;
+    this.#changes += 1;
+    const [first] = wanted.waiting;
+    const alike = wanted.waiting.filter((one) => beginsAs(one, first));
+    wanted.waiting = wanted.waiting.filter((one) => !alike.includes(one));
+    return leadIn(wanted, { ...first, owners: alike.flatMap((one) => one.owners) });
+  }
+
+  /** An owner wants a pattern that nobody had; of some subjects it may know where they were read to. @param {string} name @param {any} owner @param {Options} options @returns {Pattern} */
   putPattern(name, owner, { history, conflation, slow, since }) {
     this.#changes += 1;
     const resumes = Object.hasOwn(since, name);
     const order = this.#changes;
-    const pattern = { subject: name, owner, history, conflation, slow, resumes, order, asked: 0, live: false, retries: 0 };
+    const wishes = new Map([[owner, { conflation, slow }]]);
+    const pattern = { subject: name, wishes, history, conflation, slow, resumes, order, asked: 0, live: false, retries: 0 };
     this.patterns.set(name, pattern);
     const { id, shape, literals } = shapeOf(name);
     if (!this.#shapes.has(id)) this.#shapes.set(id, shape);
@@ -101,7 +157,7 @@ export class WantedList {
     const known = this.subjects.get(subject);
     const [by] = known ? [] : this.over(subject);
     if (!by) return known;
-    const wanted = subscription(subject, null, { history: 0, conflation: by.conflation, slow: by.slow }, position);
+    const wanted = subscription(subject, [], { history: 0, conflation: by.conflation, slow: by.slow }, position);
     wanted.held = held;
     this.subjects.set(subject, wanted);
     return wanted;
@@ -126,20 +182,22 @@ export class WantedList {
     return this.get(wanted.subject) === wanted;
   }
 
-  /** Its owner wants it no more. @param {Wanted | Pattern} wanted @returns {Wanted[]} the subjects of which nobody hears now */
+  /** None of its owners wants it any more. @param {Wanted | Pattern} wanted @returns {Wanted[]} the subjects of which nobody hears now */
   forget(wanted) {
     this.#changes += 1;
     /** @type {Wanted[]} */
     let left;
     if (isPattern(wanted.subject)) {
+      for (const owner of wanted.wishes.keys()) this.#unjoin(/** @type {Pattern} */ (wanted), owner);
       this.patterns.delete(wanted.subject);
       const { id, literals } = shapeOf(wanted.subject);
       const patterns = this.#shapes.get(id)?.patterns;
       patterns?.delete(literals);
       if (patterns?.size === 0) this.#shapes.delete(id);
-      left = [...this.subjects.values()].filter((one) => !one.owner && covers(wanted.subject, one.subject));
+      left = [...this.subjects.values()].filter((one) => one.wishes.size === 0 && covers(wanted.subject, one.subject));
     } else {
-      Object.assign(wanted, { owner: null, own: null, owed: false });
+      for (const owner of wanted.wishes.keys()) leave(/** @type {Wanted} */ (wanted), owner);
+      wanted.wishes.clear();
       left = [/** @type {Wanted} */ (wanted)];
     }
     const gone = left.filter((one) => !(one.live || one.position) || this.over(one.subject).length === 0);
@@ -154,20 +212,30 @@ export class WantedList {
       interrupt(wanted);
       Object.assign(wanted, { live: false, lagging: false, held: false, refused: false, retries: 0, sid: -1, hearersAt: -1 });
       join(wanted);
-      if (!wanted.owner && !wanted.position) this.subjects.delete(wanted.subject);
+      if (wanted.wishes.size === 0 && !wanted.position) this.subjects.delete(wanted.subject);
     }
   }
 
   /** Who gets a message of the subject, which the owner or the others or all have not read. @param {Wanted} wanted @param {Readers} by @returns {any[]} */
   hearers(wanted, { byOwner, byOthers }) {
-    if (!byOthers) return byOwner && wanted.owner ? [wanted.owner] : [];
-    if (!byOwner) return this.hearers(wanted, { byOwner: true, byOthers }).filter((owner) => owner !== wanted.owner);
+    if (!byOthers) return byOwner && !wanted.owed ? wanted.owners : [];
+    if (!byOwner) return this.hearers(wanted, { byOwner: true, byOthers }).filter((owner) => !wanted.owners.includes(owner));
     if (wanted.hearersAt !== this.#changes) {
-      const own = wanted.owner && wanted.begun ? [wanted.owner] : [];
-      wanted.hearers = [...new Set([...own, ...this.over(wanted.subject).map((pattern) => pattern.owner)])];
+      wanted.hearers = [...this.#hearers(wanted)];
       wanted.hearersAt = this.#changes;
     }
     return wanted.hearers;
+  }
+
+  /** @param {Wanted} wanted @returns {Set<any>} */
+  #hearers(wanted) {
+    const { settled, owners, begun, joined, waiting } = wanted;
+    const all = new Set([...settled, ...(begun && !joined ? owners : [])]);
+    for (const pattern of this.over(wanted.subject)) for (const owner of pattern.wishes.keys()) all.add(owner);
+    // Who joined a pattern hears of what it had found when he has been led in.
+    const later = waiting.filter((one) => one.joined).flatMap((one) => one.owners);
+    for (const owner of joined && !begun ? [...later, ...owners] : later) all.delete(owner);
+    return all;
   }
 
   /** How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are too many. @param {Pattern[]} patterns @returns {{request: Request, more: Wanted[]}[]} */
@@ -239,7 +307,79 @@ function apart(own, others) {
 
 /** Whether it is asked for by its own name, not by a pattern's. @param {Wanted} wanted */
 export function isPlain(wanted) {
-  return Boolean(wanted.owner) || wanted.held;
+  return wanted.owners.length > 0 || wanted.settled.length > 0 || wanted.held;
+}
+
+/** Whether nobody is being led in: all who hear of it have read the same. @param {Wanted} wanted */
+function isLevel({ owners, begun, own, owed, live, stored }) {
+  return owners.length === 0 || (begun && !own && !owed && !(live && stored));
+}
+
+/** Whether somebody is led in who joined a pattern: the server is to have it by its name. @param {Wanted} wanted */
+function isJoining({ owners, joined, waiting }) {
+  return (owners.length > 0 && joined) || waiting.some((one) => one.joined);
+}
+
+/** Whether nobody else subscribed to it. @param {Wanted | Pattern} wanted @param {any} owner */
+export function isOnly({ wishes }, owner) {
+  return wishes.size === 0 || (wishes.size === 1 && wishes.has(owner));
+}
+
+/** Where an owner says that a subject was read to. @param {Options} options @param {string} subject */
+function sinceOf({ since }, subject) {
+  return Object.hasOwn(since, subject) ? since[subject] : null;
+}
+
+/** What serves all of them: the shortest interval, and a queue where one of them wants each message. @param {Map<any, Wish>} wishes @returns {Wish} */
+function served(wishes) {
+  const all = [...wishes.values()];
+  const slow = all.some((one) => one.slow === "close") ? "close" : "conflate";
+  return { conflation: Math.min(...all.map((one) => one.conflation)), slow };
+}
+
+/** Whether both begin with the same. @param {{history: number, since: Position | null, joined: boolean}} one @param {{history: number, since: Position | null, joined: boolean}} other */
+function beginsAs(one, other) {
+  const isSame = one.since === other.since || (one.since && other.since && apart(one.since, other.since) === null);
+  return one.history === other.history && one.joined === other.joined && Boolean(isSame);
+}
+
+/** Lead somebody in, now or in turn. @param {Wanted} wanted @param {Newcomer} newcomer @returns {boolean} whether the server is to be asked */
+function leadIn(wanted, newcomer) {
+  const { owners, begun, live, position } = wanted;
+  const isUnread = !begun && !live && !wanted.private && !position;
+  if (owners.length > 0 && isUnread && beginsAs(wanted, newcomer)) {
+    owners.push(...newcomer.owners);
+    return wanted.refused; // it says again what is missing
+  }
+  if (!isLevel(wanted)) {
+    wanted.waiting.push(newcomer);
+    return false;
+  }
+  settle(wanted);
+  // While nothing comes, the others go on first: what the newcomer begins with is asked for when they have.
+  const owed = !live && !newcomer.since && position !== null;
+  Object.assign(wanted, newcomer, { begun: false, own: null, owed });
+  if (!live) join(wanted);
+  return true;
+}
+
+/** Those who were led in are level with all others. @param {Wanted} wanted */
+function settle(wanted) {
+  if (wanted.owners.length > 0 && wanted.joined) wanted.held ||= wanted.live;
+  else wanted.settled.push(...wanted.owners);
+  wanted.owners = [];
+}
+
+/** Let go of somebody, wherever he is. @param {Wanted} wanted @param {any} owner */
+function leave(wanted, owner) {
+  const isLed = wanted.owners.includes(owner);
+  const others = (/** @type {any[]} */ all) => all.filter((one) => one !== owner);
+  wanted.owners = others(wanted.owners);
+  wanted.settled = others(wanted.settled);
+  wanted.waiting = wanted.waiting.map((one) => ({ ...one, owners: others(one.owners) })).filter((one) => one.owners.length > 0);
+  if (!isLed || wanted.owners.length > 0) return;
+  // What was on its way to those alone is nobody's.
+  Object.assign(wanted, { held: wanted.held || (wanted.joined && wanted.live), own: null, owed: false });
 }
 
 /** The server has begun it. @param {Wanted} wanted @param {any} result @param {{isOwn: boolean, isAsked: boolean}} how as it was asked for by its name; it was asked for just now */
@@ -316,16 +456,17 @@ export function interrupt(wanted) {
 
 /** A new owner whom the server has not answered goes on from `since`, with the others or apart from them. @param {Wanted} wanted */
 function join(wanted) {
-  const { owner, begun, since } = wanted;
-  if (!owner || begun || !since) return;
+  const { owners, begun, since } = wanted;
+  if (owners.length === 0 || begun || !since) return;
   wanted.position ??= since;
   wanted.own = apart(since, wanted.position);
 }
 
-/** @param {string} subject @param {any} owner @param {{history: number, conflation: number, slow: string}} options @param {Position | null} since @returns {Wanted} */
-function subscription(subject, owner, { history, conflation, slow }, since) {
+/** @param {string} subject @param {any[]} owners @param {{history: number, conflation: number, slow: string}} options @param {Position | null} since @returns {Wanted} */
+function subscription(subject, owners, { history, conflation, slow }, since) {
   return {
-    subject, owner, history, conflation, slow, since, position: since, held: false, begun: false, private: false,
+    subject, owners, joined: false, settled: [], waiting: [], wishes: new Map(), history, conflation, slow, since,
+    position: since, held: false, begun: false, private: false,
     own: null, owed: false, asked: 0, live: false, lagging: false, sid: -1, epoch: 0, interval: 0, stored: 0, target: null,
     refused: false, retries: 0, hearers: [], hearersAt: -1,
   };
