@@ -20,13 +20,12 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement import sessions
-from entitlement.following import mariadb
+from entitlement.following import mariadb, postgresql
 from entitlement.following.watch import Trigger, Watch
 from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
 
 PREFIX = "entitlement_on_"
 VENDORS = ("sqlite", "postgresql", mariadb.VENDOR)
-_FUNCTION = "entitlement_raise_"
 
 _PRESENT = {
     "sqlite": "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'",
@@ -163,7 +162,7 @@ def install(connection: BaseDatabaseWrapper, *, add_only: bool = False, wait_ms:
             if wait_ms:
                 cursor.execute(f"SET LOCAL lock_timeout = {wait_ms:d}")
             if add:
-                cursor.execute(_postgresql_function(connection)[1])
+                postgresql.install_function(connection)
         # Also what is to be added: it may be there, and disabled.
         _drop(connection, cursor, drop | {trigger.name: trigger.table for trigger in add})
         for trigger in add:
@@ -257,7 +256,7 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
 def _postgresql(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
     quote = connection.ops.quote_name
     event, condition = _event(connection, watch, "IS DISTINCT FROM")
-    function, _ = _postgresql_function(connection)
+    function, _ = postgresql.function(connection)
     arguments = f"'{watch.kind}', '{watch.key.replace(chr(39), chr(39) * 2)}'"
     # Deferred to the end of the transaction, so that the one row every change writes is locked briefly, and
     # two long transactions do not wait for each other.
@@ -272,68 +271,13 @@ def _postgresql(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
         FOR EACH STATEMENT EXECUTE FUNCTION {function}({arguments})"""
         if watch.table == Change._meta.db_table:
             # After it: what is noted before goes with the rest.
-            users = get_user_model()._meta.db_table.replace("'", "''")
+            users = postgresql.qualified(connection, get_user_model()._meta.db_table).replace("'", "''")
             body = body.replace("BEFORE", "AFTER").replace(arguments, f"{arguments}, '{users}'")
     return _named(quote, watch, body)
 
 
 def _mariadb(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
     return _named(connection.ops.quote_name, watch, mariadb.body(connection, watch))
-
-
-def _postgresql_function(connection: BaseDatabaseWrapper) -> tuple[str, str]:
-    """The function's name, which holds a digest, and its statement: no other version of the project replaces it.
-
-    One generation for a whole transaction (kept in a setting local to it), one change for each row.
-
-    A TRUNCATE is the end of each row, as a DELETE of all is; that of the log itself has a full set sent.
-    """
-    quote = connection.ops.quote_name
-    generation, change = quote(Generation._meta.db_table), quote(Change._meta.db_table)
-    body = f"""
-        RETURNS trigger LANGUAGE plpgsql AS $$
-        DECLARE
-            raised bigint := nullif(current_setting('entitlement.generation', true), '')::bigint;
-            old_key text;
-            new_key text;
-        BEGIN
-            IF TG_OP = 'TRUNCATE' AND TG_WHEN = 'AFTER' THEN
-                UPDATE {generation} SET value = value + 1, forgotten = value + 1 RETURNING value INTO raised;
-                EXECUTE format(
-                    'INSERT INTO {change} (generation, kind, key, time) '
-                    'SELECT $1, $2, %I::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint '
-                    'FROM %I WHERE $1 IS NOT NULL', TG_ARGV[1], TG_ARGV[2]
-                ) USING raised, TG_ARGV[0];
-                RETURN NULL;
-            END IF;
-            IF raised IS NULL THEN
-                UPDATE {generation} SET value = value + 1 RETURNING value INTO raised;
-                IF raised IS NULL THEN
-                    RETURN NULL;
-                END IF;
-                PERFORM set_config('entitlement.generation', raised::text, true);
-            END IF;
-            IF TG_OP = 'TRUNCATE' THEN
-                EXECUTE format(
-                    'INSERT INTO {change} (generation, kind, key, time) '
-                    'SELECT DISTINCT $1, $2, %I::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint '
-                    'FROM %I.%I', TG_ARGV[1], TG_TABLE_SCHEMA, TG_TABLE_NAME
-                ) USING raised, TG_ARGV[0];
-                RETURN NULL;
-            END IF;
-            IF TG_OP <> 'INSERT' THEN
-                old_key := to_jsonb(OLD) ->> TG_ARGV[1];
-            END IF;
-            IF TG_OP <> 'DELETE' THEN
-                new_key := to_jsonb(NEW) ->> TG_ARGV[1];
-            END IF;
-            INSERT INTO {change} (generation, kind, key, time)
-                SELECT DISTINCT raised, TG_ARGV[0], k, (extract(epoch FROM clock_timestamp()) * 1000)::bigint
-                FROM unnest(ARRAY[old_key, new_key]) k WHERE k IS NOT NULL;
-            RETURN NULL;
-        END $$"""
-    name = _FUNCTION + hashlib.sha256(body.encode()).hexdigest()[:10]
-    return name, f"CREATE OR REPLACE FUNCTION {name}(){body}"
 
 
 def _rows(watch: Watch) -> tuple[str, ...]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
-from django.db import ProgrammingError, connection
+from django.db import OperationalError, ProgrammingError, connection
 
 from entitlement.following import mariadb, mariadb_checks, triggers
+from tests.support.entitlement.changes import changes
 from tests.support.mariadb import MariaDB
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,3 +111,30 @@ def test_an_old_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(mariadb_checks.VERSIONS, True, ("MariaDB", (99, 1)))
     [error] = [found for found in run_checks(databases=["default"]) if found.id == "entitlement.E005"]
     assert "MariaDB 99.1 or newer" in error.msg
+
+
+def test_another_user_needs_no_privilege_for_the_log() -> None:
+    """A trigger runs with the rights of who made it."""
+    bob = User.objects.create_user("bob")
+    session = SessionStore()
+    session.create()
+    database = connection.settings_dict["NAME"]
+    _run(
+        connection,
+        "CREATE USER 'cleaner'@'localhost'",
+        f"GRANT SELECT, DELETE ON {database}.django_session TO 'cleaner'@'localhost'",
+        f"GRANT SELECT, UPDATE ON {database}.auth_user TO 'cleaner'@'localhost'",
+    )
+    cleaner = connection.copy()
+    cleaner.settings_dict = cleaner.settings_dict | {"USER": "cleaner"}
+    news = changes()
+    try:
+        _run(cleaner, "UPDATE auth_user SET last_name = 'not watched'", "DELETE FROM django_session")
+        assert news() == {("session", session.session_key)}
+        _run(cleaner, "UPDATE auth_user SET is_active = 0")
+        assert news() == {("user", str(bob.pk))}
+        with pytest.raises(OperationalError, match="DELETE command denied"):
+            _run(cleaner, "DELETE FROM entitlement_change")
+    finally:
+        cleaner.close()
+        _run(connection, "DROP USER 'cleaner'@'localhost'")

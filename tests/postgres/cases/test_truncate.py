@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from entitlement.following import triggers
+from entitlement.following import postgresql, triggers
 from entitlement.models import Change, Generation
 from tests.support.entitlement.watched import SUBJECT, Watched, node
 from tests.support.sidecar import Sidecar
@@ -66,8 +66,7 @@ def test_another_version_that_runs_beside_it_leaves_the_function(monkeypatch: py
 
     ours = functions()
     with monkeypatch.context() as older:
-        older.setattr(triggers, "own_tables", lambda: {Change._meta.db_table})
-        older.setattr(Generation._meta, "db_table", 'public"."entitlement_generation')  # the same, said otherwise
+        older.setattr(postgresql, "qualified", lambda _, table: f'"public"."{table}"')  # the same, said otherwise
         triggers.install(connection, add_only=True)
     try:
         assert ours.items() < functions().items()
