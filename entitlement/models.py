@@ -322,9 +322,9 @@ class SubjectOptions(models.Model):
 
 
 class Generation(models.Model):
-    """One row that counts the changes; database triggers raise it (triggers.py)."""
+    """One row that counts the changes; who reads it raises it (following/numbering.py), on SQLite each change."""
 
-    value = models.BigIntegerField(help_text="Raised by every change, inside its transaction.")
+    value = models.BigIntegerField(help_text="Above that of every change before.")
     forgotten = models.BigIntegerField(default=0, help_text="Changes up to this generation are no longer listed.")
 
     def __str__(self) -> str:
@@ -345,12 +345,19 @@ class Change(models.Model):
         OPTIONS = "options"
 
     PENDING = 0
-    """The generation of what MariaDB's triggers have noted and nobody has numbered yet."""
+    """The generation of what triggers have noted and nobody has numbered yet."""
 
-    generation = models.BigIntegerField(db_index=True)
+    generation = models.BigIntegerField()
     kind = models.CharField(max_length=8, choices=Kind)
     key = models.TextField(help_text="The rule's or user's primary key, the session's key, or the token's id.")
     time = models.BigIntegerField(help_text="Milliseconds since 1970-01-01 UTC.")
+    writer = models.BigIntegerField(
+        null=True,
+        help_text="The transaction that noted it, on MariaDB the connection: those of one are not told apart.",
+    )
+
+    class Meta:
+        indexes = (models.Index(fields=("generation", "writer", "id"), name="entitlement_change_writer"),)
 
     def __str__(self) -> str:
         return f"{self.generation}: {self.kind} {self.key}"

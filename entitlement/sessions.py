@@ -130,7 +130,7 @@ def record_logout(sender: Any, request: Any, **_: Any) -> None:
     if not key or session_model() is not None:
         return
     generation, change = apps.get_model("entitlement", "Generation"), apps.get_model("entitlement", "Change")
-    if connections[router.db_for_write(change)].vendor == "mysql":  # who reads it numbers it (following/mariadb.py)
+    if connections[router.db_for_write(change)].vendor != "sqlite":  # who reads it numbers it (following/numbering.py)
         change.objects.create(generation=change.PENDING, kind="session", key=key, time=0)
         return
     with transaction.atomic():

@@ -18,7 +18,8 @@ from django.db import connections, router
 from django.db.models import Max, Model, Q
 
 from entitlement import conf, patterns
-from entitlement.following.mariadb import delete_some, number_notes
+from entitlement.following.mariadb import delete_some
+from entitlement.following.numbering import number_notes
 from entitlement.following.triggers import membership_field
 from entitlement.models import Change, Delivery, Generation, RevokedToken, Rule, SubjectOptions
 from entitlement.sessions import session_id

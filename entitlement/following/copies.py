@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
+from math import inf
 from typing import Any
 
 from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement.following.triggers import watched
-from entitlement.following.watch import Watch
+from entitlement.following.watch import Watch, epoch
 from entitlement.models import Change, Generation
 
 BATCH = 500
@@ -32,11 +33,12 @@ class Copy:
     def changes_since(self, older: Copy) -> set[tuple[str, str]]:
         """The changes since an older copy, as the change log would list them: (kind, key), of tables that both have."""
         changes: set[tuple[str, str]] = set()
+        now = time.time()
         for watches, rows in self._tables.items():
             before = older._tables.get(watches)
             if before is not None:
                 for key in before.keys() | rows.keys():
-                    changes |= {(kind, str(key)) for kind in _kinds(watches, before.get(key), rows.get(key))}
+                    changes |= {(kind, str(key)) for kind in _kinds(watches, before.get(key), rows.get(key), now)}
         return changes
 
     def everybody(self) -> set[tuple[str, str]]:
@@ -70,31 +72,49 @@ def note(connection: BaseDatabaseWrapper, changes: Collection[tuple[str, str]], 
     return value
 
 
-def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[Watch]) -> dict[Any, tuple[int, ...]]:
-    """By key the digests, one for each way in which a row's change matters; those of rows with one key add up."""
+def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[Watch]) -> dict[Any, tuple[float, ...]]:
+    """By key the digests, one for each way in which a row's change matters; those of rows with one key add up.
+
+    Of a row that ends by itself it is the second in which it does.
+    """
     quote = connection.ops.quote_name
-    columns, spans = [key], []
+    columns, spans = [quote(key)], []
     for watch in updates:
         start = len(columns)
-        columns += watch.columns
+        columns += [epoch(connection, quote(watch.until))] if watch.until else map(quote, watch.columns)
         # All columns, which come last, where none is named.
         spans.append(slice(start, len(columns) if watch.columns else None))
     every = f", {quote(table)}.*" if any(not watch.columns for watch in updates) else ""
-    found: dict[Any, tuple[int, ...]] = {}
+    found: dict[Any, tuple[float, ...]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(map(quote, columns))}{every} FROM {quote(table)}")
+        cursor.execute(f"SELECT {', '.join(columns)}{every} FROM {quote(table)}")
         for row in cursor:
-            digests = tuple(hash(repr(row[span])) for span in spans)
+            digests = tuple(
+                _seconds(row[span.start]) if watch.until else hash(repr(row[span]))
+                for watch, span in zip(updates, spans, strict=True)
+            )
             same = found.get(row[0])
             found[row[0]] = digests if same is None else tuple(map(sum, zip(same, digests, strict=True)))
     return found
 
 
-def _kinds(watches: tuple[Watch, ...], before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> Iterator[str]:
+def _seconds(moment: Any) -> float:
+    """What is no moment never comes."""
+    return inf if moment is None else float(moment)
+
+
+def _kinds(
+    watches: tuple[Watch, ...], before: tuple[float, ...] | None, after: tuple[float, ...] | None, now: float
+) -> Iterator[str]:
     """The kinds of change of a key with these digests; None: there is no such row."""
+    updates = [watch for watch in watches if watch.event == "UPDATE"]
     if before is None or after is None:
         event = "INSERT" if before is None else "DELETE"
-        yield from (watch.kind for watch in watches if watch.event == event)
+        ends = {watch.until: end for watch, end in zip(updates, before or (), strict=False) if watch.until}
+        for watch in watches:
+            if watch.event == event and watch.ends(ends.get(watch.until, inf), None, now):
+                yield watch.kind
         return
-    updates = (watch for watch in watches if watch.event == "UPDATE")
-    yield from (watch.kind for watch, old, new in zip(updates, before, after, strict=True) if old != new)
+    for watch, old, new in zip(updates, before, after, strict=True):
+        if watch.ends(old, new, now) if watch.until else old != new:
+            yield watch.kind

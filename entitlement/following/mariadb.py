@@ -1,31 +1,23 @@
-"""What differs on MariaDB and MySQL: their triggers note changes without a generation, and who reads it numbers them.
+"""What differs on MariaDB and MySQL: triggers of rows alone, each of which is a commit, and locks that others wait for.
 
-Triggers fire at once there, and not at the commit. One that raised the generation would lock its row until the end of
-the transaction: everybody else who changes a right would wait for it, and two could wait for each other. So a note has
-the generation ``Change.PENDING`` at first, and locks nothing that others need. It is seen with its commit; whoever asks
-for the generation then gives all notes that are there the next one. That is never lower than what a reader of the
-changed rows has seen before, which is all that a generation has to say.
+A note has no generation yet (numbering.py), so that it locks nothing that another transaction needs.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import DatabaseError, ProgrammingError, connections, router, transaction
+from django.db import DatabaseError, ProgrammingError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 
-from entitlement.following.watch import Watch
-from entitlement.models import Change, Generation
+from entitlement.following.watch import Watch, ended_by
+from entitlement.models import Change
 
 VENDOR = "mysql"
 """What Django calls both."""
-
-BATCH = 500
-"""Notes that get their generation with one statement."""
 
 AT_ONCE = 200
 """Rows that are deleted before other work has its turn: each takes a statement."""
@@ -37,22 +29,24 @@ _MAY_NOT = ((1044,), (1142,), (1419,))
 _HARMLESS_ACTIONS = ("RESTRICT", "NO ACTION")
 
 
-def body(connection: BaseDatabaseWrapper, watch: Watch) -> str:
-    """The statement that makes the trigger, but for its name."""
+def body(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
+    """The statement that makes the trigger, but for its name; ``told``: its notes say who has written them."""
     quote = connection.ops.quote_name
     change, key = quote(Change._meta.db_table), quote(watch.key)
-    columns = ", ".join(map(quote, ("generation", "kind", "key", "time")))
+    columns = ", ".join(map(quote, ("generation", "kind", "key", "time", *(("writer",) if told else ()))))
 
     def note(row: str) -> str:
         # The time is told with the generation.
-        values = f"{Change.PENDING}, '{watch.kind}', CAST({row}.{key} AS CHAR), 0"
+        values = f"{Change.PENDING}, '{watch.kind}', CAST({row}.{key} AS CHAR), 0{', CONNECTION_ID()' if told else ''}"
         return f"INSERT INTO {change} ({columns}) VALUES ({values});"  # noqa: S608 - names and numbers of our own
 
     notes = note("OLD" if watch.event == "DELETE" else "NEW")
     if watch.event == "UPDATE":
         # It may move a row to another key (a membership to another user): both have changed.
         notes += f" IF NOT {_same(key)} THEN {note('OLD')} END IF;"
-    if watch.columns:
+    if ended := ended_by(connection, watch, "OLD", "NEW"):
+        notes = f"IF {ended} THEN {notes} END IF;"
+    elif watch.columns:
         same = " AND ".join(_same(quote(name)) for name in watch.columns)
         notes = f"IF NOT ({same}) THEN {notes} END IF;"
     return f"""
@@ -93,42 +87,6 @@ def _waiting(cursor: Any, wait_ms: int) -> Iterator[None]:
         yield
     finally:
         cursor.execute(f"SET lock_wait_timeout = {int(before):d}")
-
-
-def number_notes(connection: BaseDatabaseWrapper) -> None:
-    """Give what was noted and committed the next generation; on other databases the triggers do.
-
-    In a transaction nothing happens, as the row of the generation would stay locked until its end.
-    """
-    if connection.vendor == VENDOR and not connection.in_atomic_block:
-        number_now(connection)
-
-
-def number_now(connection: BaseDatabaseWrapper) -> None:
-    """The same, also in a transaction."""
-    alias = connection.alias
-    pending = Change.objects.using(alias).filter(generation=Change.PENDING)
-    if connection.vendor != VENDOR or not pending.exists():
-        return
-    with transaction.atomic(using=alias):
-        # Locked before the notes are looked up, so that nobody else numbers the same.
-        generations = Generation.objects.using(alias)
-        before = generations.select_for_update().values_list("value", flat=True).first()
-        keys = list(pending.order_by("id").values_list("id", flat=True))
-        if before is None or not keys:
-            return
-        generations.update(value=before + 1)
-        table = connection.ops.quote_name(Change._meta.db_table)
-        now = int(time.time() * 1000)
-        with connection.cursor() as cursor:
-            for start in range(0, len(keys), BATCH):
-                some = keys[start : start + BATCH]
-                # By their primary keys: any other way might wait for the notes of transactions that are still open.
-                cursor.execute(
-                    f"UPDATE {table} FORCE INDEX (PRIMARY) SET generation = %s, time = %s "  # noqa: S608
-                    f"WHERE id IN ({', '.join(['%s'] * len(some))}) AND generation = %s",
-                    [before + 1, now, *some, Change.PENDING],
-                )
 
 
 def delete_some(rows: QuerySet[Any]) -> int:

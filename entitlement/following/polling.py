@@ -15,7 +15,7 @@ from django.db import Error as DatabaseFailure
 from django.db import OperationalError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from entitlement.following import mariadb, triggers
+from entitlement.following import mariadb, numbering, triggers
 from entitlement.following.copies import Copy, note
 from entitlement.following.truncation import Emptied, generation, note_emptied, unnoted
 from entitlement.models import Change, Rule
@@ -153,7 +153,7 @@ class Poll:
             self._emptied.told(connection)
         elif now < self._copy_at and not self._cascades:
             return
-        mariadb.number_notes(connection)
+        numbering.number_notes(connection)
         since = generation(connection)
         before = self._copy
         self._copy_anew(connection, now)

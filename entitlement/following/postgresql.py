@@ -1,90 +1,110 @@
-"""What PostgreSQL's triggers do: a function that notes changes with its owner's rights, whoever makes them.
+"""PostgreSQL's triggers: one for each statement, which notes all that it changed with the rights of the notes' owner.
 
 Whoever may change a watched table need not be allowed to write the log, nor have its schema in the search path: a
 nightly job with a role of its own deletes sessions, too. So the function is its owner's (``SECURITY DEFINER``), finds
 nothing by a search path, and nobody else can make a trigger that calls it.
+
+A note has no generation yet (numbering.py): nothing is locked that another transaction needs.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from entitlement.following.watch import Trigger, Watch, ended_by
 from entitlement.models import Change, Generation
 
-_FUNCTION = "entitlement_raise_"
+_FUNCTION = "entitlement_note_"
+
+_REFERENCING = {
+    "INSERT": "REFERENCING NEW TABLE AS new_rows",
+    "UPDATE": "REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows",
+    "DELETE": "REFERENCING OLD TABLE AS old_rows",
+}
+
+
+def trigger(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> tuple[str, str, str]:
+    """The function's name with its schema, the statements that make it, and the trigger, whose name is ``%NAME%``.
+
+    The function's name holds a digest: no other version of the project replaces it. ``told``: its notes say who has
+    written them.
+    """
+    schema = _place(connection, Change._meta.db_table)[0]
+    is_log = watch.table == Change._meta.db_table and watch.event == "TRUNCATE"
+    body = f"""
+        RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+        BEGIN{_emptied_log(connection, watch) if is_log else _note(connection, watch, told)}
+            RETURN NULL;
+        END $$"""
+    name = f"{schema}.{_FUNCTION}{hashlib.sha256(body.encode()).hexdigest()[:10]}"
+    # A TRUNCATE is the end of each row, as a DELETE of all is: before it they are still there. That of the log takes
+    # with it what is noted before.
+    when = "BEFORE" if watch.event == "TRUNCATE" and not is_log else "AFTER"
+    body = f"CREATE FUNCTION {name}(){body}; REVOKE ALL ON FUNCTION {name}() FROM PUBLIC"
+    return (
+        name,
+        body,
+        f"""
+        CREATE TRIGGER %NAME% {when} {watch.event} ON {connection.ops.quote_name(watch.table)}
+        {_REFERENCING.get(watch.event, "")} FOR EACH STATEMENT EXECUTE FUNCTION {name}()""",
+    )
+
+
+def install_function(cursor: Any, wanted: Trigger) -> None:
+    """Make the function that a trigger calls, unless it is there: only its owner could replace it."""
+    cursor.execute("SELECT to_regprocedure(%s)", [f"{wanted.function}()"])
+    if cursor.fetchone() == (None,):
+        cursor.execute(wanted.function_sql)
 
 
 def qualified(connection: BaseDatabaseWrapper, table: str) -> str:
     """The table's name with its schema, quoted, as this connection's search path finds it."""
-    schema, name = _place(connection, table)
-    return f"{schema}.{name}"
+    return ".".join(_place(connection, table))
 
 
-def function(connection: BaseDatabaseWrapper) -> tuple[str, str]:
-    """The function's name, which holds a digest, and its statement: no other version of the project replaces it.
+def _note(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
+    change = qualified(connection, Change._meta.db_table)
+    return f"""
+            INSERT INTO {change} (generation, kind, key, time{", writer" if told else ""})
+                SELECT DISTINCT {Change.PENDING}, '{watch.kind}', k, 0{", txid_current()" if told else ""}
+                FROM ({_keys(connection, watch)}) changed (k) WHERE k IS NOT NULL;"""  # noqa: S608 - names of our own
 
-    One generation for a whole transaction (kept in a setting local to it), one change for each row.
 
-    A TRUNCATE is the end of each row, as a DELETE of all is; that of the log itself has a full set sent.
-    """
+def _keys(connection: BaseDatabaseWrapper, watch: Watch) -> str:
+    """The query for the keys of what a statement changed."""
+    quote = connection.ops.quote_name
+    key = quote(watch.key)
+    if watch.event == "INSERT":
+        return f"SELECT {key}::text FROM new_rows"  # noqa: S608
+    if watch.event in ("DELETE", "TRUNCATE"):
+        rows = "old_rows" if watch.event == "DELETE" else qualified(connection, watch.table)
+        where = ended_by(connection, watch, "o", "")
+        return f"SELECT o.{key}::text FROM {rows} o" + (f" WHERE {where}" if where else "")  # noqa: S608
+    if not watch.columns:
+        # It may move a row to another key (a membership to another user): both have changed.
+        return f"SELECT {key}::text FROM old_rows UNION SELECT {key}::text FROM new_rows"  # noqa: S608
+    # As texts: a type may take different ones for equal.
+    differs = " OR ".join(f"o.{name}::text IS DISTINCT FROM n.{name}::text" for name in map(quote, watch.columns))
+    differs = ended_by(connection, watch, "o", "n") or f"o.{key} IS NULL OR n.{key} IS NULL OR {differs}"
+    return f"""
+                    SELECT coalesce(o.{key}, n.{key})::text
+                    FROM old_rows o FULL JOIN new_rows n ON o.{key} = n.{key} WHERE {differs}"""  # noqa: S608
+
+
+def _emptied_log(connection: BaseDatabaseWrapper, watch: Watch) -> str:
+    """It hides what ended: a full set is to be sent, and every user's tokens end. Its first reader numbers the rest."""
     generation, change = qualified(connection, Generation._meta.db_table), qualified(connection, Change._meta.db_table)
-    body = f"""
-        RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-        DECLARE
-            raised bigint := nullif(current_setting('entitlement.generation', true), '')::bigint;
-            old_key text;
-            new_key text;
-        BEGIN
-            IF TG_OP = 'TRUNCATE' AND TG_WHEN = 'AFTER' THEN
-                UPDATE {generation} SET value = value + 1, forgotten = value + 1 RETURNING value INTO raised;
-                EXECUTE format(
-                    'INSERT INTO {change.replace("'", "''")} (generation, kind, key, time) '
-                    'SELECT $1, $2, %I::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint '
-                    'FROM %s WHERE $1 IS NOT NULL', TG_ARGV[1], TG_ARGV[2]
-                ) USING raised, TG_ARGV[0];
-                RETURN NULL;
-            END IF;
-            IF raised IS NULL THEN
-                UPDATE {generation} SET value = value + 1 RETURNING value INTO raised;
-                IF raised IS NULL THEN
-                    RETURN NULL;
-                END IF;
-                PERFORM set_config('entitlement.generation', raised::text, true);
-            END IF;
-            IF TG_OP = 'TRUNCATE' THEN
-                EXECUTE format(
-                    'INSERT INTO {change.replace("'", "''")} (generation, kind, key, time) '
-                    'SELECT DISTINCT $1, $2, %I::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint '
-                    'FROM %I.%I', TG_ARGV[1], TG_TABLE_SCHEMA, TG_TABLE_NAME
-                ) USING raised, TG_ARGV[0];
-                RETURN NULL;
-            END IF;
-            IF TG_OP <> 'INSERT' THEN
-                old_key := to_jsonb(OLD) ->> TG_ARGV[1];
-            END IF;
-            IF TG_OP <> 'DELETE' THEN
-                new_key := to_jsonb(NEW) ->> TG_ARGV[1];
-            END IF;
+    users = qualified(connection, get_user_model()._meta.db_table)
+    return f"""
+            UPDATE {generation} SET value = value + 1, forgotten = value + 1;
             INSERT INTO {change} (generation, kind, key, time)
-                SELECT DISTINCT raised, TG_ARGV[0], k, (extract(epoch FROM clock_timestamp()) * 1000)::bigint
-                FROM unnest(ARRAY[old_key, new_key]) k WHERE k IS NOT NULL;
-            RETURN NULL;
-        END $$"""  # noqa: S608 - names of our own
-    schema, _ = _place(connection, Change._meta.db_table)
-    name = f"{schema}.{_FUNCTION}{hashlib.sha256(body.encode()).hexdigest()[:10]}"
-    return name, f"CREATE FUNCTION {name}(){body}"
-
-
-def install_function(connection: BaseDatabaseWrapper) -> None:
-    """Make the function unless it is there: only its owner could replace it."""
-    name, statement = function(connection)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT to_regprocedure(%s)", [f"{name}()"])
-        if cursor.fetchone() == (None,):
-            cursor.execute(statement)
-            cursor.execute(f"REVOKE ALL ON FUNCTION {name}() FROM PUBLIC")
+                SELECT g.value, '{watch.kind}', u.{connection.ops.quote_name(watch.key)}::text,
+                    (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+                FROM {generation} g, {users} u;"""  # noqa: S608
 
 
 def _place(connection: BaseDatabaseWrapper, table: str) -> tuple[str, str]:

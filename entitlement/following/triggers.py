@@ -1,7 +1,7 @@
-"""Database triggers that raise the generation with every change of a rule, user, membership or session.
+"""Database triggers that note every change of a rule, user, membership or session.
 
 A trigger sees what Django's signals do not: ``QuerySet.update``, bulk writes and raw SQL. Each one runs inside the
-transaction that changes the row, so a rollback takes the generation back with it. ``migrate`` installs them
+transaction that changes the row, so a rollback takes the note back with it. ``migrate`` installs them
 (idempotently: the name holds a digest of the definition), and sets them aside around what alters their table
 (migrating.py); should some be missing all the same, the agent compares the tables itself (polling.py).
 """
@@ -19,12 +19,18 @@ from django.contrib.auth.models import Group
 from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from entitlement import sessions
+from entitlement import conf, sessions
 from entitlement.following import mariadb, postgresql
-from entitlement.following.watch import Trigger, Watch
+from entitlement.following.watch import Trigger, Watch, ended_by, epoch
 from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
 
 PREFIX = "entitlement_on_"
+SPARE_SECONDS = 3600
+"""How much longer than its tokens the end of a session counts."""
+
+ZONE_SECONDS = 14 * 3600
+"""How far the time of a place is from UTC at most; a database need not keep UTC."""
+
 VENDORS = ("sqlite", "postgresql", mariadb.VENDOR)
 
 _PRESENT = {
@@ -47,13 +53,26 @@ def watches() -> Iterator[Watch]:
         for event in ("INSERT", "UPDATE", "DELETE"):
             yield Watch(memberships.m2m_db_table(), event, Change.Kind.USER.value, memberships.m2m_column_name())
     yield Watch(RevokedToken._meta.db_table, "INSERT", Change.Kind.TOKEN.value, "jti")
-    if store := sessions.session_model():
-        yield Watch(store._meta.db_table, "DELETE", Change.Kind.SESSION.value, _column(store, "session_key"))
+    yield from _session_watches()
 
 
 def _emptied_log() -> Watch:
     """The event of an emptied log: it hides what ended, so every user's tokens end; users signed in get new ones."""
     return Watch(Change._meta.db_table, "TRUNCATE", Change.Kind.PASSWORD.value, get_user_model()._meta.pk.column)
+
+
+def _session_watches() -> Iterator[Watch]:
+    """Sessions that go, or are ended by their date, while a token of theirs may live: none outlives it by more."""
+    store = sessions.session_model()
+    if store is None:
+        return
+    table, kind, key = store._meta.db_table, Change.Kind.SESSION.value, _column(store, "session_key")
+    until = next((field.column for field in store._meta.concrete_fields if field.name == "expire_date"), "")
+    if until:
+        yield Watch(table, "UPDATE", kind, key, (until,), until)
+    # The setting may have been lowered since a token was made, the default is not.
+    longest = max(conf.token_seconds(), conf.TOKEN_SECONDS) + SPARE_SECONDS
+    yield Watch(table, "DELETE", kind, key, until=until, margin_seconds=longest if until else 0)
 
 
 def _user_watches() -> Iterator[Watch]:
@@ -93,8 +112,14 @@ def watched(connection: BaseDatabaseWrapper) -> list[Watch]:
     for watch in every:
         columns = tuple(name for name in watch.columns if name in there[watch.table])
         if watch.key in there[watch.table] and (columns or not watch.columns):
-            found.append(replace(watch, columns=columns))
+            until = watch.until if watch.until in there[watch.table] else ""
+            margin = watch.margin_seconds + (0 if _keeps_utc(connection) else ZONE_SECONDS)
+            found.append(replace(watch, columns=columns, until=until, margin_seconds=margin if until else 0))
     return found
+
+
+def _keeps_utc(connection: BaseDatabaseWrapper) -> bool:
+    return connection.vendor == "postgresql" or connection.timezone_name == "UTC"
 
 
 def watched_rows(connection: BaseDatabaseWrapper) -> set[str]:
@@ -115,7 +140,15 @@ def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
         if any(watch.table == get_user_model()._meta.db_table for watch in found):
             found.append(_emptied_log())
     make = {"sqlite": _sqlite, "postgresql": _postgresql, mariadb.VENDOR: _mariadb}[connection.vendor]
-    return {trigger.name: trigger for trigger in (make(connection, watch) for watch in found)}
+    told = bool(found) and _tells_writers(connection)
+    return {trigger.name: trigger for trigger in (make(connection, watch, told) for watch in found)}
+
+
+def _tells_writers(connection: BaseDatabaseWrapper) -> bool:
+    """Whether notes can say who has written them: amid a migration the column may be still missing."""
+    with connection.cursor() as cursor:
+        columns = connection.introspection.get_table_description(cursor, Change._meta.db_table)
+    return Change._meta.get_field("writer").column in {column.name for column in columns}
 
 
 def present(connection: BaseDatabaseWrapper) -> dict[str, str]:
@@ -158,14 +191,13 @@ def install(connection: BaseDatabaseWrapper, *, add_only: bool = False, wait_ms:
             _drop(connection, cursor, drop)
         return True
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            if wait_ms:
-                cursor.execute(f"SET LOCAL lock_timeout = {wait_ms:d}")
-            if add:
-                postgresql.install_function(connection)
+        if connection.vendor == "postgresql" and wait_ms:
+            cursor.execute(f"SET LOCAL lock_timeout = {wait_ms:d}")
         # Also what is to be added: it may be there, and disabled.
         _drop(connection, cursor, drop | {trigger.name: trigger.table for trigger in add})
         for trigger in add:
+            if trigger.function:
+                postgresql.install_function(cursor, trigger)
             cursor.execute(trigger.sql)
     return True
 
@@ -223,19 +255,14 @@ def _named(quote: Callable[[str], str], watch: Watch, body: str) -> Trigger:
     return Trigger(name, watch.table, watch.event, body.replace("%NAME%", quote(name)))
 
 
-def _event(connection: BaseDatabaseWrapper, watch: Watch, differs: str) -> tuple[str, str]:
-    """The event with its columns, and the condition that one of them has a new value."""
-    if not watch.columns:
-        return watch.event, ""
-    columns = [connection.ops.quote_name(name) for name in watch.columns]
-    changed = " OR ".join(f"OLD.{name} {differs} NEW.{name}" for name in columns)
-    return f"{watch.event} OF {', '.join(columns)}", f" WHEN ({changed})"
-
-
-def _sqlite(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
+def _sqlite(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> Trigger:
     quote = connection.ops.quote_name
     key = quote(watch.key)
-    event, condition = _event(connection, watch, "IS NOT")
+    columns = [quote(name) for name in watch.columns]
+    event = f"{watch.event} OF {', '.join(columns)}" if columns else watch.event
+    condition = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in columns)
+    condition = ended_by(connection, watch, "OLD", "NEW") or condition
+    when = f" WHEN ({condition})" if condition else ""
     # An UPDATE may move a row to another key (a membership to another user): both have changed.
     keys = " UNION ".join(f"SELECT {row}.{key} AS k" for row in _rows(watch))
     generation, change = quote(Generation._meta.db_table), quote(Change._meta.db_table)
@@ -243,41 +270,23 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
         quote,
         watch,
         f"""
-        CREATE TRIGGER %NAME% AFTER {event} ON {quote(watch.table)} FOR EACH ROW{condition} BEGIN
+        CREATE TRIGGER %NAME% AFTER {event} ON {quote(watch.table)} FOR EACH ROW{when} BEGIN
             UPDATE {generation} SET value = value + 1;
             INSERT INTO {change} (generation, kind, key, time)
-                SELECT g.value, '{watch.kind}', CAST(o.k AS TEXT),
-                       CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
+                SELECT g.value, '{watch.kind}', CAST(o.k AS TEXT), CAST({epoch(connection)} * 1000 AS INTEGER)
                 FROM {generation} g, ({keys}) o;
         END""",
     )
 
 
-def _postgresql(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
-    quote = connection.ops.quote_name
-    event, condition = _event(connection, watch, "IS DISTINCT FROM")
-    function, _ = postgresql.function(connection)
-    arguments = f"'{watch.kind}', '{watch.key.replace(chr(39), chr(39) * 2)}'"
-    # Deferred to the end of the transaction, so that the one row every change writes is locked briefly, and
-    # two long transactions do not wait for each other.
-    body = f"""
-        CREATE CONSTRAINT TRIGGER %NAME% AFTER {event} ON {quote(watch.table)}
-        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW{condition}
-        EXECUTE FUNCTION {function}({arguments})"""
-    if watch.event == "TRUNCATE":
-        # Before it, when the rows are still there: it ends each of them.
-        body = f"""
-        CREATE TRIGGER %NAME% BEFORE TRUNCATE ON {quote(watch.table)}
-        FOR EACH STATEMENT EXECUTE FUNCTION {function}({arguments})"""
-        if watch.table == Change._meta.db_table:
-            # After it: what is noted before goes with the rest.
-            users = postgresql.qualified(connection, get_user_model()._meta.db_table).replace("'", "''")
-            body = body.replace("BEFORE", "AFTER").replace(arguments, f"{arguments}, '{users}'")
-    return _named(quote, watch, body)
+def _postgresql(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> Trigger:
+    function, statement, body = postgresql.trigger(connection, watch, told)
+    named = _named(connection.ops.quote_name, watch, body)
+    return replace(named, function=function, function_sql=statement)
 
 
-def _mariadb(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
-    return _named(connection.ops.quote_name, watch, mariadb.body(connection, watch))
+def _mariadb(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> Trigger:
+    return _named(connection.ops.quote_name, watch, mariadb.body(connection, watch, told))
 
 
 def _rows(watch: Watch) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q, QuerySet
 
 from entitlement import sessions
-from entitlement.following import mariadb
+from entitlement.following import mariadb, numbering
 from entitlement.following.copies import Copy, note
 from entitlement.following.triggers import watched
 from entitlement.models import Change, Generation
@@ -24,12 +24,13 @@ _KEPT = {"kind": Change.Kind.RULE.value, "key": "0", "time": 2**62}
 
 
 class _Place(NamedTuple):
-    """A table whose rows' ends are noted: how, and the columns of the note's key and of the primary key."""
+    """A table whose rows' ends are noted: how, and the columns of the note's key, the primary key, its end."""
 
     table: str
     kind: str
     key: str
     primary: str
+    until: str
 
 
 class Emptied:
@@ -49,7 +50,7 @@ class Emptied:
             for watch in watched(connection):
                 if watch.event == "DELETE" and watch.table not in compared:
                     primary = connection.introspection.get_primary_key_column(cursor, watch.table) or watch.key
-                    places.append(_Place(watch.table, watch.kind, watch.key, primary))
+                    places.append(_Place(watch.table, watch.kind, watch.key, primary, watch.until))
         self._places = places
         self._rows = {place: self._rows[place] for place in places if place in self._rows}
 
@@ -77,7 +78,7 @@ class Emptied:
     ) -> tuple[dict[_Place, list[tuple[Any, ...]]], int]:
         """The rows that are there, each of which still is when all notes until then have this generation."""
         rows = {place: _ends(connection, place) for place in places}
-        mariadb.number_notes(connection)
+        numbering.number_notes(connection)
         now = generation(connection)
         there = {place: [row for row in ends if _is_there(connection, place, row[0])] for place, ends in rows.items()}
         return there, now
@@ -145,13 +146,15 @@ def _noted_since(connection: BaseDatabaseWrapper, since: int, own: Collection[in
 
 
 def _ends(connection: BaseDatabaseWrapper, place: _Place) -> list[tuple[Any, ...]]:
-    """Primary key and noted key of the first and the last row."""
+    """Primary key and noted key of the first and the last row; of rows that end, which nobody notes later, the last."""
     quote = connection.ops.quote_name
     primary, key, table = quote(place.primary), quote(place.key), quote(place.table)
     found = []
     with connection.cursor() as cursor:
         for order in ("ASC", "DESC"):
-            cursor.execute(f"SELECT {primary}, CAST({key} AS CHAR) FROM {table} ORDER BY {primary} {order} LIMIT 1")  # noqa: S608
+            last = f"{quote(place.until)} DESC LIMIT 2" if place.until else f"{primary} {order} LIMIT 1"
+            lives = f"WHERE {quote(place.until)} > UTC_TIMESTAMP()" if place.until else ""
+            cursor.execute(f"SELECT {primary}, CAST({key} AS CHAR) FROM {table} {lives} ORDER BY {last}")  # noqa: S608
             found += cursor.fetchall()
     return found
 

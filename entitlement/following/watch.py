@@ -1,8 +1,10 @@
-"""What is watched in a table, and the trigger that watches it, as values."""
+"""What is watched in a table, the trigger that watches it, and the end of rows that end by themselves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,41 @@ class Watch:
     kind: str
     key: str
     columns: tuple[str, ...] = ()
+    until: str = ""
+    """The column that says when a row ends by itself. What has ended anyway is no change: a DELETE counts unless that
+    was ``margin_seconds`` ago, and an UPDATE where the row, by it, has ended ``margin_seconds`` ago."""
+    margin_seconds: int = 0
+
+    def ends(self, before: float, after: float | None, now: float) -> bool:
+        """Whether a row that was to end at ``before`` and now does at ``after`` (None: is gone) is ended by that."""
+        if after is None:
+            return before > now - self.margin_seconds
+        return after < before and after <= now - self.margin_seconds
+
+
+def epoch(connection: BaseDatabaseWrapper, moment: str = "") -> str:
+    """SQL: the seconds since 1970 of a moment, a column's for one; of now where none is named."""
+    if connection.vendor == "postgresql":
+        return f"extract(epoch FROM {moment or 'clock_timestamp()'})"
+    if connection.vendor == "sqlite":
+        moment = moment or "'now'"
+        return f"((julianday({moment}) - 2440587.5) * 86400)"
+    return f"TIMESTAMPDIFF(SECOND, '1970-01-01', {moment or 'UTC_TIMESTAMP()'})"
+
+
+def ended_by(connection: BaseDatabaseWrapper, watch: Watch, old: str, new: str) -> str:
+    """``Watch.ends`` as SQL, of rows that are called so; empty where every row counts."""
+    if not watch.until:
+        return ""
+    column = connection.ops.quote_name(watch.until)
+    before, after = epoch(connection, f"{old}.{column}"), epoch(connection, f"{new}.{column}")
+    bound = f"{epoch(connection)} - {watch.margin_seconds:d}"
+    # What is no moment ends nothing, and its end counts.
+    return (
+        f"{after} < {before} AND {after} <= {bound}"
+        if watch.event == "UPDATE"
+        else f"COALESCE({before} > {bound}, TRUE)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +61,6 @@ class Trigger:
     table: str
     event: str
     sql: str
+    function: str = ""
+    function_sql: str = ""
+    """The function that it calls, where the database has it apart, and the statement that makes that."""

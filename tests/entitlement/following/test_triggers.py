@@ -17,6 +17,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from entitlement.following import migrating, triggers
+from entitlement.following.copies import Copy
 from entitlement.models import Change, Generation, RevokedToken, Rule
 from tests.support.databases import settle
 
@@ -156,6 +157,55 @@ def test_deleted_session(news):
     assert news() == set()
     Session.objects.filter(session_key=session.session_key).delete()
     assert news() == {("session", session.session_key)}
+
+
+def _sessions(ends: dict[str, int]) -> None:
+    now = timezone.now()
+    Session.objects.bulk_create(
+        Session(session_key=key, session_data="", expire_date=now + timedelta(hours=hours))
+        for key, hours in ends.items()
+    )
+
+
+def test_sessions_that_had_ended_are_no_change(news):
+    """A token of a session lives for twelve hours: its end counts for one more."""
+    _sessions({"in two days": 48, "an hour ago": -1, "12 hours ago": -12, "14 hours ago": -14, "a week ago": -168})
+    news()
+    Session.objects.all().delete()
+    assert news() == {("session", "in two days"), ("session", "an hour ago"), ("session", "12 hours ago")}
+
+
+def test_tokens_that_live_longer_than_a_day(news, settings):
+    settings.REALTIME = settings.REALTIME | {"TOKEN_SECONDS": 48 * 3600}
+    [watch] = [watch for watch in triggers.watched(connection) if watch.kind == "session" and watch.event == "DELETE"]
+    assert watch.margin_seconds == 49 * 3600
+
+
+def test_a_session_that_is_made_to_end(news):
+    """What cleans up later deletes it without a note, so it is noted now; one that is only shorter lives on."""
+    _sessions({"lives": 48, "ends": 48, "had ended": -20})
+    news()
+    Session.objects.filter(session_key="lives").update(expire_date=timezone.now() + timedelta(hours=1))
+    Session.objects.filter(session_key="lives").update(expire_date=timezone.now() + timedelta(hours=2))
+    assert news() == set()
+    Session.objects.filter(session_key="ends").update(expire_date=timezone.now() - timedelta(days=9))
+    assert news() == {("session", "ends")}
+    Session.objects.filter(session_key="had ended").update(session_data="x")
+    Session.objects.exclude(session_key="lives").delete()
+    assert news() == set()
+
+
+def test_two_copies_tell_what_ended_as_the_triggers_do(news):
+    _sessions({"lives": 48, "is ended": 48, "is deleted": 48, "had ended": -20, "is moved": 48})
+    before = Copy(connection)
+    news()
+    Session.objects.filter(session_key="lives").update(
+        session_data="x", expire_date=timezone.now() + timedelta(hours=9)
+    )
+    Session.objects.filter(session_key="is ended").update(expire_date=timezone.now() - timedelta(seconds=1))
+    Session.objects.filter(session_key__in=["is deleted", "had ended"]).delete()
+    after = Copy(connection)
+    assert after.changes_since(before) == news() == {("session", "is ended"), ("session", "is deleted")}
 
 
 @pytest.mark.parametrize("engine", ["cache", "signed_cookies", "cached_db"])

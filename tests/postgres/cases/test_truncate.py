@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
 
 from entitlement.following import postgresql, triggers
-from entitlement.models import Change, Generation
+from entitlement.models import Change, Generation, Rule
+from tests.support.databases import settle
 from tests.support.entitlement.watched import SUBJECT, Watched, node
 from tests.support.sidecar import Sidecar
 
@@ -41,10 +43,17 @@ def test_an_emptied_table(node: Sidecar, tables: str) -> None:
 
 
 def test_one_generation_for_the_transaction() -> None:
+    rule, session = Rule.objects.create(everyone=True, pattern="/a/b"), SessionStore()
+    session.create()
+    settle()
     before = Generation.objects.get().value
     _truncate("entitlement_rule, django_session")
-    assert Generation.objects.get().value == before + 1
-    assert not Change.objects.filter(generation__gt=before).exists(), "they were empty"
+    settle()
+    noted = Change.objects.filter(generation__gt=before).values_list("generation", "kind", "key")
+    assert set(noted) == {(before + 1, "rule", str(rule.pk)), (before + 1, "session", session.session_key)}
+    _truncate("entitlement_rule, django_session")
+    settle()
+    assert Generation.objects.get().value == before + 1, "they were empty"
 
 
 def test_the_log_itself() -> None:
@@ -61,7 +70,7 @@ def test_the_log_itself() -> None:
 def test_another_version_that_runs_beside_it_leaves_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     def functions() -> dict[str, str]:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'entitlement_raise%'")
+            cursor.execute("SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'entitlement_note%'")
             return dict(cursor.fetchall())
 
     ours = functions()
