@@ -27,6 +27,12 @@ AUDIT_KINDS = ("access", "message", "cache", "statistics")
 AUDIT_BYTES_LEAST = 4096
 LOG_BYTES_LEAST = 4096
 _INT32_MAX = (1 << 31) - 1
+MESSAGE_BYTES_MOST = 15 << 20
+"""A control frame, 16 MiB, less what is said around a message."""
+
+SNAPSHOT_BYTES_MOST = 32 << 20
+"""A frame as the clients take it, 256 MiB, holds that with a sixfold escape for each character, and what is around it.
+"""
 
 _MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max")
 """Limits that 0 switches off."""
@@ -126,9 +132,15 @@ class Settings:
     )
     staged_seconds: int = _setting(3600, "how long staged rows wait for their commit, and for the next of them")
     message_bytes_max: int = _setting(1 << 20, "content and fields of one message")
+    snapshot_bytes_max: int = _setting(
+        8 << 20,
+        "content and fields of one subject's whole snapshot, which gathers those of many messages; a publication that "
+        "would make it larger is refused",
+    )
     outbox_bytes_max: int = _setting(
         4 << 20,
-        "what may wait for one client that does not read; above it the client is closed with 4001 and may resume",
+        "what may wait for one client that does not read; above it the client is closed with 4001 and may resume; "
+        "what it has asked for, such as a snapshot, comes beside it",
     )
     unsent_bytes_max: int = _setting(
         128 << 10,
@@ -308,6 +320,7 @@ class Settings:
             patterns_max=self.patterns_max,
             subjects_max=self.subjects_max,
             outbox_bytes_max=self.outbox_bytes_max,
+            snapshot_bytes_max=self.snapshot_bytes_max,
             snapshot_ms=self.snapshot_expiry * 1000,
             cache_messages=self.cache_messages,
             cache_ms=self.cache_seconds * 1000,
@@ -407,6 +420,7 @@ def _check(settings: Settings) -> None:
             raise SettingsError(f"{PREFIX}{one.name.upper()}: {value} is less than {least}")
     if settings.unsent_bytes_max > _INT32_MAX:
         raise SettingsError(f"{PREFIX}UNSENT_BYTES_MAX: {settings.unsent_bytes_max} is more than {_INT32_MAX}")
+    _check_sizes(settings)
     for listener in settings.listeners:
         if listener.batch_ms and listener.batch_bytes > settings.outbox_bytes_max // 2:
             raise SettingsError(
@@ -429,6 +443,31 @@ def _check(settings: Settings) -> None:
             raise SettingsError(f"{PREFIX}{name.upper()}: {error}") from None
     if not settings.listeners:
         raise SettingsError(f"{PREFIX}LISTEN: no address to listen on, such as clients://127.0.0.1:8800")
+
+
+def _check_sizes(settings: Settings) -> None:
+    """What is taken has to fit into what hands it on."""
+    message, snapshot, outbox = settings.message_bytes_max, settings.snapshot_bytes_max, settings.outbox_bytes_max
+    if message > MESSAGE_BYTES_MOST:
+        raise SettingsError(
+            f"{PREFIX}MESSAGE_BYTES_MAX: {message} is more than {MESSAGE_BYTES_MOST}: "
+            "a message must fit into what Django says at once"
+        )
+    if snapshot > SNAPSHOT_BYTES_MOST:
+        raise SettingsError(
+            f"{PREFIX}SNAPSHOT_BYTES_MAX: {snapshot} is more than {SNAPSHOT_BYTES_MOST}: "
+            "a snapshot must fit into what clients take at once"
+        )
+    if message > snapshot:
+        raise SettingsError(
+            f"{PREFIX}SNAPSHOT_BYTES_MAX: {snapshot} is less than {PREFIX}MESSAGE_BYTES_MAX, which is {message}: "
+            "a subject's first message must fit into its snapshot"
+        )
+    if message > max(outbox, Limits().message_bytes_max):
+        raise SettingsError(
+            f"{PREFIX}OUTBOX_BYTES_MAX: {outbox} is less than {PREFIX}MESSAGE_BYTES_MAX, which is {message}: "
+            "a message must fit into a client's queue"
+        )
 
 
 def _check_log(settings: Settings) -> None:

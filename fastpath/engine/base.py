@@ -141,6 +141,8 @@ class Engine(ABC):
     """Whether messages outlive this process."""
     shared: ClassVar[bool] = False
     """Whether other nodes deliver the same messages."""
+    judges: ClassVar[bool] = True
+    """Whether it is judged here what publications would make of snapshots, and not where they are handed on to."""
     folder: str = ""
     """Where on a disk it keeps messages; empty: on none."""
     epoch: int

@@ -41,6 +41,7 @@ class FollowerEngine(Engine):
     """Knows the epoch of the first worker's engine; messages come numbered from there."""
 
     name = "follower"
+    judges = False
 
     def __init__(self) -> None:
         self.epoch = 0

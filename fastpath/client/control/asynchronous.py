@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from fastpath.core.protocol.packets import Unpacker, pack
+from fastpath.core.protocol.packets import ANSWER_BYTES_MAX, Unpacker, pack
 
 from ..errors import ClientError, ControlRefused, SidecarSilent, SidecarUnavailable
 from .address import TLS_SCHEME, parse_tls
@@ -38,7 +38,7 @@ class AsyncControl(asyncio.Protocol):
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._unpacker = Unpacker(FRAME_BYTES_MAX)
+        self._unpacker = Unpacker(ANSWER_BYTES_MAX)
         self._asked: dict[int, Answered] = {}
         self._unsent: list[bytes] = []
         self._number = 0

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, cast
 
 from fastpath.core.protocol.errors import BadFrame
-from fastpath.core.protocol.packets import Unpacker, pack
+from fastpath.core.protocol.packets import ANSWER_BYTES_MAX, Unpacker, pack
 
 from ..errors import ControlRefused, SidecarBusy, SidecarSilent, SidecarUnavailable
 from .address import connect_control
 
 VERSION = 1
 FRAME_BYTES_MAX = 16 << 20
+"""Of what is asked (protocol.md 8.1)."""
 
 Answer = dict[str, Any]
 
@@ -353,7 +354,7 @@ class Control:
     def _exchange(self, request: bytes, end: float) -> list[Any]:
         connection = self._connection(end)
         _send(connection, request, end)
-        unpacker = Unpacker(FRAME_BYTES_MAX)
+        unpacker = Unpacker(ANSWER_BYTES_MAX)
         while True:
             for answer in unpacker.feed(self._receive(connection, end)):
                 if not answer or answer[0] != self._number:

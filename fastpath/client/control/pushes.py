@@ -11,11 +11,11 @@ from collections import deque
 from typing import Any, Self
 
 from fastpath.core.protocol.errors import BadFrame
-from fastpath.core.protocol.packets import Unpacker, pack
+from fastpath.core.protocol.packets import ANSWER_BYTES_MAX, Unpacker, pack
 
 from ..errors import ControlRefused, SidecarUnavailable
 from .address import connect_control
-from .client import FRAME_BYTES_MAX, VERSION
+from .client import VERSION
 
 Push = tuple[str, dict[str, Any]]
 """The name of what is said, and its content."""
@@ -33,7 +33,7 @@ class Pushes:
         self._timeout = timeout_seconds
         self._lock = threading.Lock()  # a TLS connection may not be read and written at the same time
         self._number = 0
-        self._unpacker = Unpacker(FRAME_BYTES_MAX)
+        self._unpacker = Unpacker(ANSWER_BYTES_MAX)
         self._packets: deque[list[Any]] = deque()
         try:
             self._socket = connect_control(path, timeout_seconds)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fastpath.core.protocol.errors import BadFrame, Close
-from fastpath.core.protocol.packets import FRAME_BYTES_MAX, Unpacker, pack
+from fastpath.core.protocol.packets import ANSWER_BYTES_MAX, Unpacker, pack
 
 from ..backoff import Jitter
 from ..errors import ClientError, ConnectionRejected, PublishTimeout, may_reconnect
@@ -63,7 +63,7 @@ class PublisherConnection(ABC):
         self._failures = 0
         self._trouble_since: float | None = None
         self._socket: socket.socket | None = None
-        self._unpacker = Unpacker(FRAME_BYTES_MAX)
+        self._unpacker = Unpacker(ANSWER_BYTES_MAX)
         self._out = b""
         self._welcome: dict[str, Any] = {}
         self._alive_at = 0.0
@@ -189,7 +189,7 @@ class PublisherConnection(ABC):
             raise
         hello = {"version": VERSION, "token": token, "publisher": self._publisher, "client": CLIENT}
         self._out = pack(["hello", {name: value for name, value in hello.items() if value is not None}])
-        self._unpacker = Unpacker(FRAME_BYTES_MAX)
+        self._unpacker = Unpacker(ANSWER_BYTES_MAX)
         self._welcome = {}
         self._alive_at = time.monotonic()
         self._socket = connection

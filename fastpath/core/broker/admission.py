@@ -18,6 +18,7 @@ from ..protocol.messages import STANDARD, Message
 from ..protocol.packets import Position, Refusal
 from ..protocol.subject import check_subject, is_system
 from ..telemetry.counters import Counters
+from .snapshot_bound import SnapshotBound, StepForecasts
 
 Outcome = int | Position | Refusal
 """What became of a publication: its sequence number in the epoch of the answer (0 for standard quality), the position
@@ -41,11 +42,20 @@ class Admission:
     to be refused because of them.
     """
 
-    def __init__(self, interest: SubscriptionIndex, grants: Grants, limits: Limits, counters: Counters) -> None:
+    def __init__(
+        self,
+        interest: SubscriptionIndex,
+        grants: Grants,
+        limits: Limits,
+        counters: Counters,
+        snapshot_bound: SnapshotBound | None = None,
+    ) -> None:
         self.interest = interest
         self.grants = grants
         self.limits = limits
         self.counters = counters
+        self.snapshot_bound = snapshot_bound
+        """None where no snapshots are kept, or where another process, to which publications are handed on, keeps it."""
         self.full = False
         """The memory is used up: nothing new begins, what is there goes on (docs/operate/limits.md)."""
 
@@ -61,6 +71,7 @@ class Admission:
         """
         refused: dict[int, Refusal] = {}
         versions: dict[str, int] = {}
+        forecasts = StepForecasts(self.snapshot_bound, now)
         known = None if principal is None else self.grants.publishable(principal)
         topics = self.interest.topics
         bytes_max = self.limits.message_bytes_max
@@ -69,17 +80,21 @@ class Admission:
             subject = message.subject
             fields = message.fields
             topic = topics.get(subject)
+            size = message.weigh()
+            tight = forecasts.is_tight(topic, subject, size)
             if (
                 topic is None
                 or topic.system
                 or (known is not None and subject not in known)
-                or message.weigh() > bytes_max
+                or size > bytes_max
+                or tight
                 or (fields and not message.replace and self._too_many_fields(topic, fields))
                 or message.as_of is not None
             ):
-                refusal = self._refusal(principal, message, topic, now) or self._outdated(
-                    subject, version_of(message.as_of), versions
-                )
+                refusal = self._refusal(principal, message, topic, now)
+                if tight and not refusal:
+                    refusal = forecasts.refusal(topic, messages, index, refused)
+                refusal = refusal or self._outdated(subject, version_of(message.as_of), versions)
                 if refusal:
                     refused[index] = refusal
                     continue
@@ -115,10 +130,11 @@ class Admission:
             return "too_large", f"over {self.limits.message_bytes_max} bytes"
         return None
 
-    def refused_runs(self, runs: Sequence[ColumnBatch]) -> dict[int, Refusal]:
+    def refused_runs(self, runs: Sequence[ColumnBatch], now: int) -> dict[int, Refusal]:
         """The runs that are refused, by their index; rights, sizes and values were looked at before."""
         refused: dict[int, Refusal] = {}
         versions: dict[str, int] = {}
+        forecasts = StepForecasts(self.snapshot_bound, now)
         for index, run in enumerate(runs):
             topic = self.interest.topics.get(run.subject)
             refusal = self._no_subject(run.subject) if topic is None else None
@@ -126,6 +142,8 @@ class Admission:
                 refusal = refusal or SYSTEM
             elif topic is not None and run.fields and not run.replace:
                 refusal = self._too_many_fields(topic, run.fields)
+            if forecasts.is_tight(topic, run.subject, run.bytes_most()):
+                refusal = refusal or forecasts.refused_run(topic, run)
             if run.meta and not refusal:
                 refusal = self._outdated(run.subject, run.version, versions)
             if refusal:

@@ -35,9 +35,11 @@ from ..protocol.limits import Limits
 from ..protocol.messages import AnyAnswer, Base, Epoch, Message
 from ..protocol.options import TopicOptions
 from ..telemetry.counters import Counters
+from . import large_frames
 from .admission import Admission, Done, Outcome, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
 from .ports import Engine, Numbering, Replicas, Stopwatch
+from .snapshot_bound import SnapshotBound
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 
@@ -77,7 +79,8 @@ class Broker:
         self.interest = SubscriptionIndex(secret, TopicOptions(limits.cache_messages, limits.cache_ms))
         self.history = History(limits.cache_messages, limits.cache_ms, limits.cache_bytes)
         self.counters = Counters()
-        self.admission = Admission(self.interest, grants, limits, self.counters)
+        bound = SnapshotBound(limits.snapshot_bytes_max, limits.snapshot_ms) if snapshots and engine.judges else None
+        self.admission = Admission(self.interest, grants, limits, self.counters, bound)
         self.writer = writer or Writer()
         self.log: Callable[[Sequence[Message]], None] | None = None
         """Told of all that is delivered, before it is: those who follow this broker."""
@@ -101,6 +104,7 @@ class Broker:
         self.writing = Writing(self)
         self.batches = self.writing.batches
         self._base_frames: dict[Form, bytes] = {}
+        self._large_frames = large_frames.LargeFrames()
         self.grid = Grid(self, started)
         engine.attach(self)
 
@@ -122,6 +126,13 @@ class Broker:
                 done = with_refusals(done, refused)
         if self.accepting is not None:
             self.accepting()
+        self.submit(messages, now, done)
+
+    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Hand accepted publications to the engine."""
+        bound = self.admission.snapshot_bound
+        if bound is not None and self.engine.numbering is None:
+            done = bound.follow(messages, self.interest.topics, now, done)
         self.engine.submit(messages, now, done)
 
     def numbered(self, messages: Sequence[Message], outcomes: list[Outcome] | None, done: Done | None) -> None:
@@ -350,7 +361,13 @@ class Broker:
 
     def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
         """The message as a WebSocket frame for one client; others may get the same one after it."""
-        return encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
+        if kind != large_frames.SHARED:
+            return encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
+        frame = self._large_frames.find(topic, encoding, self.base)
+        if frame is None:
+            frame = encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
+            self._large_frames.keep(topic, encoding, self.base, frame)
+        return frame
 
     def tell(self, topic: Topic, event: AnyAnswer) -> None:
         """Tell everybody who is subscribed to the topic, in its place among the messages."""
@@ -385,6 +402,16 @@ class Broker:
         encoding = client.wire.encoding
         client.out += [answer if isinstance(answer, bytes) else encoding.answer(answer) for answer in answers]
 
+    def bring(self, client: Client, *answers: AnyAnswer | bytes) -> None:
+        """Queue what the client has asked for, however large its ready made frames are: they wait for it beside what
+        its queue may hold (core/delivery/outbox.py)."""
+        if client.closed:
+            return
+        waits = (client.queue.size if client.queue is not None else 0) + sum(map(len, client.out or ()))
+        size = sum(len(answer) for answer in answers if isinstance(answer, bytes))
+        client.allowed = min(client.allowed, waits) + size
+        self.send(client, *answers)
+
     def flush(self, now: int | None = None) -> None:
         """The end of a tick: every answer, then every group's pending bytes in one write a client, as far as one turn
         goes; ``writing.behind`` says that there is more.
@@ -414,9 +441,11 @@ class Broker:
         for client in touched:
             frames, client.out = client.out, None
             if frames and not client.closed:
-                data = frames[0] if len(frames) == 1 else b"".join(frames)
-                self.counters.bytes_out += len(data)
-                client.link.write(data)
+                for data in large_frames.pieces(frames) if client.allowed else (b"".join(frames),):
+                    self.counters.bytes_out += len(data)
+                    client.link.write(data)
+                if client.allowed and client.queue is None:
+                    client.allowed = 0
 
     def settle(self, group: Group) -> None:
         """Write all members of the group what they are owed, however many they are."""

@@ -46,7 +46,7 @@ def release_runs(
     if numbering is None:
         _release_rows(broker, runs, publisher, numbers, outcomes, now, done)
         return
-    taken = _taken(broker, runs, numbers, numbering.stored(publisher), outcomes)
+    taken = _taken(broker, runs, numbers, numbering.stored(publisher), outcomes, now)
     if taken:
         if broker.accepting is not None:
             broker.accepting()
@@ -125,7 +125,12 @@ def _deliver(broker: Broker, topic: Topic, run: ColumnBatch, seq: int, now: int)
 
 
 def _taken(
-    broker: Broker, runs: Sequence[ColumnBatch], numbers: Sequence[int], stored: int, outcomes: list[RunOutcome]
+    broker: Broker,
+    runs: Sequence[ColumnBatch],
+    numbers: Sequence[int],
+    stored: int,
+    outcomes: list[RunOutcome],
+    now: int,
 ) -> dict[int, ColumnBatch]:
     """Return the runs' new rows that are not refused, by their run's index; refusals go into ``outcomes``."""
     fresh: dict[int, ColumnBatch] = {}
@@ -135,7 +140,7 @@ def _taken(
         elif stored < numbers[index] < numbers[index + 1]:
             fresh[index] = run
     indices = list(fresh)
-    for place, refusal in broker.admission.refused_runs(list(fresh.values())).items():
+    for place, refusal in broker.admission.refused_runs(list(fresh.values()), now).items():
         run = fresh.pop(indices[place])
         outcomes[indices[place]] = refusal
         broker.counters.refused([refusal] * len(run))
@@ -154,7 +159,7 @@ def _release_rows(
     done: RunsDone | None,
 ) -> None:
     """Hand the runs on row by row, to an engine that numbers them elsewhere."""
-    taken = _taken(broker, runs, numbers, 0, outcomes)
+    taken = _taken(broker, runs, numbers, 0, outcomes, now)
     messages: list[Message] = []
     for index, run in taken.items():
         messages += expand(run, publisher=publisher, first=numbers[index])
@@ -167,7 +172,7 @@ def _release_rows(
         if done is not None:
             done(outcomes)
 
-    broker.engine.submit(messages, now, told)
+    broker.submit(messages, now, told)
 
 
 def _combined(outcomes: list[Outcome]) -> RunOutcome:

@@ -49,6 +49,8 @@ class Engine(Protocol):
     """What the control socket calls it."""
     shared: ClassVar[bool]
     """Whether other nodes deliver the same messages."""
+    judges: ClassVar[bool]
+    """Whether it is judged here what publications would make of snapshots, and not where they are handed on to."""
     folder: str
     """Where on a disk it keeps messages; empty: on none."""
     epoch: int

@@ -45,7 +45,7 @@ class Copy:
         self._slices = 0  # of it so far
 
     def slice(self, bytes_max: int) -> list[Part]:
-        """The next parts, of about so many bytes; one message may be more.
+        """The next parts, of about so many bytes; one message, or one snapshot, may be more.
 
         A subject that comes to its next slice gets more each time: it is to end also while it is published to fast.
         """
@@ -71,6 +71,10 @@ class Copy:
                         self._last = missing[count - 1]
                         self._sent = self._last.seq
                     break
+                weight = topic.snapshot.weigh() if topic.snapshot is not None and topic.snapshot.fields else 0
+                if weight and parts and size + weight > bytes_max:
+                    break  # it is the first of the next slice
+                size += weight
                 parts.append(_last_part(topic, missing))
             self.pending.discard(self._todo.pop())
             self._sent = self._slices = 0
@@ -150,7 +154,7 @@ def take_part(broker: Broker, part: Part) -> None:
     snapshot = None
     if newest is not None and broker.keeps_snapshot(topic):
         snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
-        snapshot.fields = fields
+        snapshot.restore(fields)
     if topic.seq and _follow(broker, topic, messages, epoch, seq, floor):
         topic.snapshot = snapshot
         return

@@ -6,51 +6,98 @@ from collections.abc import Collection
 
 from ..protocol.columns import ColumnBatch, last_values
 from ..protocol.limits import SNAPSHOT_FIELDS_MAX
-from ..protocol.messages import Fields, Message
+from ..protocol.messages import Fields, Message, Value
+
+EXACT_FROM_BYTES = 1 << 20
+"""Up to here it is enough to know what a snapshot weighs at most, which costs nothing: the sum of what was merged. What
+is larger is weighed, and each message that is merged into it, too."""
 
 
 class Snapshot:
     """The state of a subject: its newest retained message, and the fields of all of them.
 
     Where the newest one has ``removed`` the subject, the state says that and nothing else: it is no snapshot for
-    anybody, and what follows begins with nothing.
+    anybody, and what follows begins with nothing. ``bytes_most`` is what its content and its fields, names and values,
+    take at most.
     """
 
-    __slots__ = ("fields", "newest")
+    __slots__ = ("_exact", "bytes_most", "fields", "newest")
 
     def __init__(self, message: Message) -> None:
         self.newest = message
         self.fields: Fields | None = dict(message.fields) if message.fields and not message.removed else None
+        self.bytes_most = message.size or weight(message.content, message.fields)
+        self._exact = False
 
     @property
     def removed(self) -> bool:
         """True if the subject was removed, and nothing came since."""
         return self.newest.removed
 
+    def restore(self, fields: Fields | None) -> None:
+        """Have these fields, which were kept elsewhere."""
+        self.fields, self._exact = fields, False
+        self.weigh()
+
     def merge(self, message: Message) -> None:
         """Take over the message's content and its fields; the caller skips messages that are not retained."""
-        self.newest = message
         fields = message.fields
-        if message.replace:
+        size = message.size or weight(message.content, fields)
+        if message.replace or self.fields is None:
+            self.newest = message
             self.fields = dict(fields) if fields and not message.removed else None
-        elif fields:
-            if self.fields is None:
-                self.fields = dict(fields)
-            else:
-                self.fields.update(fields)
+            self.bytes_most, self._exact = size, False
+            return
+        self.bytes_most += size - self._replaced(fields) if self._exact else size
+        self.newest = message
+        if fields:
+            self.fields.update(fields)
+        self._heed()
 
     def merge_run(self, run: ColumnBatch, last: Message) -> None:
         """Take over all rows of a run, of which ``last`` is the newest; the caller skips runs that are not retained."""
         if run.replace:
             self.merge(last)
             return
-        self.newest = last
         fields = dict(last_values(run)) if run.fields else None
+        size = weight(last.content, fields)
+        if self.fields is None:
+            self.bytes_most, self._exact = size, False
+        else:
+            self.bytes_most += size - self._replaced(fields) if self._exact else size
+        self.newest = last
         if fields:
             if self.fields is None:
                 self.fields = fields
             else:
                 self.fields.update(fields)
+        self._heed()
+
+    def _heed(self) -> None:
+        """What has become large is weighed, and what has become small left to sums again."""
+        if not self._exact and self.bytes_most > EXACT_FROM_BYTES:
+            self.weigh()
+        elif self._exact and self.bytes_most < EXACT_FROM_BYTES // 4:
+            self._exact = False
+
+    def weigh(self) -> int:
+        """What content and fields take, in bytes of UTF-8."""
+        if self._exact:
+            return self.bytes_most
+        self.bytes_most = weight(self.newest.content, self.fields)
+        self._exact = self.bytes_most > EXACT_FROM_BYTES // 4
+        return self.bytes_most
+
+    def _replaced(self, fields: Fields | None) -> int:
+        """What the content and the values weigh that these fields, and a content, take the place of."""
+        size = length(self.newest.content)
+        held = self.fields
+        if held and fields:
+            for name in fields:
+                value = held.get(name)
+                if value is not None:
+                    size += length(name) + length(value)
+        return size
 
     def fields_after(self, fields: Collection[str]) -> int:
         """At most how many fields the snapshot would hold after merging these; exact when that matters."""
@@ -75,3 +122,13 @@ class Snapshot:
             replace=removed,
             removed=removed,
         )
+
+
+def length(value: Value) -> int:
+    """The bytes of a value, or a name, in UTF-8."""
+    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))
+
+
+def weight(content: Value, fields: Fields | None) -> int:
+    """The bytes of a content and of fields, names and values."""
+    return length(content) + sum(length(name) + length(value) for name, value in (fields or {}).items())

@@ -461,12 +461,14 @@ class Client:
     ``lag`` is None without subscriptions that may be conflated (slow_consumers.py), ``recovering`` without any that
     come from behind (backlogs.py). ``number`` tells it from all other clients of this process; ``end`` is the code and
     the reason with which it was closed. ``since`` is when it opened, in ms and to a tenth of a second; ``program`` is
-    what it says that it is; ``responds``, whether it answers requests.
+    what it says that it is; ``responds``, whether it answers requests. Until its queue has been taken, so many
+    bytes more than the bound may wait in it as are ``allowed`` (outbox.py).
     """
 
     __slots__ = (
         "address",
         "alive",
+        "allowed",
         "base",
         "closed",
         "direct",
@@ -509,6 +511,7 @@ class Client:
         self.group: Group | None = None
         self.slot = -1
         self.queue: Queue | None = None
+        self.allowed = 0
         self.recovering: dict[Topic, Cursor] | None = None
         self.out: list[bytes] | None = None
         self.subscriptions: dict[Topic, SubjectFeed] = {}

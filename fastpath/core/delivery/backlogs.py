@@ -167,9 +167,9 @@ class Recoveries:
         if frames or stored:
             broker.tell_base(client)
             broker.counters.messages_out += len(frames) + len(stored)
-            broker.send(client, *frames)
+            broker.bring(client, *frames)
         if results:
-            broker.send(client, Subscribed(results=results), *stored)
+            broker.bring(client, Subscribed(results=results), *stored)
         if other:
             broker.send(client, Subscribed(results=other))
         broker.move(client, join, [])

@@ -16,17 +16,24 @@ queued   ``refused``, ``offered``: more frames   none, or by the queue's size:  
          size > ``lag_bytes``, some may conflate  TURN                              queued, then lagging
          size > ``outbox_bytes_max``, fits shed   TURN; what may conflate is out    queued, then lagging
          size > ``outbox_bytes_max``, does not    OVERFLOW; the begun frame stays   ending
+         (to both, what is ``allowed`` is added)
 queued   ``drained``: all was taken              UNBLOCKED                          open
 lagging  ``drained``                             UNBLOCKED, TURN                    lagging
 lagging  ``turn``, the queue is empty            TURN again while some are behind   open, at last
 ending   ``drained``                             UNBLOCKED, ENDED                   over
 any      ``refused``: the socket is broken       LOST                               over
 
+The bound is on what comes by itself. What a client has asked for, such as a snapshot, may be larger: it is **allowed**
+beside the bound until all is taken, and no more is sent of it than the sessions have room for before that
+(core/sessions/subscriptions.py). So is a single frame that is larger than the bound, where it comes to a client whose
+socket has taken all before it, and begins to take this one.
+
 Effects are bits, to be performed in the order in which ``Effect`` lists them.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import Close
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     from .audience import Client
     from .backlogs import Recoveries
     from .ports import Deliverer
+    from .wire_encoding import Encoding
 
 
 class Effect:
@@ -75,6 +83,9 @@ class Outboxes:
         if client.queue is not None:
             return self.offered(client, client.queue, data, bounded=bounded)
         client.queue = queue = Queue(data, sent)
+        bound = self._broker.limits.outbox_bytes_max
+        if bounded and sent > 0 and queue.size > bound + client.allowed and len(data) > bound:
+            client.allowed += _larger(data, client.wire.encoding, bound)
         for observer in self._broker.observers:
             observer.blocked(client)
         if client.group is not None:
@@ -89,7 +100,7 @@ class Outboxes:
     def _bound(self, client: Client, queue: Queue) -> int:
         """Shed what may be conflated where the queue is over its bound, and what is left of it if that is too much."""
         limits = self._broker.limits
-        if queue.size > limits.outbox_bytes_max and not slow_consumers.shed(self._broker, client):
+        if queue.size > limits.outbox_bytes_max + client.allowed and not slow_consumers.shed(self._broker, client):
             queue.keep_begun(client.wire.encoding)  # so that the close code can still be read
             return Effect.OVERFLOW
         return Effect.TURN if slow_consumers.due(client, limits) else 0
@@ -112,6 +123,7 @@ class Outboxes:
     def drained(self, client: Client, *, ending: bool) -> int:
         """The socket took all that waited; the effects."""
         client.queue = None
+        client.allowed = 0
         for observer in self._broker.observers:
             observer.unblocked(client)
         if ending:
@@ -155,3 +167,9 @@ class Outboxes:
     def drop(self, client: Client) -> None:
         """The connection is over: nothing of what waits will be written."""
         client.queue = None
+
+
+@lru_cache(maxsize=1)  # a group's members get the same bytes
+def _larger(data: bytes, encoding: Encoding, bound: int) -> int:
+    """The bytes of those frames which are larger than the bound themselves."""
+    return sum(size for frame in encoding.split(data) if (size := len(frame)) > bound)

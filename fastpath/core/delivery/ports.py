@@ -116,6 +116,9 @@ class Deliverer(Protocol):
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers for one client; they leave with the next flush."""
 
+    def bring(self, client: Client, *answers: AnyAnswer | bytes) -> None:
+        """Queue what the client has asked for, which does not count towards the bound of its queue."""
+
     def flush_answers(self) -> None:
         """Write the answers that wait."""
 

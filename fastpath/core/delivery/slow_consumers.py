@@ -66,7 +66,9 @@ def due(client: Client, limits: Limits) -> bool:
     lag, queue = client.lag, client.queue
     if lag is None or not lag.able:
         return False
-    return (queue is not None and queue.size > limits.lag_bytes) or any(topic in lag.able for topic in lag.lost)
+    if queue is not None and queue.size > limits.lag_bytes + client.allowed:
+        return True
+    return any(topic in lag.able for topic in lag.lost)
 
 
 def shed(broker: Deliverer, client: Client) -> bool:
@@ -85,7 +87,7 @@ def shed(broker: Deliverer, client: Client) -> bool:
     if told:
         queue.push(client.wire.encoding.answer(Lagging(sids=told)))
     broker.counters.conflated_away += sum(purged.values())
-    return queue.size <= broker.limits.outbox_bytes_max
+    return queue.size <= broker.limits.outbox_bytes_max + client.allowed
 
 
 def begin(broker: Deliverer, client: Client) -> None:
@@ -168,9 +170,9 @@ def catch_up(broker: Deliverer, client: Client) -> bool:
     if frames or stored:
         broker.tell_base(client)
     if results:
-        broker.send(client, Subscribed(results=results), *stored)
+        broker.bring(client, Subscribed(results=results), *stored)
     if sids:
-        broker.send(client, *frames, CaughtUp(sids=sids))
+        broker.bring(client, *frames, CaughtUp(sids=sids))
     broker.counters.messages_out += len(frames) + len(stored)
     broker.move(client, join, [])
     broker.flush_answers()  # the caller looks whether the client took them

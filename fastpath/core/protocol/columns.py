@@ -61,6 +61,11 @@ class ColumnBatch(Struct, array_like=True, gc=False):
         """True if each row ends the subject."""
         return self.meta is not None and self.meta.get("removed") is True
 
+    def bytes_most(self) -> int:
+        """At most how many bytes what is merged of its rows takes at any of them, four a character."""
+        columns: tuple[list[Any], ...] = (self.contents, *(self.fields or {}).values())
+        return 4 * (sum(map(len, self.fields or ())) + sum(map(_longest, columns)))
+
     @property
     def version(self) -> int:
         """The version of its ``as_of`` (protocol.md 4.4)."""

@@ -63,6 +63,11 @@ REASON_CHARS_MAX = 1024
 """The reason of a responder's error."""
 
 
+def command_bytes_max(message_bytes_max: int) -> int:
+    """What a client may send at once: a message of that size whose text needs escapes, and what is said around it."""
+    return message_bytes_max * 2 + (64 << 10)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds that an operator may set; see settings.py for their units and reasons."""
@@ -72,6 +77,7 @@ class Limits:
     patterns_max: int = 100
     subjects_max: int = 1_000_000
     outbox_bytes_max: int = 4 << 20
+    snapshot_bytes_max: int = 8 << 20
     snapshot_ms: int = 0
     cache_messages: int = 1000
     cache_ms: int = 180_000

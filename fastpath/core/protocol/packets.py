@@ -21,6 +21,9 @@ REPLACE_WHAT = "replace is true or false, and only for what goes into the snapsh
 REMOVED_WHAT = "removed is true or false; a removal has no content, and goes into the snapshot"
 """Why a publication is refused that says so otherwise (features.md A12)."""
 
+ANSWER_BYTES_MAX = 1 << 30
+"""No frame that a server sends comes near it: it is there to notice what is no server of ours."""
+
 FRAME_BYTES_MAX = 4 << 20
 """A publisher's frame (protocol.md 6.1)."""
 

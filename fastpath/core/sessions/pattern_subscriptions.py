@@ -313,7 +313,7 @@ class PatternSubscriber:
         if answer.results:
             if answer.stored:
                 broker.tell_base(client)
-            broker.send(client, Subscribed(results=answer.results), *answer.stored)
+            broker.bring(client, Subscribed(results=answer.results), *answer.stored)
             broker.counters.messages_out += len(answer.stored)
         broker.move(client, answer.join, [])
 

@@ -342,7 +342,7 @@ class Revocation:
         if results:
             if stored:
                 broker.tell_base(client)
-            broker.send(client, Subscribed(results=results), *stored)
+            broker.bring(client, Subscribed(results=results), *stored)
             broker.counters.messages_out += len(stored)
             broker.move(client, join, [])
 

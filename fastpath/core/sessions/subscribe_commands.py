@@ -235,7 +235,7 @@ def _begin(
             join.append(feed)
     if stored:
         broker.tell_base(client)
-    broker.send(client, Subscribed(id=command.id, results=results), *stored)
+    broker.bring(client, Subscribed(id=command.id, results=results), *stored)
     broker.counters.messages_out += len(stored)
     broker.move(client, join, [])
     if broker.observers and (refused := [result for result in results if result.error]):

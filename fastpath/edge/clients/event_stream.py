@@ -48,7 +48,7 @@ class EventStream:
         self.at = at
         self.deflate_bytes = deflate_bytes
         """Pieces of that size or more are compressed; 0: the stream is plain."""
-        self._rest = b""
+        self._rest: bytes | memoryview = b""
 
     @property
     def waits(self) -> bool:
@@ -90,7 +90,7 @@ class EventStream:
         count = send_now(self._rest)
         if count < 0:
             return -1
-        self._rest = self._rest[count:]
+        self._rest = memoryview(self._rest)[count:]  # what is large is not copied for each piece that is taken
         return 0 if self._rest else 1
 
 

@@ -16,6 +16,7 @@ from ...core.broker.observers import Source
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
 from ...core.presence.advertisements import Advertisers
+from ...core.protocol.limits import command_bytes_max
 from ...core.protocol.messages import Notice
 from ...core.protocol.packets import Refusal, read_publications
 from ...core.sessions.sessions import Sessions
@@ -126,7 +127,7 @@ class Runtime:
         self.mqtt: MqttTable | None = None
         self.nodes: NodesListener | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
-        self.command_bytes_max = settings.message_bytes_max * 2 + (64 << 10)
+        self.command_bytes_max = command_bytes_max(settings.message_bytes_max)
         self.connections = 0
         self.watch = make_watch(loop, self.end)
         self.scheduler = Scheduler(loop)

@@ -20,7 +20,7 @@ from ..runtime import kernel_stats
 from ..runtime.runtime import Runtime
 
 LINK_BYTES_MAX = 64 << 20
-"""What may wait unsent for a worker that does not read; above it the link is cut."""
+"""What may wait unsent for a worker that does not read, beside the largest packet of it; above it the link is cut."""
 
 HOLD_BYTES = 8 << 20
 """What may wait for a worker that reads before nothing is taken from those who publish; at half of it they go on."""
@@ -106,7 +106,7 @@ class LinkSocket:
         """Write what is queued, as far as the socket takes it; the rest follows by itself. Over the bound it is cut."""
         if not self._blocked:
             self._write()
-        if self.waiting > LINK_BYTES_MAX:
+        if self.waiting > LINK_BYTES_MAX and self.waiting - max(map(len, self._out)) > LINK_BYTES_MAX:
             self.close(f"over {LINK_BYTES_MAX} bytes wait for it")
         elif self.waiting > HOLD_BYTES and not self.holds and not self._stuck and not self.closed:
             self._taken_at = self._clock.time

@@ -83,7 +83,7 @@ class BaseWriter:
                 continue
             rows.append(_subject(topic))
             count += 1
-            size += ROW_BYTES + (topic.snapshot.newest.size if topic.snapshot is not None else 0)
+            size += ROW_BYTES + (topic.snapshot.weigh() if topic.snapshot is not None else 0)
             if size > ROWS_BYTES:
                 self._file.write(SUBJECTS, rows)
                 rows, size = [], 0

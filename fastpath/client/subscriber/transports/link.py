@@ -14,7 +14,7 @@ from .ladder import Failure
 ABNORMAL = 1006
 """The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
 
-FRAME_BYTES_MAX = 64 << 20
+FRAME_BYTES_MAX = 256 << 20
 """A snapshot may be larger than any message that made it."""
 
 _NOBODY = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)

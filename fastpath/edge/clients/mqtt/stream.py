@@ -311,7 +311,9 @@ class MqttStream:
                 found = snapshot.as_message(topic.subject, topic.epoch, topic.seq)
                 message = as_retained(found, snapshot.newest)
                 if message is not None:
-                    broker.send(client, broker.frame(message, topic, client.wire.encoding, "snapshot"))
+                    frame = broker.frame(message, topic, client.wire.encoding, "snapshot")
+                    room = self._runtime.sessions.subscriptions.room(client).left > 0
+                    (broker.bring if room else broker.send)(client, frame)
 
     def _resent(self, result: None) -> None:
         del result
