@@ -347,6 +347,9 @@ class Change(models.Model):
     PENDING = 0
     """The generation of what triggers have noted and nobody has numbered yet."""
 
+    FORGOTTEN = -1
+    """The generation of what may be deleted: all else that is comes back (following/triggers.py)."""
+
     generation = models.BigIntegerField()
     kind = models.CharField(max_length=8, choices=Kind)
     key = models.TextField(help_text="The rule's or user's primary key, the session's key, or the token's id.")
@@ -361,6 +364,17 @@ class Change(models.Model):
 
     def __str__(self) -> str:
         return f"{self.generation}: {self.kind} {self.key}"
+
+
+class DeletedChange(models.Model):
+    """What somebody has deleted from the log on MariaDB, where no trigger can put it back: who reads the log does."""
+
+    kind = models.CharField(max_length=8)
+    key = models.TextField()
+    time = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
 
 
 class RevokedToken(models.Model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +13,12 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import ValidationError
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext
 
 from entitlement import conf, keys
 from entitlement.following.compiler import group_ids, position
-from entitlement.models import Change, RevokedToken
+from entitlement.models import Change, DeletedChange, RevokedToken
 from entitlement.sessions import lasting_key, seconds_left, session_id
 from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
 from fastpath.core.protocol.errors import Refused
@@ -143,13 +144,17 @@ def bearer(token: str) -> AbstractBaseUser:
     # Compared here, as the database writes keys in its own way and tokens name sessions by a digest: they are those of
     # the hours that a token lives.
     since = Q(generation__gt=claims.generation) | Q(generation=Change.PENDING)
-    later = Change.objects.filter(since).order_by().values_list("key", flat=True)
-    if any(primary.to_python(key) == user.pk for key in later.filter(kind=Change.Kind.PASSWORD).iterator()):
+    notes = (Change.objects.filter(since).order_by(), DeletedChange.objects.order_by())
+    if any(primary.to_python(key) == user.pk for key in _keys(notes, Change.Kind.PASSWORD)):
         raise TokenRefused(PASSWORD_CHANGED)
-    ended = later.filter(kind=Change.Kind.SESSION) if claims.session else later.none()
-    if any(session_id(key) == claims.session for key in ended.iterator()):
+    if claims.session and any(session_id(key) == claims.session for key in _keys(notes, Change.Kind.SESSION)):
         raise TokenRefused("signed out")
     return user
+
+
+def _keys(notes: Iterable[QuerySet[Any]], kind: Change.Kind) -> Iterator[str]:
+    for some in notes:
+        yield from some.filter(kind=kind).values_list("key", flat=True).iterator()
 
 
 def _signed(claims: dict[str, Any]) -> str:

@@ -128,7 +128,7 @@ def difference(after: int, generation: int) -> Records:
 def forget() -> int:
     """Delete the changes, and the revoked tokens, that no living token can contradict; how many of which more went.
 
-    On MariaDB no more than ``mariadb.AT_ONCE`` of each. A change of a rule or of options is needed only by an agent
+    No more than ``mariadb.AT_ONCE`` of each. A change of a rule or of options is needed only by an agent
     that has not sent it yet; one that was away longer sends a full set.
     """
     now = time.time()
@@ -137,13 +137,13 @@ def forget() -> int:
     old = Q()
     for kind, age in seconds.items():
         old |= Q(kind=kind, time__lt=_since(now, age))
-    changes = Change.objects.filter(old, generation__gt=Change.PENDING)
-    last = changes.aggregate(last=Max("generation"))["last"]
-    if last is None:
-        return tokens
-    # First say that they are gone, then delete: an agent between the two sends a full set, which is never wrong.
-    Generation.objects.filter(forgotten__lt=last).update(forgotten=last)
-    return max(tokens, delete_some(changes.filter(generation__lte=last)))
+    numbered = Q(generation__gt=Change.PENDING)
+    last = Change.objects.filter(old, numbered).aggregate(last=Max("generation"))["last"]
+    if last is not None:
+        # First say that they are gone, then delete: an agent between the two sends a full set, which is never wrong.
+        Generation.objects.filter(forgotten__lt=last).update(forgotten=last)
+    gone = Q(old, numbered, generation__lte=last or 0) | Q(generation=Change.FORGOTTEN)
+    return max(tokens, delete_some(Change.objects.filter(gone)))
 
 
 def rule_record(rule: Rule) -> dict[str, Any]:

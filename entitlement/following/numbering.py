@@ -13,14 +13,15 @@ numbered together, so that nobody sees half of a transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min, QuerySet
 
-from entitlement.models import Change, Generation
+from entitlement.following import mariadb
+from entitlement.models import Change, DeletedChange, Generation
 
 SLICE = 500
 """Notes that are numbered with one generation, and a few more; those of rules and options are never told apart."""
@@ -50,7 +51,7 @@ def number_notes(connection: BaseDatabaseWrapper) -> bool:
 def number_now(connection: BaseDatabaseWrapper) -> bool:
     """The same, also in a transaction."""
     alias = connection.alias
-    if connection.vendor == _NUMBERED_BY_TRIGGERS or not _pending(alias).exists():
+    if connection.vendor == _NUMBERED_BY_TRIGGERS or not (_pending(alias).exists() or _deleted(connection).exists()):
         return False
     with transaction.atomic(using=alias):
         # Locked before the notes are looked up, so that nobody else numbers the same.
@@ -58,16 +59,33 @@ def number_now(connection: BaseDatabaseWrapper) -> bool:
         before = generations.select_for_update().values_list("value", flat=True).first()
         if before is None:
             return False
+        deleted = list(_deleted(connection)[:SLICE])
         keys, has_more = _slice(alias)
-        if keys:
+        if keys or deleted:
             generations.update(value=before + 1)
             for some in _batches(keys):
                 _number(connection, some, before + 1)
-    return has_more
+            _put_back(connection, deleted, before + 1)
+    return has_more or len(deleted) == SLICE
 
 
 def _pending(alias: str) -> QuerySet[Change]:
     return Change.objects.using(alias).filter(generation=Change.PENDING)
+
+
+def _deleted(connection: BaseDatabaseWrapper) -> QuerySet[DeletedChange]:
+    """What was deleted from the log and is to come back; where triggers can put it back themselves there is none."""
+    rows = DeletedChange.objects.using(connection.alias)
+    return rows.all() if connection.vendor == mariadb.VENDOR else rows.none()
+
+
+def _put_back(connection: BaseDatabaseWrapper, deleted: Collection[DeletedChange], generation: int) -> None:
+    now = int(time.time() * 1000)
+    Change.objects.using(connection.alias).bulk_create(
+        Change(generation=generation, kind=one.kind, key=one.key, time=max(one.time, now)) for one in deleted
+    )
+    if deleted:
+        mariadb.delete_keys(connection, DeletedChange, [one.pk for one in deleted])
 
 
 def _slice(alias: str) -> tuple[list[int], bool]:
@@ -113,7 +131,7 @@ def _share(noted: QuerySet[Change], most: int) -> list[int]:
 def _number(connection: BaseDatabaseWrapper, keys: list[int], generation: int) -> None:
     """By primary keys: any other way might wait on MariaDB for the notes of transactions that are still open."""
     table = connection.ops.quote_name(Change._meta.db_table)
-    by_key = " FORCE INDEX (PRIMARY)" if connection.vendor == "mysql" else ""
+    by_key = " FORCE INDEX (PRIMARY)" if connection.vendor == mariadb.VENDOR else ""
     with connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE {table}{by_key} SET generation = %s, time = %s "  # noqa: S608

@@ -34,10 +34,11 @@ def trigger(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> tuple[
     written them.
     """
     schema = _place(connection, Change._meta.db_table)[0]
-    is_log = watch.table == Change._meta.db_table and watch.event == "TRUNCATE"
+    is_log = watch.table == Change._meta.db_table
+    note = (_emptied_log if watch.event == "TRUNCATE" else _deleted_log) if is_log else _note
     body = f"""
         RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-        BEGIN{_emptied_log(connection, watch) if is_log else _note(connection, watch, told)}
+        BEGIN{note(connection, watch, told)}
             RETURN NULL;
         END $$"""
     name = f"{schema}.{_FUNCTION}{hashlib.sha256(body.encode()).hexdigest()[:10]}"
@@ -67,11 +68,21 @@ def qualified(connection: BaseDatabaseWrapper, table: str) -> str:
 
 
 def _note(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
-    change = qualified(connection, Change._meta.db_table)
+    noted = f"SELECT DISTINCT '{watch.kind}', k FROM ({_keys(connection, watch)}) changed (k) WHERE k IS NOT NULL"  # noqa: S608
+    return _insert(connection, noted, told)
+
+
+def _deleted_log(connection: BaseDatabaseWrapper, _watch: Watch, told: bool) -> str:
+    """What was deleted is noted anew, unless nobody needs it any more."""
+    return _insert(connection, f"SELECT kind, key FROM old_rows WHERE generation <> {Change.FORGOTTEN}", told)  # noqa: S608
+
+
+def _insert(connection: BaseDatabaseWrapper, noted: str, told: bool) -> str:
+    """The statement that notes what a query finds: kind and key."""
     return f"""
-            INSERT INTO {change} (generation, kind, key, time{", writer" if told else ""})
-                SELECT DISTINCT {Change.PENDING}, '{watch.kind}', k, 0{", txid_current()" if told else ""}
-                FROM ({_keys(connection, watch)}) changed (k) WHERE k IS NOT NULL;"""  # noqa: S608 - names of our own
+            INSERT INTO {qualified(connection, Change._meta.db_table)} (kind, key, generation, time{told * ", writer"})
+                SELECT noted.*, {Change.PENDING}, 0{told * ", txid_current()"}
+                FROM ({noted}) noted;"""  # noqa: S608 - names of our own
 
 
 def _keys(connection: BaseDatabaseWrapper, watch: Watch) -> str:
@@ -95,7 +106,7 @@ def _keys(connection: BaseDatabaseWrapper, watch: Watch) -> str:
                     FROM old_rows o FULL JOIN new_rows n ON o.{key} = n.{key} WHERE {differs}"""  # noqa: S608
 
 
-def _emptied_log(connection: BaseDatabaseWrapper, watch: Watch) -> str:
+def _emptied_log(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> str:
     """It hides what ended: a full set is to be sent, and every user's tokens end. Its first reader numbers the rest."""
     generation, change = qualified(connection, Generation._meta.db_table), qualified(connection, Change._meta.db_table)
     users = qualified(connection, get_user_model()._meta.db_table)

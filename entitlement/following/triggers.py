@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from entitlement import conf, sessions
 from entitlement.following import mariadb, postgresql
 from entitlement.following.watch import Trigger, Watch, ended_by, epoch
-from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
+from entitlement.models import Change, DeletedChange, Generation, RevokedToken, Rule, SubjectOptions
 
 PREFIX = "entitlement_on_"
 SPARE_SECONDS = 3600
@@ -59,6 +59,16 @@ def watches() -> Iterator[Watch]:
 def _emptied_log() -> Watch:
     """The event of an emptied log: it hides what ended, so every user's tokens end; users signed in get new ones."""
     return Watch(Change._meta.db_table, "TRUNCATE", Change.Kind.PASSWORD.value, get_user_model()._meta.pk.column)
+
+
+def _deleted_log() -> Watch:
+    """The event of deleted notes, which are noted anew: only ``compiler.forget`` knows what nobody needs any more."""
+    return Watch(Change._meta.db_table, "DELETE", "", "key")
+
+
+def _can_come_back(connection: BaseDatabaseWrapper) -> bool:
+    """Whether there is a place for them; amid a migration it may be still missing."""
+    return connection.vendor != mariadb.VENDOR or DeletedChange._meta.db_table in connection.introspection.table_names()
 
 
 def _session_watches() -> Iterator[Watch]:
@@ -139,6 +149,8 @@ def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
         found += [replace(watch, event="TRUNCATE") for watch in found if watch.event == "DELETE"]
         if any(watch.table == get_user_model()._meta.db_table for watch in found):
             found.append(_emptied_log())
+    if found and _can_come_back(connection):
+        found.append(_deleted_log())
     make = {"sqlite": _sqlite, "postgresql": _postgresql, mariadb.VENDOR: _mariadb}[connection.vendor]
     told = bool(found) and _tells_writers(connection)
     return {trigger.name: trigger for trigger in (make(connection, watch, told) for watch in found)}
@@ -256,6 +268,8 @@ def _named(quote: Callable[[str], str], watch: Watch, body: str) -> Trigger:
 
 
 def _sqlite(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> Trigger:
+    if watch.table == Change._meta.db_table:
+        return _sqlite_log(connection, watch)
     quote = connection.ops.quote_name
     key = quote(watch.key)
     columns = [quote(name) for name in watch.columns]
@@ -275,6 +289,21 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> Trigg
             INSERT INTO {change} (generation, kind, key, time)
                 SELECT g.value, '{watch.kind}', CAST(o.k AS TEXT), CAST({epoch(connection)} * 1000 AS INTEGER)
                 FROM {generation} g, ({keys}) o;
+        END""",
+    )
+
+
+def _sqlite_log(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
+    quote = connection.ops.quote_name
+    generation, change = quote(Generation._meta.db_table), quote(watch.table)
+    return _named(
+        quote,
+        watch,
+        f"""
+        CREATE TRIGGER %NAME% AFTER DELETE ON {change} FOR EACH ROW WHEN OLD.generation <> {Change.FORGOTTEN} BEGIN
+            UPDATE {generation} SET value = value + 1;
+            INSERT INTO {change} (generation, kind, key, time)
+                SELECT value, OLD.kind, OLD.key, CAST({epoch(connection)} * 1000 AS INTEGER) FROM {generation};
         END""",
     )
 

@@ -86,7 +86,8 @@ class Emptied:
     def _log_was_emptied(self, connection: BaseDatabaseWrapper) -> bool:
         kept = Change.objects.using(connection.alias).filter(**_KEPT)
         if self._kept is None or not kept.filter(pk=self._kept).exists():
-            # Rarely, as this goes through the whole log.
+            # It may have been deleted, and comes back then. Rarely, as this goes through the whole log.
+            numbering.number_notes(connection)
             self._kept = kept.values_list("pk", flat=True).first()
         return self._kept is None
 

@@ -3,10 +3,28 @@
 from django.db import migrations, models
 
 
+def compare_bytes(apps, schema_editor):
+    """As the log does (0005)."""
+    if schema_editor.connection.vendor == "mysql":
+        schema_editor.execute(
+            "ALTER TABLE `entitlement_deletedchange` "
+            "MODIFY `key` longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+        )
+
+
 class Migration(migrations.Migration):
     dependencies = [("entitlement", "0007_more_options")]
 
     operations = [
+        migrations.CreateModel(
+            name="DeletedChange",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=8)),
+                ("key", models.TextField()),
+                ("time", models.BigIntegerField()),
+            ],
+        ),
         migrations.AddField(
             model_name="change",
             name="writer",
@@ -21,6 +39,7 @@ class Migration(migrations.Migration):
             name="value",
             field=models.BigIntegerField(help_text="Above that of every change before."),
         ),
+        migrations.RunPython(compare_bytes, migrations.RunPython.noop, atomic=False),
         migrations.AddIndex(
             model_name="change",
             index=models.Index(fields=["generation", "writer", "id"], name="entitlement_change_writer"),

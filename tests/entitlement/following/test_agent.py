@@ -26,11 +26,12 @@ from websockets.exceptions import ConnectionClosed
 from entitlement import conf, tokens
 from entitlement.following import compiler
 from entitlement.following.agent import follow
-from entitlement.models import Change, Generation, Rule, SubjectOptions
+from entitlement.models import Generation, Rule, SubjectOptions
 from fastpath.client.control.client import Control
 from fastpath.client.errors import SidecarUnavailable
 from realtime.models import StatisticsState
 from tests.chaos.faults_starved import starve
+from tests.support.entitlement.changes import empty_log
 from tests.support.entitlement.live import RunningAgent, Viewer
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -337,12 +338,12 @@ def test_a_lower_generation_and_a_forgotten_one_send_everything(carrier, bob):
         viewer.started(SUBJECT)
         # As after a restored backup: neither the rule's end nor a rise of the generation is in the log.
         _raw("DELETE FROM entitlement_rule")
-        Change.objects.all().delete()
+        empty_log()
         Generation.objects.update(value=1000)
         viewer.revoked(SUBJECT)
         # As after a migration, or an agent that was away for long: the log does not reach back.
         Rule.objects.create(everyone=True, pattern="/stocks/**")
-        Change.objects.all().delete()
+        empty_log()
         Generation.objects.update(value=2000, forgotten=2000)
         viewer.started(SUBJECT)
 

@@ -14,6 +14,7 @@ from entitlement.following import compiler
 from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
 from entitlement.sessions import session_id
 from tests.support.databases import settle
+from tests.support.entitlement.changes import empty_log
 
 
 def _ago(seconds: float) -> int:
@@ -21,9 +22,9 @@ def _ago(seconds: float) -> int:
 
 
 @pytest.fixture(autouse=True)
-def empty_log(db: None) -> None:
+def nothing_noted(db: None) -> None:
     """Tests with transactions of their own may have left notes of users that are gone."""
-    Change.objects.all().delete()
+    empty_log()
 
 
 def _here() -> int:
@@ -76,7 +77,7 @@ def test_rules_in_wire_form(bob, desk):
 
 def test_full_set(bob, desk):
     settle()
-    Change.objects.all().delete()
+    empty_log()
     kept = Rule.objects.create(group=desk, pattern="/a/b")
     Rule.objects.create(group=desk, pattern="/a/c", enabled=False)
     eve = User.objects.create_user("eve", is_superuser=True)
@@ -138,13 +139,13 @@ def test_a_changed_password_ends_the_tokens_of_before(bob):
     User.objects.filter(pk=bob.pk).update(is_superuser=True)
     [user] = compiler.difference(changed, _here()).users
     assert (user["generation"], user["since"]) == (_here(), changed), "what comes later does not forget it"
-    Change.objects.filter(kind="password").delete()
+    empty_log(kind="password")
     [user] = compiler.difference(changed, _here()).users
     assert "since" not in user
 
 
 def test_revoked_tokens_are_listed_with_the_sessions(db):
-    Change.objects.all().delete()
+    empty_log()
     before = _here()
     RevokedToken.objects.create(jti="abc", expires=datetime(2100, 1, 1, tzinfo=UTC))
     for records in (compiler.full_set(_here()), compiler.difference(before, _here())):
@@ -189,7 +190,7 @@ def test_large_sets_come_in_chunks(bob, django_assert_max_num_queries):
     ],
 )
 def test_changes_are_remembered_as_long_as_the_longest_token_lives(db, kind, hours, kept):
-    Change.objects.all().delete()
+    empty_log()
     at = _here()
     Change.objects.create(generation=at, kind=kind, key="1", time=_ago(hours * 3600))
     Change.objects.create(generation=at + 1, kind=kind, key="2", time=_ago(0))
@@ -201,7 +202,7 @@ def test_changes_are_remembered_as_long_as_the_longest_token_lives(db, kind, hou
 
 def test_lifetimes_come_from_the_settings(db, settings):
     settings.REALTIME = settings.REALTIME | {"TOKEN_SECONDS": 60, "TOKEN_SECONDS_MAX": 120}
-    Change.objects.all().delete()
+    empty_log()
     for key, seconds in (("1", 3600 + 100), ("2", 3600 + 130)):
         Change.objects.create(generation=1, kind="user", key=key, time=_ago(seconds))
         Change.objects.create(generation=1, kind="session", key=key, time=_ago(seconds))
