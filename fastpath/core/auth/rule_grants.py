@@ -18,6 +18,10 @@ SESSIONS_KEPT = 10_000
 """Revoked sessions and tokens beyond which those are looked for that need not be remembered any more."""
 
 
+OTHERS = ""
+"""The uid that stands for every user of whom nothing else is told: no user of Django's has it."""
+
+
 class RuleUser(Struct, frozen=True):
     """A user as Django sends it (protocol.md 8.3): from ``generation`` on it replaces what older tokens say.
 
@@ -74,7 +78,7 @@ class RuleGrants(Grants):
         """
         groups: Iterable[str] = claims.groups
         superuser, name = claims.superuser, claims.user
-        user = self._users.get(claims.uid)
+        user = self._users.get(claims.uid) or self._users.get(OTHERS)
         if user is not None and user.generation > claims.generation:
             groups, superuser, name = user.groups, user.superuser, user.user
             if not user.active:

@@ -17,6 +17,7 @@ from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.messages import Message
 from ..protocol.options import OptionRow
 from .broker import Broker
+from .rights_records import LeftOut
 
 PART_BYTES = 300
 """What a subject without messages counts for in a slice."""
@@ -193,14 +194,15 @@ def read_entry(row: list[Any]) -> Message:
 
 
 def rights_in_chunks(
-    grants: Grants, options: list[OptionRow]
+    grants: Grants, options: list[OptionRow], left_out: LeftOut
 ) -> Iterator[tuple[list[Any], list[Any], list[Any], list[Any]]]:
-    """All rules, users, revoked sessions and options in force, as ``Revocation.add`` takes them; in modes other than
-    ``rules`` options alone."""
+    """All rules, users, revoked sessions and options in force, as ``Revocation.add`` takes them, and behind them what
+    of the rights could not be read; in modes other than ``rules`` options alone."""
     rules, users, sessions = grants.contents() if isinstance(grants, RuleGrants) else ([], [], [])
     for start in range(0, max(len(rules), len(users), len(sessions), len(options)), CHUNK_MAX):
         end = start + CHUNK_MAX
         yield rules[start:end], users[start:end], sessions[start:end], options[start:end]
+    yield from left_out.chunks(CHUNK_MAX)
 
 
 def _last_part(topic: Topic, messages: list[Message]) -> Part:

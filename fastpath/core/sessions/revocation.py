@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from ..auth.reasons import PENDING
-from ..auth.rule_grants import RuleGrants, RuleUser, Session
-from ..auth.rules import BOTH, PUBLISH, SUBSCRIBE, Rule, RuleSet
+from ..auth.rule_grants import OTHERS, RuleGrants, RuleUser
+from ..auth.rules import SUBSCRIBE, RuleSet
 from ..broker.options_follower import OptionsFollower
+from ..broker.rights_records import Fault, LeftOut, read_records
 from ..delivery.audience import pattern_of
 from ..delivery.slow_consumers import policy
 from ..delivery.wire_encoding import split_messages
-from ..protocol.errors import InvalidMessage, InvalidSubject, Refused
+from ..protocol.errors import InvalidMessage, Refused
 from ..protocol.messages import Revoked, Subscribe, Subscribed
-from ..protocol.options import OptionRow, check_option_pattern
-from ..protocol.subject import check_pattern, may_depend_on_name
+from ..protocol.options import OptionRow
+from ..protocol.subject import may_depend_on_name
 from . import cohorts
 
 if TYPE_CHECKING:
     from ..delivery.audience import Client, Group, Topic
     from .pattern_subscriptions import PatternSubscriber
-
-T = TypeVar("T")
 
 SLICE_CHECKS = 500
 """Subscriptions looked at in one slice: about 2 ms, after which everybody else has a turn."""
@@ -58,6 +55,11 @@ class Revocation:
         self._building: tuple[RuleSet, dict[str, RuleUser], dict[str, int]] | None = None
         self._building_options: list[OptionRow] = []
         self._building_told = False
+        self._building_left_out = LeftOut()
+        self.left_out = LeftOut()
+        """What of the rights in force could not be read."""
+        self.inherited = False
+        """True while they are those that other workers had, and not brought by Django itself."""
         self.options = OptionsFollower(self._broker)
         self.options_told = False
         """True if who brought the rights in force knows of options: a Django of a version before them does not."""
@@ -79,26 +81,39 @@ class Revocation:
         self._building = (RuleSet(), {}, {})
         self._building_options = []
         self._building_told = False
+        self._building_left_out = LeftOut()
 
     def add(
         self, rules: list[Any], users: list[Any], sessions: list[Any], options: Sequence[Any] | None = None
     ) -> None:
-        """A part of the full set; raises InvalidMessage. ``options`` are None of who does not know of any."""
+        """A part of the full set; raises InvalidMessage. ``options`` are None of who does not know of any.
+
+        A record that cannot be read is left out, and all others count.
+        """
         if self._building is None:
             raise InvalidMessage("invalid", "rules_begin comes first")
         self._check_mode(rules, users, sessions)
         whole, people, revoked = self._building
-        for rule in _rules(rules):
+        records = read_records(rules, users, sessions, options)
+        for rule in records.rules:
             whole.put(rule)
-        for user in _convert(users, list[RuleUser]):
-            people[user.uid] = user
-        revoked.update((session.sid, session.until) for session in _convert(sessions, list[Session]))
-        if options is not None:
-            self._building_options += _options(options)
+        for user in records.users:
+            if ("user", user.uid) not in records.faults:
+                people[user.uid] = user
+            else:  # another worker may have told what stands for it
+                people.setdefault(user.uid, user)
+        for session in records.sessions:
+            revoked.setdefault(session.sid, session.until)
+        if records.options is not None:
+            self._building_options += records.options
             self._building_told = True
+        self._building_left_out.faults.update(records.faults)
 
-    def commit(self, generation: int, now: int) -> None:
-        """The full set takes force at once; everybody is looked at again."""
+    def commit(self, generation: int, now: int, *, inherited: bool = False) -> dict[str, Fault]:
+        """The full set takes force at once; everybody is looked at again. ``inherited``: as the attribute is.
+
+        What of it could not be read, and was not known to be so, by its name.
+        """
         if self._building is None:
             raise InvalidMessage("invalid", "rules_begin comes first")
         grants = self._broker.grants
@@ -108,6 +123,9 @@ class Revocation:
         self._generation = generation
         self.options.replace(self._building_options)
         self._building, self._building_options, self.options_told = None, [], self._building_told
+        before, self.left_out, self._building_left_out = self.left_out, self._building_left_out, LeftOut()
+        self.inherited = inherited
+        return self.left_out.news(before)
 
     def change(
         self,
@@ -121,31 +139,28 @@ class Revocation:
         options: Sequence[Any] | None = None,
         *,
         options_told: bool = True,
-    ) -> None:
+    ) -> dict[str, Fault]:
         """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force.
 
         ``options`` are all that there are from now on; None: they stay as they are, which nobody has said unless
-        ``options_told``.
+        ``options_told``. What of it could not be read, and was not known to be so, by its name.
         """
         self._check_mode(rules, removed, users, sessions)
         if self.generation != after:
             raise InvalidMessage("stale", f"generation {self.generation} is in force, not {after}")
-        rows = None if options is None else _options(options)
+        records = read_records(rules, users, sessions, options)
+        gone = [number for number in removed if isinstance(number, int)]
+        gone += [number for kind, number in records.faults if kind == "rule" and isinstance(number, int)]
         grants = self._broker.grants
         if isinstance(grants, RuleGrants):
-            concerned = grants.apply(
-                _rules(rules),
-                _convert(removed, list[int]),
-                _convert(users, list[RuleUser]),
-                _convert(sessions, list[Session]),
-                generation,
-                now,
-            )
+            concerned = grants.apply(records.rules, gone, records.users, records.sessions, generation, now)
             self._schedule(*concerned)
         self._generation = generation
-        if rows is not None:
-            self.options.replace(rows)
-        self.options_told = options_told and (self.options_told or rows is not None)
+        if records.options is not None:
+            self.options.replace(records.options)
+        self.options_told = options_told and (self.options_told or records.options is not None)
+        self.inherited = False
+        return self.left_out.follow(records, gone)
 
     def keys_changed(self) -> None:
         """A key does not count any more: who came with a token of it has to come with another."""
@@ -348,11 +363,13 @@ class Revocation:
 
     def _schedule(self, holders: set[str], uids: set[str], sids: set[str]) -> None:
         waiting = set(self._todo)
+        everybody = OTHERS in uids
         for client in self._clients:
             principal = client.principal
             claims = principal.claims
             if client not in waiting and (
-                not holders.isdisjoint(principal.holders)
+                everybody
+                or not holders.isdisjoint(principal.holders)
                 or (claims is not None and (claims.uid in uids or claims.session in sids or claims.token_id in sids))
             ):
                 self._todo.append(client)
@@ -362,32 +379,3 @@ class Revocation:
         if any(rights) and not isinstance(self._broker.grants, RuleGrants):
             mode = self._broker.grants.mode
             raise InvalidMessage("invalid", f"the sidecar runs in mode {mode}, not rules: it takes options alone")
-
-
-def _rules(raw: list[Any]) -> list[Rule]:
-    rules = _convert(raw, list[Rule])
-    for rule in rules:
-        if rule.action not in (SUBSCRIBE, PUBLISH, BOTH):
-            raise InvalidMessage("invalid", f"rule {rule.id}: action {rule.action!r}")
-        try:
-            check_pattern(rule.pattern)
-        except InvalidSubject as error:
-            raise InvalidMessage("invalid", f"rule {rule.id}: {error}") from None
-    return rules
-
-
-def _options(raw: Sequence[Any]) -> list[OptionRow]:
-    rows = _convert(list(raw), list[OptionRow])
-    for row in rows:
-        try:
-            check_option_pattern(row.pattern)
-        except InvalidSubject as error:
-            raise InvalidMessage("invalid", f"options {row.id}: {error}") from None
-    return rows
-
-
-def _convert(raw: list[Any], kind: type[list[T]]) -> list[T]:
-    try:
-        return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        raise InvalidMessage("invalid", str(error)) from None

@@ -200,6 +200,8 @@ FIGURES: dict[str, Figure] = {
     ),
     "journal_damaged": _count("Damaged places that were found in the journal.", FIRST),
     "rights_followed": _gauge("1 while changes of rights in Django are followed, as its agent says.", FIRST, MOST),
+    "rights_left_out": _gauge("Rules, users, sessions and options that could not be read.", FIRST, MOST),
+    "rights_left_out_denying": _gauge("Those of them that may have taken a right away.", FIRST, MOST),
     "triggers_missing": _gauge("Triggers of Django's database that are missing, as its agent says.", FIRST, MOST),
     "staged_bytes": _gauge("Bytes of rows that are staged and not committed.", FIRST),
     "staged_rows": _gauge("Rows that are staged and not committed.", FIRST),

@@ -14,6 +14,7 @@ from ...core.auth.reasons import PENDING
 from ...core.auth.rule_grants import RuleGrants
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.admission import Outcome
+from ...core.broker.rights_records import NAMED_MAX, Fault
 from ...core.protocol.errors import InvalidMessage, InvalidSubject, Refused
 from ...core.protocol.packets import BATCH_MESSAGES_MAX, PUBLICATION_MAX, PUBLISHER_CHARS_MAX, Unpacker, pack
 from ...core.protocol.subject import check_subject, is_reported, is_system
@@ -324,12 +325,13 @@ class ControlConnection(asyncio.Protocol):
 
     def _rules_commit(self, arguments: dict[str, Any]) -> dict[str, Any]:
         generation = int(arguments["generation"])
-        self._runtime.sessions.rights.commit(generation, now())
+        left_out = self._runtime.sessions.rights.commit(generation, now())
         if self._links is not None:
             self._links.rights_replaced()
         self._runtime.follow_publishers()
         what = "rights" if isinstance(self._runtime.broker.grants, RuleGrants) else "options"
         log.info("%s of generation %d are in force", what, generation)
+        _log_left_out(left_out)
         return {}
 
     def _rules_diff(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -338,10 +340,21 @@ class ControlConnection(asyncio.Protocol):
             arguments.get(name) or [] for name in ("rules", "removed", "users", "sessions")
         )
         options = arguments.get("options")
-        self._runtime.sessions.rights.change(
+        left_out = self._runtime.sessions.rights.change(
             after, generation, rules, removed, users, sessions, now(), options, options_told="options" in arguments
         )
         if self._links is not None:
             self._links.rights_changed((after, generation, rules, removed, users, sessions, options))
         self._runtime.follow_publishers()
+        _log_left_out(left_out)
         return {}
+
+
+def _log_left_out(left_out: dict[str, Fault]) -> None:
+    """Name what cannot be read, which an operator has to put right: the worse where it may have denied something."""
+    for number, (name, fault) in enumerate(left_out.items()):
+        if number == NAMED_MAX:
+            log.error("%d more that cannot be read", len(left_out) - number)
+            break
+        level = logging.ERROR if fault.denies else logging.WARNING
+        log.log(level, "%s cannot be read and is left out: %s", name, fault.reason)

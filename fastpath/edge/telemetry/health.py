@@ -40,6 +40,8 @@ class Readiness:
         self._disk = Disk(folder) if folder else None
         self._assurance = assurance
         self._told: tuple[str, ...] | None = None
+        self._warned = False
+        self.warnings = assurance.warnings
         self.offers = Offers(
             verbs={"health": self._answer}, figures=self._disk.figures if self._disk is not None else None
         )
@@ -81,12 +83,18 @@ class Readiness:
             else:
                 event(log, "ready")
         self._told = names
+        alone = "agent" in self.warnings()
+        if alone and not self._warned:
+            event(log, "no agent of Django is connected: changes of rights are not followed", logging.WARNING)
+        elif self._warned and not alone:
+            event(log, "an agent of Django is connected again")
+        self._warned = alone
 
     def _answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
         """The verb ``health``."""
         del peer, arguments
-        reasons = self.reasons()
-        return {"ready": not reasons, "reasons": reasons}
+        reasons, warnings = self.reasons(), self.warnings()
+        return {"ready": not reasons, "reasons": reasons} | ({"warnings": warnings} if warnings else {})
 
 
 class Disk:

@@ -40,6 +40,7 @@ class Health:
         self.watchers = 0
         self._statistics = statistics
         self.reasons = readiness.reasons
+        self.warnings = readiness.warnings
         # For Django's /metrics (protocol.md 8.1).
         self.offers = Offers(verbs={"metrics": lambda peer, arguments: {"text": self.text()}})
 
@@ -109,6 +110,8 @@ class MetricsConnection(asyncio.Protocol):
                 body: dict[str, Any] = {"status": "unavailable" if reasons else "ok"}
                 if reasons and known:
                     body["reasons"] = reasons
+                if known and (warnings := self._health.warnings()):
+                    body["warnings"] = warnings
                 return _response(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n", head)
             case "/metrics" if not known:
                 raise BadRequest(401, "The figures need the password of FASTPATH_METRICS_PASSWORD.", _CHALLENGE)

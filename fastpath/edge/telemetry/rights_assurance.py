@@ -6,6 +6,10 @@ import time
 from typing import Any, NamedTuple
 
 from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime
+
+GONE_SECONDS = 2.0
+"""Agents come back sooner from what is no fault: the end of a worker, a connection that is made anew."""
 
 SILENT_SECONDS = 5.0
 """An agent that is connected and has said nothing for so long does not follow: its database may not answer."""
@@ -18,15 +22,20 @@ class _Told(NamedTuple):
 
 
 class Assurance:
-    """Notes what each agent that is connected has said last. One that has gone says nothing: a node works without."""
+    """Notes what each agent that is connected has said last, and since when there is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._told: dict[ControlPeer, _Told] = {}
+        self._left_at: float | None = None
         self.offers = Offers(verbs={"rights": self._tell}, figures=self._figures)
 
     @property
     def trouble(self) -> str:
-        """Why a right that is taken away may not be seen, in words; empty while one of the agents follows."""
+        """Why a right that is taken away may not be seen, in words; empty while one of the agents follows.
+
+        Also without an agent: a node works on with the rights that it has.
+        """
         silent_at = time.monotonic() - SILENT_SECONDS
         troubles = [
             told.trouble if told.at > silent_at else f"Django's agent is silent for {time.monotonic() - told.at:.0f} s"
@@ -34,17 +43,44 @@ class Assurance:
         ]
         return troubles[0] if troubles and all(troubles) else ""
 
+    def warnings(self) -> dict[str, str]:
+        """What somebody has to put right, by name, though the node serves on; empty when there is nothing."""
+        found = {}
+        if (text := self._runtime.sessions.rights.left_out.text()) != "":
+            found["rights"] = text
+        since = self._alone_since()
+        if since is not None and (gone := time.monotonic() - since) >= GONE_SECONDS:
+            found["agent"] = f"no agent of Django is connected, for {gone:.0f} s: changes of rights are not followed"
+        return found
+
+    def _alone_since(self) -> float | None:
+        """Since when the last agent is gone; None while there is one, and where there was none."""
+        if self._told:
+            return None
+        if self._left_at is None and self._runtime.sessions.rights.inherited:
+            self._left_at = time.monotonic()  # it was another process that it spoke with
+        return self._left_at
+
     def _tell(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
         """The verb ``rights``."""
         told = _Told(str(arguments.get("trouble") or ""), int(arguments.get("triggers_missing") or 0), time.monotonic())
         if peer not in self._told:
-            peer.ended.append(lambda: self._told.pop(peer, None) and None)
+            peer.ended.append(lambda: self._leave(peer))
         self._told[peer] = told
         return {}
 
+    def _leave(self, peer: ControlPeer) -> None:
+        self._told.pop(peer, None)
+        self._left_at = time.monotonic()
+
     def _figures(self) -> dict[str, float]:
-        """Nothing while no agent has said anything: where Django's rules do not decide, none does."""
-        if not self._told:
-            return {}
-        missing = max(told.triggers_missing for told in self._told.values())
-        return {"rights_followed": int(not self.trouble), "triggers_missing": missing}
+        """Of agents nothing while none has said anything: where Django's rules do not decide, none does."""
+        left_out = self._runtime.sessions.rights.left_out
+        figures: dict[str, float] = {}
+        if self._runtime.sessions.rights.generation is not None:
+            figures |= {"rights_left_out": len(left_out.faults), "rights_left_out_denying": left_out.denying}
+        if self._told:
+            figures["triggers_missing"] = max(told.triggers_missing for told in self._told.values())
+        if self._told or self._alone_since() is not None:
+            figures["rights_followed"] = int(bool(self._told) and not self.trouble)
+        return figures

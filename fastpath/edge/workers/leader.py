@@ -245,7 +245,7 @@ class Links:
             case RightsChunk(rules, users, sessions, options):
                 rights.add(rules, users, sessions, options)
             case RightsCommit(generation):
-                rights.commit(generation, now())
+                rights.commit(generation, now(), inherited=True)
             case _:
                 if self._numbering is not None:
                     self._numbering.deduplicator.learn(self._kept)

@@ -263,8 +263,9 @@ class StateSender:
         """Give the whole set, from the beginning."""
         broker = self._runtime.broker
         self._rights = None
-        if self._runtime.sessions.rights.generation is not None:
-            self._rights = rights_in_chunks(broker.grants, broker.interest.options.rows)
+        rights = self._runtime.sessions.rights
+        if rights.generation is not None:
+            self._rights = rights_in_chunks(broker.grants, broker.interest.options.rows, rights.left_out)
             self._link.send(RightsBegin())
         self.wake()
 

@@ -144,17 +144,124 @@ def test_only_those_concerned_are_looked_at() -> None:
 
 
 def test_differences_must_fit() -> None:
-    """A difference from another generation, a bad rule, a chunk out of place."""
+    """A difference from another generation, what is no list of records, a chunk out of place."""
     stage = Stage(RuleGrants(SECRET))
     fill(stage, generation=7)
     with pytest.raises(InvalidMessage, match="stale: generation 7 is in force, not 5"):
         change(stage, 5)
-    with pytest.raises(InvalidMessage, match=r"rule 3: only one segment"):
-        change(stage, 7, rules=[rule(3, pattern="/x")])
+    with pytest.raises(InvalidMessage, match="invalid: records of kind rule: Expected `array`"):
+        change(stage, 7, rules={"id": 3})
     with pytest.raises(InvalidMessage, match="rules_begin comes first"):
         stage.sessions.rights.commit(8, stage.now)
     with pytest.raises(InvalidMessage, match="mode none, not rules"):
         change(Stage(), 0, rules=[rule(3)])
+
+
+UNREADABLE_RULES = {
+    "no slash": rule(3, pattern="s/*"),
+    "an empty segment": rule(3, pattern="/s//1"),
+    "too long": rule(3, pattern="/" + "\u4fa1" * 400),
+    "half a character": rule(3, pattern="/s/\ud83d"),
+    "** in the middle": rule(3, pattern="/s/**/1"),
+    "unknown action": rule(3) | {"action": "read"},
+    "no holder": rule(3) | {"who": None},
+    "no effect": rule(3) | {"allow": None},
+    "a time that is none": rule(3) | {"start": "yesterday"},
+    "a member is missing": {"id": 3, "who": "user:1"},
+    "said to be unreadable": {"id": 3, "unreadable": "the database has no date", "denies": True},
+}
+
+
+@pytest.mark.parametrize("bad", UNREADABLE_RULES.values(), ids=UNREADABLE_RULES)
+def test_a_rule_that_cannot_be_read_stops_no_other(bad: dict) -> None:
+    """In a difference and in a full set: all others count, it allows nothing, and it is named until it is gone."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1), rule(3, pattern="/t/*"))
+    ann = enter(stage, "/s/1", "/s/2", "/t/1")
+    ann.taken()
+    rights = stage.sessions.rights
+    change(stage, 1, rules=[rule(2, pattern="/s/1", allow=False), bad])
+    assert sorted(subject for one in ann.taken() for subject in one.subjects) == ["/s/1", "/t/1"]
+    assert list(rights.left_out.faults) == [("rule", 3)]
+    assert "rule 3 (" in rights.left_out.text()
+    change(stage, 2, users=[{"uid": "2", "user": "bob", "active": False, "superuser": False} | GROUPLESS])
+    assert list(rights.left_out.faults) == [("rule", 3)], "a later change does not mend it"
+    fill(stage, bad, rule(1), rule(2, pattern="/s/2", allow=False), generation=4)
+    results = ann.taken()
+    assert [one.subjects for one in results if isinstance(one, Revoked)] == [["/s/2"]]
+    assert list(rights.left_out.faults) == [("rule", 3)]
+    change(stage, 4, removed=[3])
+    assert (rights.left_out.text(), rights.left_out.denying) == ("", 0)
+
+
+GROUPLESS = {"groups": [], "generation": 2}
+
+
+def test_what_was_denied_by_an_unreadable_rule_is_an_alarm() -> None:
+    """And one that was good, and is known by its effect to have allowed, is none."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1), rule(2, pattern="s/1", allow=False), rule(4, pattern="s/1"), rule(5, pattern="/s/**"))
+    assert stage.sessions.rights.left_out.denying == 1
+    assert stage.sessions.rights.left_out.text() == (
+        "left out, as they cannot be read: rule 2 (no leading slash), rule 4 (no leading slash); "
+        "1 of them may have denied something"
+    )
+
+
+@pytest.mark.parametrize("bad", [{"user": None}, {"groups": [7]}, {"superuser": "no"}, {"unreadable": "why"}])
+def test_a_user_who_cannot_be_read_is_not_active(bad: dict) -> None:
+    """What ends a right does so; the other users of the same difference follow."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, who="everyone"))
+    ann, bob, eve = (stage.enter(name, mint(name, uid)) for name, uid in (("ann", "1"), ("bob", "2"), ("eve", "3")))
+    change(
+        stage,
+        1,
+        users=[
+            {"uid": "1", "user": "ann", "active": True, "superuser": False} | GROUPLESS | bad,
+            {"uid": "2", "user": "bob", "active": False, "superuser": False} | GROUPLESS,
+        ],
+    )
+    assert [one.client.closed for one in (ann, bob, eve)] == [True, True, False]
+    assert list(stage.sessions.rights.left_out.faults) == [("user", "1")]
+    change(stage, 2, users=[{"uid": "1", "user": "ann", "active": True, "superuser": False} | GROUPLESS])
+    assert stage.sessions.rights.left_out.text() == ""
+    assert not stage.enter("ann", mint()).client.closed
+
+
+def test_other_records_that_cannot_be_read() -> None:
+    """A session whose name is known is revoked; one without stops no other; options are left out."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, who="everyone"))
+    ann, bob = stage.enter("ann", mint(sid="a")), stage.enter("bob", mint("bob", "2", sid="b"))
+    options = [{"id": 1, "pattern": "/s/*", "retained": 7}, {"id": 2, "pattern": "/t/*", "retained": False}]
+    stage.sessions.rights.change(
+        1, 2, [], [], [], [{"sid": "a", "generation": "?"}, 7, {"sid": "b", "generation": 2}], stage.now, options
+    )
+    stage.end()
+    assert (ann.client.closed, bob.client.closed) == (True, True)
+    assert [row.id for row in stage.broker.interest.options.rows] == [2]
+    assert set(stage.sessions.rights.left_out.faults) == {("session", "a"), ("session", ""), ("options", 1)}
+    stage.sessions.rights.change(2, 3, [], [], [], [], stage.now, options[1:])
+    assert set(stage.sessions.rights.left_out.faults) == {("session", "a"), ("session", "")}
+
+
+def test_who_is_in_no_set_of_a_database_that_began_anew_is_nobody() -> None:
+    """The record without a key stands for every user whose token is older, and of whom nothing else is told."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, who="everyone"))
+    root = stage.enter("root", mint("root", "9", su=True))
+    ann, late = stage.enter("ann", mint()), stage.enter("late", mint("late", "3", gen=5))
+    others = {"uid": "", "user": "", "active": False, "superuser": False, "groups": [], "generation": 5}
+    known = {"uid": "1", "user": "ann", "active": True, "superuser": False, "groups": [], "generation": 6}
+    change(stage, 1, users=[others, known])
+    assert [one.client.closed for one in (root, ann, late)] == [True, False, False]
+    rights = stage.sessions.rights
+    rights.begin()
+    rights.add([rule(1, who="everyone")], [others], [])
+    rights.commit(7, stage.now)
+    stage.end()
+    assert [one.client.closed for one in (ann, late)] == [True, False]
 
 
 def test_a_token_is_renewed_and_ends() -> None:
