@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -100,13 +100,6 @@ def presence_of(answer: Present) -> Presence:
     """The presence that a server's answer describes (protocol.md 4.14)."""
     users = {user.user: user.connections for user in answer.users}
     return Presence(users, answer.anonymous, answer.more, answer.stale)
-
-
-def check_values(content: object, fields: Mapping[str, object]) -> None:
-    """Raises TypeError for content or field values other than text and bytes: no server takes them."""
-    for value in (content, *fields, *fields.values()):
-        if not isinstance(value, str | bytes):
-            raise TypeError(f"content and field values are str or bytes, not {type(value).__name__}")
 
 
 def message_of(data: Data, subject: str, epoch: int, base: int) -> Message:

@@ -18,6 +18,7 @@ from fastpath.client import connect
 from fastpath.client.errors import CommandRefused, Disconnected, QueueFull, RefusedMessage
 from fastpath.client.message import Position
 from fastpath.client.publisher.publisher import Publisher, Row
+from fastpath.core.protocol.as_of import readable_as_of
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.messages import GUARANTEED, STANDARD
 
@@ -234,8 +235,9 @@ def row_of(message: Recorded) -> Row:
     meta: dict[str, Any] = {} if message.retained else {"retained": False}
     if message.qos != GUARANTEED:
         meta["qos"] = STANDARD
-    for name in ("reply_to", "closure", "as_of"):
-        value = getattr(message, name)
+    # What an earlier version has recorded may be more than is taken today.
+    told = (message.reply_to, message.closure, readable_as_of(message.as_of))
+    for name, value in zip(("reply_to", "closure", "as_of"), told, strict=True):
         if value not in ("", None):
             meta[name] = value
     if message.removed:

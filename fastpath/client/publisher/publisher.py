@@ -139,7 +139,10 @@ class Publisher(PublisherConnection):
             return self._publish_now(row)
 
     def _publish_now(self, row: list[Any]) -> int:
-        rows = _encode([row])
+        try:
+            rows = _encode([row])
+        except (UnicodeEncodeError, OverflowError) as error:  # half a character, or a number beyond 2^64
+            raise RefusedMessage(0, "invalid", str(error)) from None
         if len(rows) > FRAME_BYTES_MAX - _ENVELOPE_BYTES:
             raise _too_large(0, len(rows))
         batch: Batch = self._window.submit(rows, 1, alone=True)

@@ -12,8 +12,9 @@ from fastpath.core.matching.subscribed_patterns import covers
 from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.messages import Fields, Value
 
+from ..arguments import check_values
 from ..errors import ResponderError
-from ..message import Reply, Request, check_values
+from ..message import Reply, Request
 
 Returned = Value | Reply | None
 Handler = Callable[[Request], Returned | Awaitable[Returned]]
@@ -87,7 +88,13 @@ class Responding:
             last = returned if isinstance(returned, Reply) else Reply("" if returned is None else returned)
             reply(last.content, last.fields, more=False)
         except ResponderError as error:
-            self._send(wire.GiveReply(to=asked.to, error=error.code[:64] or FAILED, reason=error.reason[:1024]))
+            code, reason = _cut(error.code, 64), _cut(error.reason, 1024)
+            self._send(wire.GiveReply(to=asked.to, error=code or FAILED, reason=reason))
         except Exception:
             log.exception("the handler for a request to %s failed", asked.subject)
             self._send(wire.GiveReply(to=asked.to, error=FAILED, reason="the responder failed"))
+
+
+def _cut(text: object, most: int) -> str:
+    """The beginning of what is told as a text, without halves of characters."""
+    return str(text)[:most].encode(errors="replace").decode()

@@ -16,9 +16,20 @@ from fastpath.core.protocol.messages import GUARANTEED, Advertised, Fields, Pres
 from fastpath.core.protocol.subject import check_pattern, check_subject
 from fastpath.core.protocol.trace_context import read_traceparent
 
+from ..arguments import (
+    check_closure,
+    check_count,
+    check_patterns,
+    check_positions,
+    check_quality,
+    check_subscription,
+    check_text,
+    check_token,
+    check_values,
+)
 from ..discovery import ServersSource, check_source
 from ..errors import Disconnected, refusal
-from ..message import Position, Presence, Reply, Status, check_values, presence_of
+from ..message import Position, Presence, Reply, Status, presence_of
 from ..options import OptionNames, Options, Transport
 from ..requests.responding import Handler
 from ..servers import Servers, parse_servers
@@ -51,6 +62,8 @@ class Client:
             raise ValueError("an address is needed: ws://host:port/ws or wss://host:port/ws, or servers_url")
         if form not in FORMS:
             raise ValueError(f"the form is one of {', '.join(FORMS)}, not {form!r}")
+        if token is not None and not callable(token):
+            check_token(token)
         self._options = Options(**options)
         self._statuses = Statuses(on_status)
         self._machine = Machine(form, servers, self._options, renewable=callable(token), memory=PROCESS)
@@ -131,18 +144,18 @@ class Client:
         same subject or pattern begins as the first did, and what is asked of the server serves both (the shorter
         interval, ``"close"`` before ``"conflate"``). A message goes to each stream that has its subject, or a pattern
         over it. Without the right, the stream waits for it and ``status`` says so.
-        Raises InvalidSubject.
+        Raises InvalidSubject; ValueError and TypeError for other options.
         """
         names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
         for name in names:
             check_name(name)
-        if isinstance(since, tuple):
-            since = dict.fromkeys(names, since)
+        check_subscription(history, conflation, slow)
+        positions = check_positions(names, since)
         stream = MessageStream(names, self._leave)
         if self._machine.failure is not None or self._driver.closing:
             stream.end(self._machine.failure)
             return stream
-        self._machine.following.subscribe(stream, names, history, conflation, since, slow)
+        self._machine.following.subscribe(stream, names, history, conflation, positions, slow)
         self._driver.wake()
         return stream
 
@@ -227,21 +240,23 @@ class Client:
         """Queue a publication without waiting; the future has its position, or raises what ``publish`` does.
 
         With ``removed``, and empty content, it is what ``remove`` sends. QueueFull is raised here, as are
-        InvalidSubject, and UnicodeEncodeError for half a character.
+        InvalidSubject, Invalid for half a character, and Limited for a closure of over 256 characters.
         """
         check_subject(subject)
+        check_closure(closure)
+        check_quality(qos)
         self._driver.check_open()
         publication = Publication(
             subject,
             content,
             dict(fields or {}),  # the program's own may be another before it is sent
-            retained,
+            bool(retained),
             qos,
             reply_to or "",
             closure or next(self._closures),
             bool(closure),
-            replace=replace,
-            removed=removed,
+            replace=bool(replace),
+            removed=bool(removed),
             traceparent=read_traceparent(traceparent) or "",
         )
         future = self._driver.publish(publication)
@@ -254,6 +269,7 @@ class Client:
 
         Raises Denied, Invalid, NotReady; Unavailable without a connection in time, Disconnected when it is lost.
         """
+        check_text("the subject", subject)
         answer = await self._driver.command(lambda: self._machine.state.presence(subject))
         assert isinstance(answer, Present)
         return presence_of(answer)
@@ -266,6 +282,7 @@ class Client:
         the patterns, none ends it. Returns the patterns that the server refused, and why. Raises as ``presence``.
         """
         names = [patterns] if isinstance(patterns, str) else list(patterns)
+        check_patterns(names)
         if on_interest is not None:
             self._driver.on_interest = on_interest
         await self._driver.until_connected(self._options.timeout_seconds)
@@ -314,8 +331,7 @@ class Client:
         (never sent); Disconnected: the connection was lost, and whether it was done is not known. It is sent once.
         """
         check_subject(subject)
-        if replies < 1:
-            raise ValueError("replies is at least 1")
+        check_count("replies", replies, 1)
         check_values(content, fields or {})
         found = await self._driver.request(
             lambda ms: self._machine.state.request(subject, content, fields or {}, ms, replies), timeout
@@ -374,7 +390,7 @@ class Client:
 
     async def renew(self, token: str) -> None:
         """Renew the token of the live connection, and use this one at reconnections; raises BadToken."""
-        await self._driver.renew(token)
+        await self._driver.renew(check_token(token))
 
 
 class Responder:

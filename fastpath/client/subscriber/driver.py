@@ -15,6 +15,7 @@ from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.errors import Close
 
+from ..arguments import check_token
 from ..asking import ask
 from ..discovery import ServersSource, fetch_servers
 from ..errors import ClientError, Disconnected, RequestTimeout, TooLarge, Unavailable, refusal, request_failure
@@ -327,7 +328,7 @@ class Driver:
         """What ``token`` says now; one that does not answer in time has failed, with TimeoutError."""
         source = self.token
         token = await ask(source, self.options.token_seconds, "the token") if callable(source) else source
-        return token or ""
+        return check_token(token or "")
 
     async def _watch(self) -> str:
         """Measure the latency; returns when there is no sign of life."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
+from ..arguments import check_text, check_values
 from ..errors import QueueFull, Unavailable, Unknown, refusal
-from ..message import Position, check_values
+from ..message import Position
 
 HOLD_SECONDS = 0.5
 """Nothing is sent for so long, and until all on the wire is answered, after a server said that it cannot store now."""
@@ -93,7 +94,7 @@ class Outgoing:
         return len(self._all)
 
     def put(self, publication: Publication, now: float) -> Settled | None:
-        """Take one in, unless the queue is full. Raises UnicodeEncodeError for half a character."""
+        """Take one in, unless the queue is full. Raises Invalid for half a character, and TypeError."""
         size = _size(publication)
         if len(self._all) >= self._messages_max or self._bytes + size > self._bytes_max:
             return Settled(
@@ -216,22 +217,12 @@ class Outgoing:
 def _size(publication: Publication) -> int:
     """The size of content and fields in bytes.
 
-    Raises UnicodeEncodeError, which names the part, for half a character anywhere, and TypeError for what is neither
-    text nor bytes: it could not be sent later.
+    Raises Invalid, which names the part, for half a character anywhere, and TypeError for what is neither text nor
+    bytes: it could not be sent later.
     """
-    part = "subject"
-    try:
-        publication.subject.encode()
-        part = "reply_to"
-        publication.reply_to.encode()
-        part = "closure"
-        publication.closure.encode()
-        part = "content or fields"
-        values = (publication.content, *publication.fields, *publication.fields.values())
-        return sum(len(value) if isinstance(value, bytes) else len(value.encode()) for value in values)
-    except UnicodeEncodeError as error:
-        error.reason = f"half a character in the {part} of a publication"
-        raise
-    except AttributeError:
-        check_values(publication.content, publication.fields)
-        raise
+    check_text("the subject", publication.subject)
+    check_text("reply_to", publication.reply_to)
+    check_text("closure", publication.closure)
+    check_values(publication.content, publication.fields)
+    values = (publication.content, *publication.fields, *publication.fields.values())
+    return sum(len(value) if isinstance(value, bytes) else len(value.encode()) for value in values)

@@ -460,9 +460,10 @@ class Client:
     ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
     ``lag`` is None without subscriptions that may be conflated (slow_consumers.py), ``recovering`` without any that
     come from behind (backlogs.py). ``number`` tells it from all other clients of this process; ``end`` is the code and
-    the reason with which it was closed. ``since`` is when it opened, in ms and to a tenth of a second; ``program`` is
-    what it says that it is; ``responds``, whether it answers requests. Until its queue has been taken, so many
-    bytes more than the bound may wait in it as are ``allowed`` (outbox.py).
+    the reason with which it was closed. ``errors`` are commands that were refused, and ``nonsense`` those of them that
+    could not be read. ``since`` is when it opened, in ms and to a tenth of a second; ``program`` is what it says that
+    it is; ``responds``, whether it answers requests. Until its queue has been taken, so many bytes more than the bound
+    may wait in it as are ``allowed`` (outbox.py).
     """
 
     __slots__ = (
@@ -480,6 +481,7 @@ class Client:
         "group",
         "lag",
         "link",
+        "nonsense",
         "number",
         "out",
         "principal",
@@ -524,6 +526,7 @@ class Client:
         self.program = ""
         self.end: tuple[int, str] = LOST
         self.errors = 0
+        self.nonsense = 0
         self.greeted = False
         self.alive = True
         self.warned = False

@@ -20,23 +20,58 @@ _KEYS = {"time": f"{_TEXT} or {_NUMBER}", "batch": _NUMBER, "job": _TEXT, "versi
 
 def check_as_of(as_of: Any) -> None:
     """Raises InvalidMessage for anything but a text, a whole number, or a map of ``time``, ``batch``, ``job`` and
-    ``version``."""
+    ``version``.
+
+    A number is one that JavaScript has exactly: a client of it would read another one, or none of the message.
+    """
     if isinstance(as_of, str):
-        if len(as_of) > CLOSURE_BYTES_MAX:
-            raise InvalidMessage("invalid", f"as_of has at most {CLOSURE_BYTES_MAX} characters")
+        if not _is_text(as_of):
+            raise InvalidMessage("invalid", f"as_of has at most {CLOSURE_BYTES_MAX} characters, and none that is half")
     elif isinstance(as_of, dict):
         for key, value in as_of.items():
             if key not in _KEYS:
                 raise InvalidMessage("invalid", f"as_of is a map of {', '.join(_KEYS)}")
-            text = type(value) is str and len(value) <= CLOSURE_BYTES_MAX and _TEXT in _KEYS[key]
+            text = type(value) is str and _TEXT in _KEYS[key] and _is_text(value)
             number = type(value) is int and 0 <= value <= NUMBER_MAX and _NUMBER in _KEYS[key]
             if not (text or number):
-                raise InvalidMessage("invalid", f"as_of: {key} is {_KEYS[key]}")
+                raise InvalidMessage("invalid", f"as_of: {key} is {_KEYS[key]}{_too_large(value)}")
     elif type(as_of) is not int:
         raise InvalidMessage("invalid", "as_of is a text, a whole number or a map")
+    elif abs(as_of) > NUMBER_MAX:
+        raise InvalidMessage("invalid", f"as_of: {as_of} is no number that every client reads{_too_large(as_of)}")
+
+
+def readable_as_of(as_of: Any) -> Any:
+    """What every client can read of what an earlier version has stored: a number that is too large as its digits, and
+    nothing for what is not allowed otherwise."""
+    if as_of is None:
+        return None
+    try:
+        check_as_of(as_of)
+    except InvalidMessage:
+        return str(as_of) if type(as_of) is int else None
+    return as_of
 
 
 def version_of(as_of: Any) -> int:
     """The version that stands in it, NO_VERSION without one."""
     version = as_of.get("version") if type(as_of) is dict else None
     return version if type(version) is int else NO_VERSION
+
+
+def _is_text(text: str) -> bool:
+    """Return whether it is short enough, and has a UTF-8 form: half a character has none."""
+    if len(text) > CLOSURE_BYTES_MAX:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _too_large(value: Any) -> str:
+    """What to do about a number that is nearly one; empty for all else."""
+    if type(value) is not int or abs(value) <= NUMBER_MAX:
+        return ""
+    return ", at most 2^53 - 1: give ms instead of ns, or its digits as a text"

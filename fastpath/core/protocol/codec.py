@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from base64 import b64encode
 from binascii import Error as Base64Error
@@ -64,6 +65,16 @@ _OPS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyCommand
 _Coder = TypeVar("_Coder")
 
 
+HALF_A_CHARACTER = "half a character (a surrogate without its other half) is no text"
+"""Why a command is refused that has one: nobody can be sent it, and UTF-8 has no form of it."""
+
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
+)
+"""What begins with a backslash in JSON, so that one that is escaped itself begins nothing; a group for half of a
+pair."""
+
+
 class _Numbered(msgspec.Struct):
     """Just enough of a refused command to answer it by its id."""
 
@@ -90,7 +101,7 @@ def decode_command(data: bytes, form: Form) -> AnyCommand:
     try:
         command: AnyCommand = _commands[form](data)
     except msgspec.ValidationError as error:
-        raw = _decode_anything(data, form)
+        raw = _decode_anything(_mended(data, form) or data, form)
         if not isinstance(raw, dict):
             raise BadFrame("a command is a map with the key op") from None
         op = raw.get("op")
@@ -98,6 +109,11 @@ def decode_command(data: bytes, form: Form) -> AnyCommand:
             raise InvalidMessage("invalid", f'unknown op "{op[:40]}"') from None
         raise InvalidMessage("invalid", _plain(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if (mended := _mended(data, form)) is not None:
+            decode_command(mended, form)  # what is wrong with it besides is told first
+            raise InvalidMessage("invalid", HALF_A_CHARACTER) from None
+        if isinstance(error, UnicodeDecodeError) and command_id(data, form) is not None:
+            raise InvalidMessage("invalid", "a text that is not UTF-8") from None
         raise BadFrame(f"not {form}: {error}") from None
     return command
 
@@ -107,7 +123,16 @@ def command_id(data: bytes, form: Form) -> int | None:
     try:
         return _ids[form](data).id
     except (msgspec.DecodeError, UnicodeDecodeError):
+        mended = _mended(data, form)
+        return None if mended is None else command_id(mended, form)
+
+
+def _mended(data: bytes, form: Form) -> bytes | None:
+    """JSON with another character in the place of each half of one; None where there is none."""
+    if form not in JSON_FORMS or b"\\u" not in data:
         return None
+    mended = _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], data)
+    return mended if mended != data else None
 
 
 def encode(value: AnyCommand | AnyAnswer, form: Form) -> bytes:

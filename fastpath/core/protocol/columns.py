@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from .as_of import NO_VERSION, version_of
+from .as_of import NO_VERSION, readable_as_of, version_of
 from .limits import FIELD_NAME_BYTES_MAX, FIELDS_MAX
 from .messages import GUARANTEED, STANDARD, Fields, Message, Value
 
@@ -186,7 +186,8 @@ def _row(
     if meta:
         message.retained, message.qos = run.retained, meta.get("qos", GUARANTEED)
         message.reply_to, message.closure = meta.get("reply_to") or None, meta.get("closure") or None
-        message.as_of, message.replace, message.removed = meta.get("as_of"), run.replace, run.removed
+        message.as_of = readable_as_of(meta.get("as_of"))  # the run may have been stored by an earlier version
+        message.replace, message.removed = run.replace, run.removed
     if number:
         message.publisher, message.publication = publisher, number
     message.weigh()

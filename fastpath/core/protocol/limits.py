@@ -26,7 +26,7 @@ SUBJECTS_PER_COMMAND_MAX = 1000
 """Subjects in one subscribe or unsubscribe: bounds the work of one tick."""
 
 ERRORS_MAX = 100
-"""Refused commands on one connection before it is closed with 4505."""
+"""Commands that cannot be read on one connection before it is closed with 4505."""
 
 CLOSURE_BYTES_MAX = 256
 """A closure or publication id comes back with the answer; it is an id, not a payload."""

@@ -172,6 +172,7 @@ class Sessions:
         """Handle one WebSocket message of the client; a fault in it is the client's alone."""
         if self.long_commands.busy and self.long_commands.waits(client, data):
             return
+        command: AnyCommand | None = None
         try:
             command = decode_command(data, client.form)
             asked = client.principal.asked
@@ -188,7 +189,8 @@ class Sessions:
             else:
                 self._do(client, command, now)
         except InvalidMessage as error:
-            self.refuse(client, command_id(data, client.form), error.code, error.reason)
+            number = command_id(data, client.form)
+            self.refuse(client, number, error.code, error.reason, understood=command is not None)
         except BadFrame as error:
             client.link.close(Close.BAD_MESSAGE, f"{Close.BAD_MESSAGE.label}: {error}")
         except Refused as error:
@@ -329,14 +331,17 @@ class Sessions:
         if expires is not None and expires <= now + EXPIRY_NOTICE_MS + 2000 * self.ping_seconds:
             self._expiring[client] = None
 
-    def refuse(self, client: Client, number: int | None, code: str, reason: str) -> None:
-        """Answer a command without effect; too many of them end the connection."""
+    def refuse(self, client: Client, number: int | None, code: str, reason: str, *, understood: bool = True) -> None:
+        """Answer a command without effect; too many that are not even commands end the connection."""
         client.errors += 1
         if self.witness is not None:
             self.witness.refused(client, code, reason)
-        if client.errors > ERRORS_MAX:
-            client.link.close(Close.TOO_MANY_ERRORS, f"too_many_errors: over {ERRORS_MAX} refused commands")
-            return
+        if not understood:
+            client.nonsense += 1
+            if client.nonsense > ERRORS_MAX:
+                why = f"too_many_errors: over {ERRORS_MAX} commands that cannot be read"
+                client.link.close(Close.TOO_MANY_ERRORS, why)
+                return
         answer = Error(id=msgspec.UNSET if number is None else number, code=code, reason=reason)
         self.broker.send(client, answer)
 

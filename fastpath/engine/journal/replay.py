@@ -19,7 +19,7 @@ from ...core.broker.broker import Broker
 from ...core.cache.deduplication import Deduplicator
 from ...core.cache.snapshot import Snapshot
 from ...core.delivery.audience import Topic
-from ...core.protocol.as_of import version_of
+from ...core.protocol.as_of import readable_as_of, version_of
 from ...core.protocol.columns import expand
 from ...core.protocol.messages import GUARANTEED, Message
 from .files import Folder, JournalError
@@ -225,6 +225,8 @@ class Replay:
             message.qos = GUARANTEED
             if message.time > now:
                 message.time = now  # the clock was set back
+            if message.as_of is not None:
+                message.as_of = readable_as_of(message.as_of)
             seq = message.seq
             if seq > topic.seq:
                 if message.epoch != topic.epoch or seq != topic.seq + 1 or self._suspects:
@@ -312,6 +314,7 @@ class Replay:
             if newest is not None and keeps_snapshot(topic):
                 newest.subject = topic.subject
                 newest.qos = GUARANTEED
+                newest.as_of = readable_as_of(newest.as_of)
                 if newest.time > self._now:
                     newest.time = self._now
                 topic.snapshot = Snapshot(newest)

@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 
 from ...core.cache.snapshot import Snapshot
+from ...core.protocol.as_of import readable_as_of
 from ...core.protocol.messages import GUARANTEED, STANDARD, Message
 from ...core.protocol.packets import Position
 
@@ -203,7 +204,7 @@ def _messages(entries: Sequence[Entry], epoch: int) -> list[Message]:
             GUARANTEED if seq else STANDARD,
             reply_to,
             closure,
-            as_of,
+            as_of if as_of is None else readable_as_of(as_of),
             publisher,
             publication,
             retained in (REPLACES, REMOVES),

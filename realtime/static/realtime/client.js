@@ -6,6 +6,9 @@
  */
 
 import { Connector, viaOf } from "./client/connection/connector.js";
+import {
+  checkClosure, checkName, checkNames, checkPatterns, checkRequest, checkSubscription, checkToken, checkValues,
+} from "./client/session/arguments.js";
 import { RealtimeError } from "./client/session/errors.js";
 import { Requests } from "./client/session/requests.js";
 import { Listeners, guarded } from "./client/session/listeners.js";
@@ -95,18 +98,17 @@ class Client {
 
   /** @param {string | string[]} subjects @param {(message: any, subscription: any) => void} handler @param {any} [options] */
   subscribe(subjects, handler, options = {}) {
-    const list = [subjects].flat();
-    const since = Array.isArray(options.since) ? Object.fromEntries(list.map((subject) => [subject, options.since]))
-      : options.since ?? {};
+    const list = checkNames(subjects);
+    const wanted = checkSubscription(list, options);
     const subscription = new Subscription(list, handler, (self, subjects) => this.#unsubscribe(self, subjects));
-    const { history = 0, conflation = 0, slow = "close" } = options;
-    this.#do((session) => session.subscribe(subscription, list, { history, conflation, slow, since }));
+    this.#do((session) => session.subscribe(subscription, list, wanted));
     return subscription;
   }
 
   /** @param {Subscription} subscription @param {string[]} subjects */
   async #unsubscribe(subscription, subjects) {
-    const ids = this.#do((session) => session.unsubscribe(subscription, subjects));
+    const names = checkNames(subjects);
+    const ids = this.#do((session) => session.unsubscribe(subscription, names));
     // A connection that is lost meanwhile unsubscribes as well.
     await Promise.allSettled(ids.map((id) => this.#answer(id)));
   }
@@ -115,7 +117,7 @@ class Client {
   async publish(subject, content, options = {}) {
     const { fields = {}, retained = true, qos = "guaranteed", replyTo = "", replace = false, traceparent = "" } = options;
     if (qos !== "guaranteed" && qos !== "standard") throw new TypeError("qos is \"guaranteed\" or \"standard\"");
-    const closure = options.closure ?? `js-${++this.#closures}`;
+    const closure = checkClosure(options.closure ?? `js-${++this.#closures}`);
     // It may wait, and go again: what the program does with its buffers meanwhile is no part of it.
     const own = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, copied(value)]));
     const frame = {
@@ -129,6 +131,7 @@ class Client {
   async remove(subject, options = {}) {
     const { qos = "guaranteed", closure = `js-${++this.#closures}` } = options;
     if (qos !== "guaranteed" && qos !== "standard") throw new TypeError("qos is \"guaranteed\" or \"standard\"");
+    checkClosure(closure);
     const frame = { op: "publish", subject, content: "", fields: {}, retained: true, qos, reply_to: "", closure, removed: true };
     return this.#publish(frame, options.closure !== undefined);
   }
@@ -146,6 +149,7 @@ class Client {
    * @param {string} [subject] @returns {Promise<{users: {user: string, connections: number}[], anonymous: number, more: number, stale: boolean}>}
    */
   async presence(subject = "") {
+    if (subject !== "") checkName("subject", subject);
     const { users, anonymous = 0, more = 0, stale = false } = await this.#ask({ op: "presence", subject });
     return { users, anonymous, more, stale };
   }
@@ -156,7 +160,7 @@ class Client {
    * @returns {Promise<{pattern: string, error: string, reason: string}[]>} what the server says of each
    */
   async advertise(patterns, onInterest) {
-    const list = [patterns].flat();
+    const list = checkPatterns(patterns);
     if (onInterest) this.#onInterest = onInterest;
     const id = this.#do((session) => session.advertise(list));
     if (id === null) return [];
@@ -170,7 +174,10 @@ class Client {
    * @returns {Promise<any>} the reply, or with `replies` above 1 a list of up to so many
    */
   async request(subject, content, options = {}) {
-    const { fields = {}, timeout = 5000, replies = 1 } = options;
+    const { fields = {} } = options;
+    const { timeout, replies } = checkRequest(options);
+    checkName("subject", subject);
+    checkValues(content, fields, subject);
     const began = performance.now();
     await this.#untilConnected(timeout);
     this.#checkConnected(); // by now it may be gone again, and nobody would ever answer
@@ -202,7 +209,7 @@ class Client {
 
   /** @param {string} token of the same user; also used from now on where `token` was a string */
   async renew(token) {
-    this.#token = token;
+    this.#token = checkToken(token);
     if (typeof this.#options.token !== "function") this.#options.token = token;
     if (this.state !== "connected") return { user: this.user };
     const { user, expires } = await this.#ask({ op: "token", token });
@@ -352,7 +359,7 @@ class Client {
       return null;
     }
     try {
-      this.#token = (await this.#asked("the token", source)) ?? "";
+      this.#token = checkToken((await this.#asked("the token", source)) ?? "");
       return null;
     } catch (thrown) {
       const error = errorOf(thrown);

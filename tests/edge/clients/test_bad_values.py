@@ -186,6 +186,52 @@ def test_after_a_hundred_refused_commands_it_ends(shared: Sidecar) -> None:
         assert client.closed() == (4505, "too_many_errors")
 
 
+def test_what_is_only_denied_ends_nothing(shared: Sidecar) -> None:
+    """However often it is asked for: it is a command like others, that the server could read."""
+    with WireClient(shared) as client:
+        for _ in range(150):
+            client.say("presence", subject="/bad/not-kept")
+        assert [client.answer("error")["code"] for _ in range(150)] == ["invalid"] * 150
+        assert client.say("ping") == client.answer("pong")["id"]
+
+
+HALVES = {
+    "content": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"cut \ud83c","closure":"c"}',
+    "the other half": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"\uDF89 cut","closure":"c"}',
+    "in the wrong order": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"\udf89\ud83c","closure":"c"}',
+    "a field": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"x","fields":{"v":"\ud83c"}}',
+    "the name of a field": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"x","fields":{"\ud83c":"v"}}',
+    "a subject": rb'{"op":"subscribe","id":7,"subjects":["/bad/\ud83c","/bad/half"]}',
+    "a position": rb'{"op":"subscribe","id":7,"subjects":["/bad/half"],"since":{"/bad/\ud83c":[1,1]}}',
+    "a pattern": rb'{"op":"advertise","id":7,"patterns":["/bad/\ud83c"]}',
+    "a token": rb'{"op":"token","token":"\ud83c","id":7}',
+    "what nobody reads": rb'{"more":"\ud83c","op":"ping","id":7}',
+    "beside an unknown op": rb'{"op":"subscribee","id":7,"more":"\ud83c"}',
+}
+
+
+@pytest.mark.parametrize("command", HALVES.values(), ids=HALVES)
+def test_half_a_character_refuses_its_command(shared: Sidecar, command: bytes) -> None:
+    """What JavaScript escapes of a text that was cut within an emoji is no text; the connection goes on."""
+    with WireClient(shared) as client, WireClient(shared) as other:
+        other.subscribe("/bad/half")
+        client.frame(TEXT, command)
+        answer = client.answer("error")
+        assert (answer["id"], answer["code"]) == (7, "invalid")
+        client.frame(TEXT, rb'{"op":"publish","subject":"/bad/half","content":"\\ud83c \ud83c\udf89"}')
+        assert other.message()[3] == "\\ud83c 🎉"
+
+
+def test_what_is_no_utf8_refuses_its_command(shared: Sidecar) -> None:
+    """In MessagePack, where only the text itself cannot be read."""
+    with WireClient(shared, "msgpack") as client:
+        command = {"op": "publish", "id": 7, "subject": "/bad/half", "content": "##", "closure": "c"}
+        client.frame(BINARY, msgspec.msgpack.encode(command).replace(b"##", b"\xed\xa0"))
+        answer = client.answer("error")
+        assert (answer["id"], answer["code"], answer["reason"]) == (7, "invalid", "a text that is not UTF-8")
+        assert client.say("ping") == client.answer("pong")["id"]
+
+
 @pytest.mark.slow
 def test_a_million_subscriptions(shared: Sidecar) -> None:
     """What passes the limit is refused, each with the reason, and costs nothing."""

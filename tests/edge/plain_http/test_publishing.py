@@ -89,12 +89,13 @@ def test_one_or_many_in_order_each_with_its_outcome(shared: Sidecar) -> None:
                     message("/pub/one", "x" * (1 << 20), fields={"y": "z"}),
                     message("/pub/one", retain=False),
                     message("/pub/one", as_of={"version": 3}),
+                    message("/pub/one", as_of=1795883791704842422),
                     message("/pub/one", "3"),
                 ]
             }
         )
         assert statuses(results) == [
-            *("ok", "ok", "invalid", "invalid", "denied", "too_large", "invalid", "outdated", "ok")
+            *("ok", "ok", "invalid", "invalid", "denied", "too_large", "invalid", "outdated", "invalid", "ok")
         ]
         assert "epoch" not in results[0], "of standard quality nothing is numbered"
         assert [results[1]["seq"], results[-1]["seq"]] == [2, 3]

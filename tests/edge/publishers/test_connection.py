@@ -109,6 +109,11 @@ ROWS: dict[str, tuple[Any, str, str]] = {
         "as_of is a map of time, batch, job, version",
     ),
     "long as_of": (["/p/rows", "", None, {"as_of": "x" * 257}], "invalid", "as_of has at most 256 characters"),
+    "as_of in ns": (
+        ["/p/rows", "", None, {"as_of": 1795883791704842422}],
+        "invalid",
+        "as_of: 1795883791704842422 is no number that every client reads, at most 2^53 - 1: give ms instead of ns",
+    ),
     "no slash": (["p/rows", ""], "invalid", "subject 'p/rows': no leading slash"),
     "one segment": (["/p", ""], "invalid", "subject '/p': only one segment"),
     "the server's": (["/__sys__/stats", ""], "denied", "subjects below /__sys__ belong to the server"),

@@ -31,6 +31,26 @@ def test_a_crash_loses_nothing(tmp_path: Path) -> None:
     again.crash()
 
 
+@pytest.mark.parametrize("in_a_base", [False, True])
+def test_an_as_of_of_before_is_read_as_its_digits(tmp_path: Path, in_a_base: bool) -> None:
+    """What an earlier version has stored that not every client can read: in the log, and in a base."""
+    node = Node(tmp_path)
+    node.send("/s/a", "1", as_of=1_795_883_791_704_842_422)
+    if in_a_base:
+        writer = node.begin_base()
+        while writer.slice(0):
+            pass
+        writer.finish()
+        assert list(tmp_path.glob("*.base"))
+    node.crash()
+    node = Node(tmp_path)
+    topic = node.topic("/s/a")
+    held = [*(topic.ring or ()), *([topic.snapshot.newest] if topic.snapshot else ())]
+    assert held
+    assert {one.as_of for one in held} == {"1795883791704842422"}
+    node.crash()
+
+
 def test_a_publication_that_comes_again_after_a_crash_is_stored_once(tmp_path: Path) -> None:
     node = Node(tmp_path)
     one = Message("/s/a", "1", publisher="p", publication=7)

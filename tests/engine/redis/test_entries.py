@@ -68,6 +68,14 @@ def test_all_of_a_message_is_in_its_entry() -> None:
     assert (second.epoch, second.seq, second.qos) == (0, 0, STANDARD)
 
 
+def test_an_as_of_of_before_is_read_as_its_digits() -> None:
+    """A node of an earlier version has stored, or stores beside us, what not every client can read."""
+    one = Message("/a/b", "x", as_of=1_795_883_791_704_842_422)
+    row: Entry = [b"9-1", [b"s", b"/a/b", b"q", b"3", b"t", b"1700", b"p", entries.payload(one)]]
+    [found] = entries.read([row], 9)
+    assert (found.content, found.as_of) == ("x", "1795883791704842422")
+
+
 def test_snapshots_are_gathered_from_fields_in_any_order_and_expire() -> None:
     parts = entries.SnapshotParts(oldest=1000)
     parts.add(b"/a/b\0bid", b"t1.5")

@@ -159,7 +159,9 @@ def newest(subject: str) -> Any:
 
 
 def test_a_wrong_reply_subject_is_refused(node: Sidecar) -> None:
-    for wrong in ({"reply_to": "nowhere"}, {"as_of": 1.5}, {"closure": "x" * 600}):
+    ns = 1_795_883_791_704_842_422
+    halves = ({"as_of": {"job": "\ud83c"}}, {"as_of": "\ud83c"})
+    for wrong in ({"reply_to": "nowhere"}, {"as_of": 1.5}, {"as_of": ns}, *halves, {"closure": "x" * 600}):
         with pytest.raises(PublishRefused, match=next(iter(wrong))):
             publish("/wrong/a", "x", **wrong)  # type: ignore[arg-type]
 

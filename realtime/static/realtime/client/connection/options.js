@@ -1,8 +1,11 @@
 /** The options of a client with their defaults, checked. */
 
 import { SUBPROTOCOLS } from "../wire/codec.js";
+import { checkText, checkToken } from "../session/arguments.js";
 import { TRANSPORTS } from "./ladder.js";
 import { serversOf } from "./servers.js";
+
+const PUBLISHER_CHARS_MAX = 256;
 
 /** What a program may leave out; docs/develop/javascript.md says what each means. */
 export const DEFAULTS = {
@@ -31,6 +34,8 @@ export function complete(options) {
     if (typeof value === "number" && !(all[name] >= 0)) throw new TypeError(`${name} is a number of 0 or more`);
   }
   if (!Object.hasOwn(SUBPROTOCOLS, all.form)) throw new TypeError("form is \"json\" or \"msgpack\"");
+  if (typeof all.token !== "function") checkToken(all.token ?? "");
+  if (checkText("publisher", all.publisher).length > PUBLISHER_CHARS_MAX) throw new TypeError(`publisher has at most ${PUBLISHER_CHARS_MAX} characters`);
   const wished = [all.transports].flat();
   if (wished.length === 0 || wished.some((name) => !TRANSPORTS.includes(name))) {
     throw new TypeError(`transports are some of ${TRANSPORTS.join(", ")}`);

@@ -15,6 +15,7 @@ export class Listeners {
 
   /** @param {string} name "status" for everything @param {(status: any) => void} listener @returns {() => void} stops it */
   on(name, listener) {
+    if (typeof listener !== "function") throw new TypeError("a listener is a function");
     if (!this.#byName.has(name)) this.#byName.set(name, new Set());
     this.#byName.get(name)?.add(listener);
     return () => { this.#byName.get(name)?.delete(listener); };

@@ -6,6 +6,8 @@
  * under a new number (the server refused the old one) still comes before what was published after it.
  */
 
+import { checkText, checkValues } from "./arguments.js";
+
 /** How long nothing is sent after the server said "not now". */
 const HOLD_MS = 500;
 
@@ -42,7 +44,7 @@ export class Outgoing {
     return isDue ? Math.min(until, this.#heldUntil) : until;
   }
 
-  /** @param {any} frame a publish command without id @param {any} ticket comes back in the result @param {number} now @returns {boolean} whether there is room. Throws TypeError. */
+  /** @param {any} frame a publish command without id @param {any} ticket comes back in the result @param {number} now @returns {boolean} whether there is room. Throws TypeError, and RealtimeError for half a character. */
   add(frame, ticket, now) {
     const bytes = size(frame);
     const { publishQueueMessages, publishQueueBytes, publishSeconds } = this.#options;
@@ -157,15 +159,12 @@ const encoder = new TextEncoder();
 
 /** What content and fields take. What cannot be encoded must not wait until it is sent, and then again and again. @param {any} frame */
 function size({ content, fields, subject, closure, reply_to, traceparent = "" }) {
-  if (![subject, closure, reply_to, traceparent].every((text) => typeof text === "string")) {
-    throw new TypeError("subject, closure, replyTo and traceparent are strings");
-  }
+  for (const [what, text] of Object.entries({ subject, closure, replyTo: reply_to, traceparent })) checkText(what, text, subject);
+  checkValues(content, fields, subject);
   return Object.entries(fields).reduce((sum, [name, value]) => sum + bytes(name) + bytes(value), bytes(content));
 }
 
-/** @param {any} value */
+/** @param {string | Uint8Array} value */
 function bytes(value) {
-  if (typeof value === "string") return encoder.encode(value).length;
-  if (value instanceof Uint8Array) return value.length;
-  throw new TypeError("content and field values are strings or Uint8Arrays");
+  return typeof value === "string" ? encoder.encode(value).length : value.length;
 }

@@ -1,5 +1,6 @@
 /** Requests of the program and their replies; handlers that answer the requests of others (docs/reference/protocol.md 3.11 to 3.13). */
 
+import { checkName } from "./arguments.js";
 import { RealtimeError } from "./errors.js";
 import { guarded } from "./listeners.js";
 import { isCovered } from "./wanted.js";
@@ -57,6 +58,7 @@ export class Requests {
   /** @param {string} pattern @param {(request: any) => any} handler */
   async respond(pattern, handler) {
     if (typeof handler !== "function") throw new TypeError("a handler is a function");
+    checkName("a pattern", pattern);
     this.#handlers.set(pattern, handler);
     try {
       const refused = (await this.#tell()).find((/** @type {any} */ offer) => offer.pattern === pattern && offer.error);
@@ -106,7 +108,7 @@ export class Requests {
       if (request.signal.aborted) return;
       if (error instanceof RealtimeError) {
         const { status, reason } = error;
-        frame = { to, error: String(status).slice(0, ERROR_CHARS_MAX) || "error", reason: String(reason).slice(0, REASON_CHARS_MAX) };
+        frame = { to, error: cut(status, ERROR_CHARS_MAX) || "error", reason: cut(reason, REASON_CHARS_MAX) };
       } else {
         frame = { to, error: "error", reason: "the responder failed" };
         guarded(() => { throw error; });
@@ -129,6 +131,11 @@ export class Requests {
       /** @type {AbortController | undefined} */ (controller)?.abort();
     }
   }
+}
+
+/** The beginning of a text, in whole characters. @param {unknown} text @param {number} most */
+function cut(text, most) {
+  return String(text).slice(0, most).replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
 /** What a handler's result replies. Throws TypeError for what is no reply: an empty one would tell nobody. @param {any} value */

@@ -10,6 +10,7 @@
  */
 
 import { ABNORMAL, DRAIN, NORMAL, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens } from "../wire/closing.js";
+import { unsendable } from "./arguments.js";
 import { Effects } from "./effects.js";
 import { Ladder } from "../connection/ladder.js";
 import { Outgoing } from "./outgoing.js";
@@ -96,7 +97,12 @@ export class Session {
 
   /** @param {any} owner @param {string[]} subjects @param {any} options */
   subscribe(owner, subjects, options) {
-    this.#protocol.following.subscribe(owner, subjects, options);
+    const taken = subjects.filter((subject) => !unsendable(subject));
+    this.#protocol.following.subscribe(owner, taken, options);
+    for (const subject of subjects) {
+      const reason = unsendable(subject);
+      if (reason) this.effects.status("refused", { subject, code: "invalid", reason });
+    }
     this.#send();
   }
 

@@ -125,12 +125,7 @@ const CHECKS = {
  */
 export function encode(frame, form) {
   const wire = frame.op === "message" ? row(frame, form) : { op: frame.op, ...ordered(frame, shape(frame.op), form) };
-  return form === "json" ? whole(JSON.stringify(wire)) : pack(wire);
-}
-
-/** Half a character becomes U+FFFD, as in the form msgpack: JSON would escape it, which no server takes. @param {string} json */
-function whole(json) {
-  return json.includes("\\ud") ? json.replace(/\\(?:u(d[89a-f]..)|[^])/g, (all, half) => (half ? "\ufffd" : all)) : json;
+  return form === "json" ? JSON.stringify(wire) : pack(wire);
 }
 
 /**
@@ -150,6 +145,11 @@ export function decode(data, form) {
   if (!isMap(raw) || typeof raw.op !== "string") throw new BadFrame("a command or answer is a map with the key op");
   if (!Object.hasOwn(SHAPES, raw.op)) return raw;
   return { op: raw.op, ...checked(raw, SHAPES[raw.op], raw.op, form) };
+}
+
+/** Whether a text has no half of a character: JSON would escape it, which no server takes, and MessagePack lose it. @param {string} text */
+export function isWhole(text) {
+  return !/\p{Surrogate}/u.test(text);
 }
 
 /** @param {string} op */
@@ -223,7 +223,7 @@ function message(raw, form) {
 
 /** @param {Value} value @param {Form} form @returns {any} */
 function toWire(value, form) {
-  if (typeof value === "string") return value;
+  if (typeof value === "string") return wholeText(value);
   if (!(value instanceof Uint8Array)) throw new TypeError("content and field values are strings or Uint8Arrays");
   return form === "json" ? { b: toBase64(value) } : value;
 }
@@ -240,7 +240,13 @@ function fromWire(raw, form) {
 
 /** @param {Record<string, Value>} fields @param {Form} form */
 function fieldsToWire(fields, form) {
-  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, toWire(value, form)]));
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [wholeText(name), toWire(value, form)]));
+}
+
+/** @param {string} text @returns {string} */
+function wholeText(text) {
+  if (isWhole(text)) return text;
+  throw new TypeError("content, field names and values: half a character (a surrogate without its other half) is no text");
 }
 
 /** @param {any} raw @param {Form} form @returns {Record<string, Value>} */
