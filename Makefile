@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check docs bench chaos chaos-short conformance fuzz format dist release deb clean
+.PHONY: help setup setup-tests run test test-slow check docs bench chaos chaos-short conformance fuzz measure format dist release deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -39,6 +39,9 @@ docs: setup-tests ## build the manual from docs/ into build/site, to be read fro
 
 bench: setup ## measure, and rewrite the tables and charts of docs/explain/benchmarks.md; ARGS="F1 --repeat 1" narrows
 	@tools/bench.sh $(ARGS)
+
+measure: setup-tests ## measure what is promised in times and rates, alone on the machine; ARGS="right call --runs 9" chooses
+	@$(PYTHON) -m tests.measure $(ARGS)
 
 chaos: setup-tests ## inject every fault 20 times under load, prove what must hold; FAULT=sidecar-killed N=5 adds to the results
 	@$(PYTHON) -m tests.chaos run $(FAULT) $(if $(N),--times $(N)) $(ARGS)

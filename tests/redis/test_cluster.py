@@ -327,7 +327,7 @@ def test_standard_delivery_goes_on_without_redis_and_comes_back() -> None:
 @pytest.mark.slow
 def test_a_failover_under_subscribers() -> None:
     with (
-        Topology(quick=True, down_after=500) as topology,
+        Topology(quick=True) as topology,
         Sidecar(engine=topology.url) as one,
         Sidecar(engine=topology.url) as other,
         WirePublisher(one, publisher="p") as publisher,

@@ -386,7 +386,7 @@ def test_a_node_that_comes_later_knows_who_answers_before_it_says_that_nobody_do
 
 
 def test_over_a_failover_of_redis() -> None:
-    with Topology(down_after=500, quick=True) as topology, ExitStack() as stack:
+    with Topology(quick=True) as topology, ExitStack() as stack:
         one, other = (stack.enter_context(Sidecar(engine=topology.url, drain_seconds=1)) for _ in range(2))
         asking = stack.enter_context(WireClient(one))
         far = stack.enter_context(blocking.connect(other.client_url))

@@ -223,7 +223,7 @@ def test_commits_go_on_through_the_loss_of_the_primary() -> None:
     batches, size = 60, 40
     tx, subject = name(), f"/tx/{name()}"
     with ExitStack() as stack:
-        topology = stack.enter_context(Topology(down_after=500, quick=True))
+        topology = stack.enter_context(Topology(quick=True))
         node = stack.enter_context(Sidecar(engine=topology.url, **HISTORY))
         publisher = stack.enter_context(WirePublisher(node))
         attempts = count(1)

@@ -45,6 +45,7 @@ ALONE = tuple(
         "engine/journal/test_speed",
         "engine/redis/test_pace",
         "hostile/",
+        "measure/",
         "redis/test_awake",
         "redis/test_cluster",
         "redis/test_failover",

@@ -18,10 +18,11 @@ __all__ = ["ENDED", "NAME", "RedisServer", "SentinelServer", "Server", "Topology
 class Topology:
     """A primary, its replicas and their Sentinels: ``with Topology() as topology:``.
 
-    ``down_after`` (ms) is when a Sentinel takes a silent server for down. ``quick`` makes the Sentinels look ten times
-    as often as they do by themselves, so that a failover takes about a second: for tests of what follows a failover,
-    with a ``down_after`` of 500; not for tests of what may be acknowledged meanwhile. With a ``password`` everybody has
-    a login of their own, and ``cut`` can part them; ``node-1`` to ``node-4`` are for the nodes of the test.
+    ``down_after`` (ms) is when a Sentinel takes a silent server for down: three seconds at least where it is not the
+    subject, or a busy machine makes failovers. ``quick`` makes the Sentinels look ten times as often as they do by
+    themselves, so that a failover takes about a second more: for tests of what follows a failover, not of what may be
+    acknowledged meanwhile. With a ``password`` everybody has a login of their own, and ``cut`` can part them;
+    ``node-1`` to ``node-4`` are for the nodes of the test.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Sidecar:
         try:
             self.stop()
         finally:
-            if error is not None:  # pytest shows it with the failure
+            if error not in (None, GeneratorExit):  # pytest shows it with the failure
                 sys.stderr.write(f"log of the sidecar {self.folder.name}:\n{tail(self.log)}\n")
             self.running.discard(self)
             shutil.rmtree(self.folder, ignore_errors=True)

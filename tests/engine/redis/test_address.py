@@ -125,7 +125,7 @@ async def test_a_server_that_is_set_up_wrongly_is_refused(option: str) -> None:
 @pytest.fixture(scope="module")
 def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     certificate = Certificate(tmp_path_factory.mktemp("tls"))
-    with Topology(password="secret", certificate=certificate, quick=True, down_after=500) as running:
+    with Topology(password="secret", certificate=certificate, quick=True) as running:
         yield running
 
 

@@ -318,7 +318,7 @@ async def test_replicas_have_what_is_acknowledged(server: RedisServer, brief: No
 
 
 async def test_standard_delivery_waits_for_no_replica() -> None:
-    with Topology(quick=True, down_after=500, options={"min-replicas-to-write": "0"}) as topology:
+    with Topology(quick=True, options={"min-replicas-to-write": "0"}) as topology:
         async with node(topology.url, guaranteed=False) as one:
             for replica in topology.replicas:
                 replica.freeze()
@@ -334,7 +334,7 @@ async def test_standard_delivery_waits_for_no_replica() -> None:
 
 async def test_a_failover_loses_and_doubles_nothing() -> None:
     """The quick one; tests/redis/test_failover.py has the others."""
-    with Topology(quick=True, down_after=500) as topology:
+    with Topology(quick=True) as topology:
         async with node(topology.url) as one, node(topology.url) as two:
             load = Load([one, two])
             await auntil(lambda: len(load.acknowledged) > 500)
