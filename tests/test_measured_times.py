@@ -63,6 +63,8 @@ class Times:
             targets, value = [node.func.value], node.args[0]
         elif isinstance(node, ast.comprehension):
             targets, value = [node.target], node.iter
+        while isinstance(value, ast.Call) and ast.unparse(value.func) in ("int", "round") and value.args:
+            value = value.args[0]
         if value is None or isinstance(value, ast.Lambda):
             return
         names = {one for target in targets for one in _stored(target)}
@@ -124,6 +126,7 @@ def test_no_test_but_the_slow_ones_compares_a_measured_time_with_a_bound() -> No
         ("began = time.monotonic()\n    took['a'] = time.monotonic() - began\n    assert max(took.values()) < 1", [4]),
         ("began = time()\n    self.took = time.time() - 9", []),
         ("end = time.monotonic() + 9\n    assert end - time.monotonic() > 1", [3]),
+        ("began = int(monotonic())\n    took = int(monotonic()) - began + 1\n    assert b() <= took * 100", [4]),
         ("before = time.time()\n    assert before <= b() <= time.time()", []),
         ("until(lambda: b(), 3 - time.monotonic())\n    assert b() < 3", []),
     ],

@@ -129,15 +129,13 @@ def without_triggers() -> Iterator[float]:
     """The same, and nothing notes what changes."""
     with followed(workers=WORKERS) as sidecar:
         # The agent brings them back: each way begins without them anew.
-        yield from _ways(sidecar, {way: _bare(change) for way, change in WAYS.items()})
+        yield from _ways(sidecar, WAYS, lambda: _remove_triggers(sidecar))
 
 
-def _bare(change: Callable[[User, str, Group], object]) -> Callable[[User, str, Group], object]:
-    def run(user: User, token: str, group: Group) -> None:
-        triggers.remove(connection)
-        change(user, token, group)
-
-    return run
+def _remove_triggers(sidecar: Sidecar) -> None:
+    triggers.remove(connection)
+    with Control(sidecar.control) as asking:
+        until(lambda: asking.stats()["triggers_missing"])
 
 
 def truncated() -> Iterator[float]:
@@ -158,7 +156,9 @@ def truncated() -> Iterator[float]:
         yield from _ways(sidecar, {table: empty(table) for table in EMPTIES})
 
 
-def _ways(sidecar: Sidecar, ways: dict[str, Callable[[User, str, Group], object]]) -> Iterator[float]:
+def _ways(
+    sidecar: Sidecar, ways: dict[str, Callable[[User, str, Group], object]], before: Callable[[], object] = bool
+) -> Iterator[float]:
     for number in count():
         took = {}
         for way, change in ways.items():
@@ -173,6 +173,7 @@ def _ways(sidecar: Sidecar, ways: dict[str, Callable[[User, str, Group], object]
             sync(sidecar)
             token = tokens.mint(user, session)[0]
             with everywhere(sidecar, token) as viewers:
+                before()
                 began = time.monotonic()
                 change(user, token, group)
                 for viewer in viewers:

@@ -17,8 +17,8 @@ from tests.support.hook import Answering, Reply, denying, enter, named, no, yes
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import PATIENCE_SECONDS, until
 
-SECONDS = max(3, int(PATIENCE_SECONDS / 6))
-"""How long the sidecar waits for an answer here: some tests wait for its end, so that it is no longer than it must."""
+SECONDS = 3
+"""How long the sidecar waits for an answer here."""
 
 
 @pytest.fixture(scope="module")

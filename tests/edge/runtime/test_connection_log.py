@@ -75,7 +75,7 @@ def test_a_client_has_one_line_at_its_end_and_messages_have_none(logged: Logged)
         client.texts(50)
         client.frame(CLOSE, b"\x0f\xa0enough\x1b[31m")
     line = logged.one(event="client closed", program="one/1.0")
-    assert 0 < line.pop("seconds") < 10
+    assert line.pop("seconds") > 0
     name = line.pop("connection")
     assert name.startswith(f"{line['worker']}.{line['pid']}.")
     assert line.pop("time").endswith("Z")

@@ -61,7 +61,7 @@ def test_every_delivery_is_measured_whoever_published(sidecar: Sidecar, control:
         assert change.of("messages_in", "messages_out") == [4, 8]
         count, seconds = change.of_latencies()
         assert count == 8
-        assert 0 < seconds < 8
+        assert seconds > 0
 
 
 def test_conflation_is_late_on_purpose_and_what_a_listener_collects_counts(sidecar: Sidecar, control: Control) -> None:

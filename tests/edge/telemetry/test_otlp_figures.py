@@ -57,7 +57,7 @@ def test_a_collector_gets_what_prometheus_reads(monkeypatch: pytest.MonkeyPatch)
     (latency,) = collector.metrics()["fastpath.latency_seconds"].histogram.data_points
     assert (latency.count, sum(latency.bucket_counts)) == (3, 3)
     assert len(latency.bucket_counts) == len(latency.explicit_bounds) + 1
-    assert 0 < latency.sum < 60
+    assert latency.sum > 0
 
 
 def test_what_has_happened_since_is_told_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

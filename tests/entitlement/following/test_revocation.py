@@ -197,11 +197,11 @@ def test_a_token_is_revoked_by_itself_or_by_its_id(bob: User) -> None:
     first, second = (tokens.mint(bob)[0] for _ in range(2))
     row = tokens.revoke(f"\n {first} ", by=bob, note="lost")
     assert (row.user_name, row.by, row.note) == ("bob", bob, "lost")
-    assert row.expires.timestamp() == pytest.approx(time.time() + 12 * 3600, abs=5)
+    assert row.expires.timestamp() == pytest.approx(time.time() + 12 * 3600, abs=600)
     assert tokens.revoke(row.jti) == tokens.revoke(first) == row, "once is enough"
     other = tokens.revoke("some-id")
     assert (other.user_name, other.by) == ("", None)
-    assert other.expires.timestamp() == pytest.approx(time.time() + 30 * 24 * 3600, abs=5)
+    assert other.expires.timestamp() == pytest.approx(time.time() + 30 * 24 * 3600, abs=600)
     assert tokens.find(second).pk is None
     get_user_model().objects.all().delete()
     assert RevokedToken.objects.get(pk=row.pk).by is None

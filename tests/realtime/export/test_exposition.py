@@ -135,7 +135,7 @@ def test_the_outbox_where_there_is_one(settings: Any) -> None:
     store.settle(Fates([store.take()[0].id], {}, []))
     store.retry()
     samples = dict(line.rsplit(" ", 1) for line in exposition.lines() if line.startswith("fastpath_outbox"))
-    assert 3600 <= float(samples.pop("fastpath_outbox_oldest_seconds")) < 3700
+    assert float(samples.pop("fastpath_outbox_oldest_seconds")) >= 3600
     assert samples == {
         'fastpath_outbox_rows{state="waiting"}': "1",
         'fastpath_outbox_rows{state="set_aside"}': "1",

@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[3]
 STOP_SECONDS_MAX = max(60.0, PATIENCE_SECONDS)
 """Six of its children after each other may take ten seconds each where the machine is short of CPU."""
 
+DRAIN_SECONDS = 10
+"""What a program has said is read by then; one that it has left behind may hold its output open for longer."""
+
 
 class Program:
     """``with Program(argv, ready=r"…") as program:`` runs a command until the block ends."""
@@ -75,12 +78,12 @@ class Program:
             self.process.wait()
             raise AssertionError(f"it did not stop within {STOP_SECONDS_MAX} s:\n{self.output}") from None
         finally:
-            self._reader.join(PATIENCE_SECONDS)
+            self._reader.join(DRAIN_SECONDS)
 
     def wait(self, seconds: float = 3 * PATIENCE_SECONDS) -> int:
         """The status with which it ends; then all that it has said is in ``output``, which a thread reads."""
         status = self.process.wait(seconds)
-        self._reader.join(PATIENCE_SECONDS)
+        self._reader.join(DRAIN_SECONDS)
         return status
 
     @property
