@@ -93,6 +93,7 @@ class Broker:
         self.trail: PublicationListener | None = None
         """Told of publications; see ``follow``."""
         self._trails: list[PublicationListener] = []
+        self._timely: Callable[[int], None] | None = None
         self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
         """When so many messages have come in, ``sample`` is told of those that came last, and says when next."""
@@ -108,6 +109,17 @@ class Broker:
         self.grid = Grid(self, started)
         engine.attach(self)
 
+    # Time
+
+    def keep_time(self, timely: Callable[[int], None]) -> None:
+        """Have ``timely`` called with the time (ms) before anything is published or written at that time."""
+        self._timely = timely
+
+    def pass_time(self, now: int) -> None:
+        """It is ``now`` (ms): what is due happens before anything that is said then."""
+        if self._timely is not None:
+            self._timely(now)
+
     # Publications
 
     def publish(
@@ -118,6 +130,8 @@ class Broker:
         ``principal`` None is Django, whose right is not asked. Where the engine numbers elsewhere, the accepted
         messages come back through ``deliver``; ``done`` is called then, else before this returns or once it is safe.
         """
+        if self._timely is not None:
+            self._timely(now)
         refused = self.admission.refused(principal, messages, now)
         if refused:
             self.counters.refused(refused.values())
@@ -418,6 +432,8 @@ class Broker:
 
         With ``now`` the groups of listeners that collect keep what is not due yet.
         """
+        if now is not None:
+            self.pass_time(now)
         if self.touched:
             self.flush_answers()
         dirty, self.dirty = self.dirty, []

@@ -157,6 +157,12 @@ class Outboxes:
             frames = None
         return b"".join([*(frames or ()), client.wire.encoding.goodbye(code, reason)])
 
+    def give_up(self, client: Client) -> None:
+        """Send nothing of what waits for the client, but for the rest of the frame of which a part has been sent."""
+        client.out = None
+        if client.queue is not None:
+            client.queue.keep_begun(client.wire.encoding)
+
     def leave(self, client: Client, code: int, reason: str) -> None:
         """The client ends, for this reason: from now on its group's writes skip the socket."""
         client.end = (code, reason)

@@ -12,8 +12,9 @@ from ..auth.grants import Principal
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
 from ..broker.observers import CommandListener
+from ..broker.token_ends import TokenEnds
 from ..delivery.audience import Client
-from ..delivery.link import Link
+from ..delivery.link import LOST, Link
 from ..delivery.outbox import Outboxes
 from ..delivery.wire_encoding import Wire
 from ..protocol.codec import command_id, decode_command
@@ -44,9 +45,6 @@ from .rate_limits import RateLimits, SubjectRates
 from .revocation import Revocation
 from .subscribe_commands import CommandsInSteps, end_subscriptions, subscribe, unsubscribe
 from .subscriptions import Subscriptions
-
-EXPIRY_NOTICE_MS = 60_000
-"""How long before its token ends a client is told (protocol.md 4.10)."""
 
 PROGRAM_CHARS_MAX = 100
 """As much as is kept of what a client's program calls itself."""
@@ -89,7 +87,8 @@ class Sessions:
         self._opened = 0
         self._moment = 0
         self._programs: dict[str, str] = {}
-        self._expiring: dict[Client, None] = {}
+        self._ends = TokenEnds(self._slots, 2000 * ping_seconds, self._end_token, self._tell_end)
+        broker.keep_time(self._ends.pass_time)
         rates = guard.rates if guard is not None else RateLimits[object](0, 0)
         self.publish_rates = SubjectRates(broker.interest, rates, broker.counters)
         self.publications = Publications(broker, self.publish_rates)
@@ -136,7 +135,7 @@ class Sessions:
         client.since = self._moment  # one number for all of them: there may be a million
         self.clients[client] = None
         self._slots[fd % self.ping_seconds][client] = None
-        self._watch_expiry(client, now)
+        self._ends.watch(client, now)
         self.broker.counters.connects += 1
         for observer in self.broker.observers:
             observer.connected(client)
@@ -157,7 +156,7 @@ class Sessions:
                 self.guard.forget(client)
             self.publish_rates.forget(client)
             self._slots[client.fd % self.ping_seconds].pop(client, None)
-            self._expiring.pop(client, None)
+            self._ends.forget(client)
             self.broker.counters.disconnects += 1
             with ExitStack() as stack:  # each is called, the last one first, though another raises
                 stack.callback(drop, self.broker, client)
@@ -170,6 +169,9 @@ class Sessions:
 
     def receive(self, client: Client, data: bytes, now: int) -> None:
         """Handle one WebSocket message of the client; a fault in it is the client's alone."""
+        self._ends.pass_time(now)
+        if client.end is not LOST:
+            return  # its token has ended
         if self.long_commands.busy and self.long_commands.waits(client, data):
             return
         command: AnyCommand | None = None
@@ -184,6 +186,7 @@ class Sessions:
                 self.witness.said(client, command)
             if not client.greeted:
                 self._greet(client, command)
+                self._ends.watch(client, now)
             if type(command) is Publish:
                 self.publications.publish(client, command, now)
             else:
@@ -201,11 +204,12 @@ class Sessions:
         self.receive(client, data, now)
 
     def beat(self, now: int, awake: float | None = None) -> None:
-        """Called once a second: ping a share of the clients, close those without a sign of life, end tokens.
+        """Called once a second: end tokens, ping a share of the clients, close those without a sign of life.
 
         ``awake`` is the time (s) that the server has run so far: whoever it pinged has ``ping_seconds`` of that to
         answer, as it cannot hear while it does not run. Without it the server has always run.
         """
+        self._ends.pass_time(now)
         self._beat = (self._beat + 1) % self.ping_seconds
         heard = awake is None or awake - self._judged[self._beat] >= self.ping_seconds - 0.5  # it goes by tenths
         if heard and awake is not None:
@@ -222,16 +226,6 @@ class Sessions:
                 continue
             client.alive = False
             self.broker.send(client, client.wire.encoding.ping)
-            self._watch_expiry(client, now)
-        for client in list(self._expiring):
-            expires = client.principal.expires
-            if expires is None or expires > now + EXPIRY_NOTICE_MS + self.ping_seconds * 1000:
-                del self._expiring[client]
-            elif expires <= now:
-                client.link.close(Close.TOKEN_EXPIRED, "token_expired: get a new token, then reconnect")
-            elif not client.warned and expires <= now + EXPIRY_NOTICE_MS:
-                client.warned = True
-                self.broker.send(client, Expiring(expires=expires))
 
     def _greet(self, client: Client, command: AnyCommand) -> None:
         client.greeted = True
@@ -318,7 +312,7 @@ class Sessions:
         client.warned = False
         for observer in self.broker.observers:
             observer.renewed(client, before)
-        self._watch_expiry(client, now)
+        self._ends.watch(client, now)
         self.follow(client, now)
 
     def follow(self, client: Client, now: int) -> None:
@@ -326,10 +320,13 @@ class Sessions:
         if client.subscriptions or client.waiting or client.wilds:
             self.rights.recheck(client, now)
 
-    def _watch_expiry(self, client: Client, now: int) -> None:
-        expires = client.principal.expires
-        if expires is not None and expires <= now + EXPIRY_NOTICE_MS + 2000 * self.ping_seconds:
-            self._expiring[client] = None
+    def _end_token(self, client: Client) -> None:
+        self.outboxes.give_up(client)
+        if client.end is LOST:
+            client.link.close(Close.TOKEN_EXPIRED, "token_expired: get a new token, then reconnect")
+
+    def _tell_end(self, client: Client, expires: int) -> None:
+        self.broker.send(client, Expiring(expires=expires))
 
     def refuse(self, client: Client, number: int | None, code: str, reason: str, *, understood: bool = True) -> None:
         """Answer a command without effect; too many that are not even commands end the connection."""

@@ -289,6 +289,7 @@ class ClientConnection(Handshake):
 
     def writable(self) -> None:
         """The socket takes bytes again."""
+        self.runtime.pass_time()
         client = self.client
         if client is None and self in self.runtime.http.exchanges:
             self.runtime.http.exchanges[self].writable()

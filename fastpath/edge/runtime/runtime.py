@@ -130,7 +130,7 @@ class Runtime:
         self.command_bytes_max = command_bytes_max(settings.message_bytes_max)
         self.connections = 0
         self.watch = make_watch(loop, self.end)
-        self.scheduler = Scheduler(loop)
+        self.scheduler = Scheduler(loop, self.pass_time)
         self.paused: dict[Deadline, list[Event]] = {}
         """What has been read from client connections that are held, to be handled when they are not."""
         self.blocked: dict[Client, int] = {}
@@ -206,8 +206,13 @@ class Runtime:
             if timer is not None:
                 timer.cancel()
 
+    def pass_time(self) -> None:
+        """Let happen what is due: before anything is written, as the process may have stood still since it was read."""
+        self.broker.pass_time(now())
+
     def end(self) -> None:
         """A handler is done: answers leave now, messages at the end of the tick."""
+        self.pass_time()
         self.broker.flush_answers()
         if self.broker.dirty:
             self._flush_soon()
@@ -281,6 +286,7 @@ class Runtime:
     def go_fresh(self, text: str) -> None:
         """Messages arrive again, and everything that was missed has been told."""
         if self.stale:
+            self.pass_time()
             self.broker.finish()  # the new epochs are told before
             self.stale = False
             self._tell(Notice(code="fresh", text=text))
@@ -328,6 +334,7 @@ class Runtime:
 
     def _step(self) -> None:
         self._stepping = False
+        self.pass_time()
         self.sessions.rights.step(now())
         self.end()
         self.follow_rights()
@@ -339,6 +346,7 @@ class Runtime:
 
     def _flush(self) -> None:
         self._flush_due = False
+        self.pass_time()
         counters, latency = self.broker.counters, self.latency
         before = counters.messages_out - latency.collected if latency is not None else 0
         writing = self.broker.writing
@@ -380,6 +388,7 @@ class Runtime:
         self.loop_lag.came()
         self.awake.tick(self.loop.time())
         time = now()
+        self.broker.pass_time(time)
         delay = GRID_SECONDS - time % 100 / 1000 + 0.0005
         self._timers[0] = self.loop.call_later(delay, self._on_grid)
         self.loop_lag.expect(delay)

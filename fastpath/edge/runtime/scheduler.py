@@ -32,10 +32,14 @@ _Work = tuple[Generator[None, None, Any], Callable[[Any], None], Callable[[Excep
 
 
 class Scheduler:
-    """The queue of those who wait for a turn, and works in steps, which have their turns together."""
+    """The queue of those who wait for a turn, and works in steps, which have their turns together.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    ``before`` is called before each turn.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, before: Callable[[], None] = lambda: None) -> None:
         self._loop = loop
+        self._before = before
         self._waiting: deque[Callable[[], None]] = deque()
         self._works: deque[_Work] = deque()
         self._working = False
@@ -109,6 +113,7 @@ class Scheduler:
         go_on = self._waiting[0]
         began = perf_counter()
         try:
+            self._before()
             go_on()
         finally:  # a fault of one holds up nobody else
             took = perf_counter() - began
