@@ -10,6 +10,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
 from django.utils.translation import gettext
 
+from fastpath.core.telemetry import senders
 from realtime.monitoring import pages
 from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes
 from realtime.nodes import nodes
@@ -24,6 +25,9 @@ ORDERS = {
 }
 """By what subjects can be called busy, and the figure that says how much."""
 
+TOP_ASKED = 100
+"""Busy subjects that each node is asked for: those that are on several add up."""
+
 ROWS = 15
 """How much of each list the page shows; the Clients and Subjects pages have the rest."""
 
@@ -37,9 +41,6 @@ JOBS_SHOWN = 50
 
 SILENT_MS = 15_000
 """A job reports each second. One that has not for so long, and has not said that it ended, is called silent."""
-
-OLDEST = frozenset({"last_ms", "oldest_ms", "uncommitted_ms"})
-"""Figures of a sender that are no sums over the nodes."""
 
 OUTBOX_LATE_SECONDS = 10
 """Messages leave the outbox within a second."""
@@ -58,7 +59,7 @@ def attention(request: HttpRequest) -> JsonResponse:
     by = request.GET.get("by", "rate")
     if by not in ORDERS:
         return JsonResponse({"detail": f"by is one of {', '.join(ORDERS)}"}, status=400)
-    top = ask_nodes("top", {"by": by, "limit": ROWS})
+    top = ask_nodes("top", {"by": by, "limit": TOP_ASKED})
     slow = ask_nodes("clients", {"slow": True, "limit": ROWS})
     publishers = ask_nodes("publishers", {"limit": ROWS})
     jobs = ask_nodes("jobs", {})
@@ -127,15 +128,19 @@ def node_row(state: nodes.State) -> dict[str, Any]:
 
 
 def busiest_subjects(answers: Iterable[NodeAnswer], order: str) -> list[dict[str, Any]]:
-    """Of all nodes together: each delivers the same messages to clients of its own."""
+    """Of all nodes together: each has clients of its own, and messages, but for those that share an engine."""
     subjects: dict[str, dict[str, Any]] = {}
+    same: dict[str, dict[str, float]] = {}  # what of a figure is counted already of messages that several nodes deliver
     for answer in answers:
+        shared = answer.value.get("shared", False)
         for row in answer.value.get("subjects", ()):
-            known = subjects.setdefault(row["subject"], {"subject": row["subject"]})
-            for name in ("messages_per_s", "bytes_per_s"):
-                known[name] = max(known.get(name, 0), row.get(name) or 0)
-            for name in ("subscribers", "deliveries_per_s"):
-                known[name] = known.get(name, 0) + (row.get(name) or 0)
+            known = subjects.setdefault(row["subject"], {"subject": row["subject"]} | dict.fromkeys(ORDERS.values(), 0))
+            for name in ORDERS.values():
+                value = row.get(name) or 0
+                if shared and name in ("messages_per_s", "bytes_per_s"):
+                    counted = same.setdefault(row["subject"], {})
+                    value, counted[name] = max(0, value - counted.get(name, 0)), max(value, counted.get(name, 0))
+                known[name] += value
     return sorted(subjects.values(), key=lambda row: (-row[order], row["subject"]))[:ROWS]
 
 
@@ -161,32 +166,9 @@ def publisher_rows(answers: Sequence[NodeAnswer]) -> dict[str, Any]:
     """
     rows = [{**row, "node_name": answer.name} for answer in answers for row in answer.value.get("publishers", ())]
     rows.sort(key=lambda row: (-(row.get("oldest_ms") or 0), -(row.get("messages_per_s") or 0)))
-    senders = _senders(answers)
+    sent = senders.together(row for answer in answers for row in answer.value.get("senders", ()))
     total = sum(answer.value.get("total") or 0 for answer in answers)
-    return {"publishers": rows[:ROWS], "senders": senders[:ROWS], "total": total}
-
-
-def _senders(answers: Iterable[NodeAnswer]) -> list[dict[str, Any]]:
-    """Over all nodes, as a sender may be connected to any; the busiest first, then those of whom something waits."""
-    senders: dict[tuple[str, ...], dict[str, Any]] = {}
-    for answer in answers:
-        for row in answer.value.get("senders", ()):
-            known = senders.setdefault((row["user"], row["kind"], row["name"]), {})
-            for name, value in row.items():
-                if isinstance(value, str):
-                    known[name] = value
-                elif name in OLDEST:
-                    known[name] = max(known.get(name, 0), value)
-                else:
-                    known[name] = known.get(name, 0) + value
-    return sorted(
-        senders.values(),
-        key=lambda row: (
-            -row["messages_per_s"],
-            not (row.get("uncommitted") or row.get("unacknowledged")),
-            -row["last_ms"],
-        ),
-    )
+    return {"publishers": rows[:ROWS], "senders": senders.shown(sent, ROWS), "total": total}
 
 
 def job_rows(answers: Iterable[NodeAnswer]) -> dict[str, Any]:

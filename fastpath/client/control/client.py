@@ -140,7 +140,8 @@ class Control:
     def top(self, by: str = "rate", limit: int = 20) -> Answer:
         """The ``subjects`` with most messages (``rate``), ``bytes``, ``subscribers`` or ``deliveries``, at most 100.
 
-        Each has ``subject, messages_per_s, bytes_per_s, subscribers, deliveries_per_s``; rates are over ten seconds.
+        Each has ``subject, messages_per_s, bytes_per_s, subscribers, deliveries_per_s``; rates are over ten seconds,
+        and with ``shared`` those of all nodes on one Redis: the same messages.
         """
         return self.call("top", {"by": by, "limit": limit})
 
@@ -149,7 +150,7 @@ class Control:
 
         Each has ``connection, publisher, user, address, since, messages, messages_per_s, unacknowledged`` (messages),
         ``batches`` (of them), ``oldest_ms`` (for how long the oldest waits) and ``last_ms`` (when it published last).
-        ``senders`` are those who sent within the last hour, connected or not (protocol.md 8.11): ``user, kind, name,
+        ``senders`` are all who sent within the last hour, connected or not (protocol.md 8.11): ``user, kind, name,
         messages, messages_per_s, last_ms, unacknowledged, oldest_ms``, and of rows that are staged and not committed
         ``uncommitted`` (rows), ``uncommitted_bytes`` and ``uncommitted_ms`` (the age of the oldest).
         """

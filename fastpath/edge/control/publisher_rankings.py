@@ -6,6 +6,7 @@ from heapq import nlargest
 from typing import Any, Protocol, cast
 
 from ...core.auth.grants import Principal
+from ...core.telemetry import senders
 from ..runtime import publisher_accounts
 from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import PUBLISHER, connection_id
@@ -16,6 +17,9 @@ from ..telemetry.figures import Statistics
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1000
 """Publishers in an answer."""
+
+SENDERS_MAX = 2000
+"""Senders in an answer: all of them, but of a node with many workers that have all that they may remember."""
 
 LOOKED_AT = 100
 """Publishers looked at between two interruptions."""
@@ -58,11 +62,10 @@ class PublisherRankings:
             rows = [row for answer in answers.values() for row in answer.get("publishers", ())]
             total = sum(answer.get("total", 0) for answer in answers.values())
             missed = away_of(answers, away)
-            senders = publisher_accounts.together(
-                row for answer in answers.values() for row in answer.get("senders", ())
-            )
+            # Added up before any is left out, here as in who adds up nodes: what each has of one may be little.
+            sent = senders.together(row for answer in answers.values() for row in answer.get("senders", ()))
             found = {"publishers": nlargest(limit, rows, key=_weight), "total": total, "away": missed}
-            peer.reply(number, found | {"senders": nlargest(limit, senders, key=publisher_accounts.weight)})
+            peer.reply(number, found | {"senders": senders.shown(sent, SENDERS_MAX)})
 
         self._runtime.scatter.ask("suppliers", {"limit": limit}, told)
 
@@ -81,9 +84,8 @@ class PublisherRankings:
             if index % LOOKED_AT == LOOKED_AT - 1:
                 rows = nlargest(limit, rows, key=_weight)
                 yield
-        senders = yield from self._runtime.accounts.rows(waiting, moment)
-        senders = nlargest(limit, senders, key=publisher_accounts.weight)
-        return {"publishers": nlargest(limit, rows, key=_weight), "total": total, "senders": senders}
+        sent = yield from self._runtime.accounts.rows(waiting, moment)
+        return {"publishers": nlargest(limit, rows, key=_weight), "total": total, "senders": sent}
 
     def _row(self, publisher: Supplier, moment: int) -> Answer:
         progress = publisher.progress

@@ -110,7 +110,8 @@ class Rankings:
                     row[0] += subscribers
                     row[1] += deliveries
             missed.update(away_of(answers, away))
-            peer.reply(number, {"subjects": _rows(rows, rates, order, limit), "away": sorted(missed)})
+            found = {"subjects": _rows(rows, rates, order, limit), "away": sorted(missed)}
+            peer.reply(number, found | {"shared": self._runtime.broker.engine.shared})
 
         count = CANDIDATES_MAX if order == "deliveries_per_s" else limit
         scatter.run(self._rates(count, 1 if order == "bytes_per_s" else 0), sampled)

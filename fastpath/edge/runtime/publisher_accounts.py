@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
 
 from ...core.protocol.packets import publisher_of
+from ...core.telemetry.senders import Row
 from ...engine.staging.store import Uncommitted, summed
 from .publisher_progress import RATE_SECONDS
 
@@ -23,7 +23,6 @@ PUBLISHER, TRANSACTION = "publisher", "transaction"
 LOOKED_AT = 100
 """Senders between two interruptions."""
 
-Row = dict[str, Any]
 Key = tuple[str, str, str]
 """User, kind and name."""
 
@@ -120,22 +119,3 @@ def _row(key: Key) -> Row:
     counts = ("messages", "messages_per_s", "last_ms", "unacknowledged", "oldest_ms")
     staged = ("uncommitted", "uncommitted_bytes", "uncommitted_ms")
     return {"user": user, "kind": kind, "name": name} | dict.fromkeys(counts + staged, 0)
-
-
-def together(rows: Iterable[Row]) -> list[Row]:
-    """Make one row of each sender, of what several workers tell of it."""
-    found: dict[Key, Row] = {}
-    for row in rows:
-        known = found.setdefault((row["user"], row["kind"], row["name"]), row)
-        if known is not row:
-            for name, value in row.items():
-                if name in ("last_ms", "oldest_ms", "uncommitted_ms"):
-                    known[name] = max(known[name], value)
-                elif not isinstance(value, str):
-                    known[name] += value
-    return list(found.values())
-
-
-def weight(row: Row) -> tuple[float, bool, int]:
-    """The busiest first; of the others those of whom something waits, then those who sent last."""
-    return row["messages_per_s"], bool(row["uncommitted"] or row["unacknowledged"]), row["last_ms"]

@@ -224,6 +224,17 @@ def test_who_has_sent_is_known_after_its_connections_are_gone(sidecar: Sidecar, 
         until(lambda: any(one["messages_per_s"] > 0 for one in control.publishers()["senders"]))
 
 
+def test_all_senders_are_told_whatever_the_limit_of_connections() -> None:
+    """Who adds up nodes needs what each has of everybody."""
+    with Sidecar(workers=2) as sidecar, ExitStack() as stack:
+        for number in range(30):
+            stack.enter_context(WirePublisher(sidecar, publisher=f"p{number}")).publish(["/senders/all", "x"])
+        control = stack.enter_context(Control(sidecar.control))
+        told = control.publishers(limit=3)
+        assert len(told["publishers"]) == 3
+        assert sum(one["messages"] for one in told["senders"]) == told["total"] == len(told["senders"]) == 30
+
+
 def test_senders_of_one_name_are_told_apart_by_their_users() -> None:
     """Each has its own messages, over all connections; a publisher without a name is its user's."""
     with Sidecar(mode="rules", token_secret=SECRET) as sidecar, Control(sidecar.control) as control:

@@ -69,6 +69,56 @@ def test_the_list_is_bounded() -> None:
 
 
 @pytest.mark.django_db
+def node(number: int, shared: bool, **rates: float) -> NodeAnswer:
+    """What a node says of its subjects: a message each of 10 bytes, for two subscribers."""
+    subjects = [
+        {"subject": f"/s/{name}", "messages_per_s": rate, "bytes_per_s": 10 * rate, "subscribers": 2}
+        | {"deliveries_per_s": 2 * rate}
+        for name, rate in rates.items()
+    ]
+    return NodeAnswer(number, str(number), {"subjects": subjects, "shared": shared})
+
+
+@pytest.mark.parametrize(
+    ("shared", "messages"),
+    [
+        ((True, True, True), 30.0),
+        ((False, False, False), 55.0),
+        ((True, True, False), 50.0),
+        ((False, True, True), 35.0),
+    ],
+)
+def test_subjects_of_nodes_with_engines_of_their_own_add_up(shared: tuple[bool, ...], messages: float) -> None:
+    """Those on one Redis deliver the same messages, and each to clients of its own."""
+    rates = [5.0, 30.0, 20.0]
+    answers = [node(n, one, a=rate) for n, (one, rate) in enumerate(zip(shared, rates, strict=True))]
+    (found,) = attention.busiest_subjects(answers, "messages_per_s")
+    assert (found["messages_per_s"], found["bytes_per_s"]) == (messages, 10 * messages)
+    assert (found["subscribers"], found["deliveries_per_s"]) == (6, 110.0)
+
+
+def test_a_subject_that_is_first_only_when_nodes_are_added_up() -> None:
+    many = {f"n{number}": 10.0 + number for number in range(attention.ROWS + 5)}
+    answers = [node(0, False, wide=8.0, **many), node(1, False, wide=9.0), node(2, False, wide=30.0)]
+    assert attention.busiest_subjects(answers, "messages_per_s")[0]["subject"] == "/s/wide"
+
+
+def sender(name: str, rate: float, **more: object) -> dict[str, Any]:
+    return {"user": "u", "kind": "publisher", "name": name, "messages_per_s": rate, "messages": 1, "last_ms": 1} | more
+
+
+def test_senders_are_added_up_before_any_is_left_out() -> None:
+    """The first in the sum is the last on each node, and what is stuck is there."""
+    busy = [sender(f"b{number}", 10.0) for number in range(attention.ROWS)]
+    stuck = sender("nightly", 0.0, uncommitted=2000, uncommitted_ms=9000)
+    nodes = [NodeAnswer(n, str(n), {"senders": [*busy[n::2], sender("wide", 9.0)]}) for n in range(2)]
+    nodes[0].value["senders"].append(stuck)
+    found = attention.publisher_rows(nodes)["senders"]
+    assert len(found) == attention.ROWS
+    assert (found[0]["name"], found[0]["messages_per_s"]) == ("wide", 18.0)
+    assert found[-1] == stuck
+
+
 def test_the_page_is_told_of_a_real_job(settings: Any) -> None:
     user = User.objects.create_user("operator")
     user.user_permissions.add(Permission.objects.get(codename="view_monitoring"))
