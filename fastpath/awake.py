@@ -19,23 +19,30 @@ class AwakeClock:
     """Told the time again and again (``tick``): what lies between two calls counts, at most ``step`` seconds of it.
 
     ``step`` is some more than the time between two calls when all is well, so that the clock then goes as others do.
+    Who knows for how long the process could have run and had no processor says so, and that does not count either: one
+    that starves runs for a moment again and again, so that its calls alone do not show it.
     """
 
-    __slots__ = ("_last", "_step", "late", "time")
+    __slots__ = ("_last", "_step", "_waited", "late", "time")
 
     def __init__(self, step: float, moment: float) -> None:
         self._step = step
         self._last = moment
+        self._waited = 0.0
         self.late = False
         """The last tick came so late that some of the time does not count."""
         self.time = 0.0
         """Seconds since the clock was made that the process was awake, up to the last tick."""
 
-    def tick(self, moment: float) -> float:
-        """Note that it is ``moment`` (s, monotonic); how much of the time since the last call counts."""
+    def tick(self, moment: float, waited: float = 0.0) -> float:
+        """Note that it is ``moment`` (s, monotonic); how much of the time since the last call counts.
+
+        ``waited`` is for how long (s) there was no processor, since any moment before the first call.
+        """
         elapsed, self._last = moment - self._last, moment
+        starved, self._waited = waited - self._waited, waited
         self.late = elapsed > self._step
-        counted = min(max(elapsed, 0.0), self._step)
+        counted = min(max(elapsed - max(starved, 0.0), 0.0), self._step)
         self.time += counted
         return counted
 

@@ -109,3 +109,19 @@ def test_the_clock_goes_while_it_is_told_the_time(moments: list[float], time: fl
         clock.tick(moment)
     assert clock.time == pytest.approx(time)
     assert clock.late is late
+
+
+def test_the_clock_stands_while_there_is_no_processor() -> None:
+    """Of what lies between two calls, however often a process that starves comes to call; never more than that."""
+    clock = AwakeClock(0.2, 0.0)
+    clock.tick(0.0, 5.0)  # what it waited for before is nothing to this clock
+    for number in range(1, 1001):
+        clock.tick(number * 0.1, 5.0 + number * 0.095)
+        assert not clock.late
+    assert clock.time == pytest.approx(5.0)
+    clock.tick(100.1, 5.0 + 95.0)
+    assert clock.time == pytest.approx(5.1), "it goes as others do when it has one"
+    clock.tick(130.1, 5.0 + 95.0 + 29.9)
+    assert (clock.time, clock.late) == (pytest.approx(5.2), True)
+    clock.tick(130.2, 5.0 + 95.0 + 40.0)
+    assert clock.time == pytest.approx(5.2), "it never goes back"

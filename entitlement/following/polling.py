@@ -19,6 +19,7 @@ from entitlement.following import mariadb, numbering, triggers
 from entitlement.following.copies import Copy, note
 from entitlement.following.truncation import Emptied, generation, note_emptied, unnoted
 from entitlement.models import Change, Rule
+from fastpath.awake import AwakeClock
 
 POLL_SECONDS = 0.2
 """How often it is looked whether the triggers are there, and the tables are compared while they are not."""
@@ -36,7 +37,8 @@ INSTALL_WAIT_MS = 200
 """How long that waits on PostgreSQL for a table that is in use: others wait behind it."""
 
 LATE_SECONDS = 2.0
-"""When the last look began so long ago, changes are not noted within a second."""
+"""When the last look began so long ago, changes are not noted within a second. Time in which this process did not run
+is not counted: when it runs again it looks at once."""
 
 _log = logging.getLogger("entitlement.polling")
 
@@ -58,7 +60,9 @@ class Poll:
         self._polling = False
         self._install_at = 0.0
         self._refused = ""
-        self._looked_at = time.monotonic()
+        self._awake = AwakeClock(2 * POLL_SECONDS, time.monotonic())
+        self._awake_lock = threading.Lock()
+        self._looked_at = self._awake.time
         self._failure = ""
         self.began = threading.Event()
         """Set with the first look, before which nobody should rely on it."""
@@ -76,13 +80,19 @@ class Poll:
 
     def trouble(self) -> str:
         """The reason why changes of rights may take longer than a second to be noted; empty when there is none."""
-        late = time.monotonic() - self._looked_at
+        late = self._awake_time() - self._looked_at
         if late < LATE_SECONDS:
             return ""
         return self._failure or f"Django has not looked for changes for {late:.0f} s"
 
+    def _awake_time(self) -> float:
+        """How long this process has run (s), by who asks: the agents, and each look."""
+        with self._awake_lock:
+            self._awake.tick(time.monotonic())
+            return self._awake.time
+
     def _attempt(self) -> None:
-        began = time.monotonic()
+        began, awake = time.monotonic(), self._awake_time()
         try:
             self._look(connections[self._database], began)
         except Exception as error:  # whatever it is must not end this thread: the nodes are told
@@ -98,7 +108,7 @@ class Poll:
             self._failure = failure
         else:
             self.began.set()
-            self._looked_at = began
+            self._looked_at = awake
             self._failure = ""
 
     def _look(self, connection: BaseDatabaseWrapper, now: float) -> None:

@@ -171,7 +171,7 @@ class Node:
         self.statistics = Statistics(runtime, runtime.workers.number, report)
         self._samples = Samples(runtime, self.statistics) if first else None
         self.heartbeat = Heartbeat(runtime, worker.count - 1 if worker is not None and first else 0)
-        assurance = Assurance(runtime)
+        assurance = Assurance(runtime.sessions.rights, lambda: runtime.awake.time)
         readiness = Readiness(runtime, self.heartbeat, self._draining, assurance)
         health = Health(runtime, self.statistics, readiness)
         self.ports = Ports(

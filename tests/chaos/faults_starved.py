@@ -1,12 +1,16 @@
-"""The fault of a machine that is short of CPU: a node's processes share a hundredth of a core for half a minute."""
+"""The faults of a machine that is short of CPU: a node's processes share a hundredth of a core for half a minute, or
+one of its workers has what others leave of one, while its parent runs and judges it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .model import Verdict
@@ -65,6 +69,50 @@ async def no_cpu(stage: Stage) -> None:
     stage.figures["CPU s while starved"] = round(ran_seconds(processes) - before, 2)
 
 
+@contextmanager
+def alone_starved(pid: int, burners: int = 10) -> Iterator[None]:
+    """Leave a process what others leave of one core, which they want all the time; the rest of its node has the others.
+
+    It can run and does not get to: stopped it would be one that hangs. The others are sessions of their own, between
+    which the kernel may share before it looks at who is idle.
+    """
+    core = min(os.sched_getaffinity(pid))
+    before = os.sched_getaffinity(pid)
+    burn = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", burn], start_new_session=True) for _ in range(burners)]
+    threads = [int(one) for one in os.listdir(f"/proc/{pid}/task")]
+    try:
+        for thread in threads:
+            os.sched_setaffinity(thread, [core])
+            os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+        yield
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+        for thread in threads:
+            with suppress(ProcessLookupError, PermissionError):  # that needs a right where the kernel is old
+                os.sched_setaffinity(thread, before)
+                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+
+async def no_cpu_for_one(stage: Stage) -> None:
+    """Half a minute for the first worker, which numbers, or for another one; the parent is as before."""
+    node = stage.random.choice(stage.nodes)
+    worker = stage.random.choice(pids(node)[1:])
+    stage.note_injection()
+    before, waited = ran_seconds([worker]), waited_seconds(worker)
+    with alone_starved(worker):
+        await asyncio.sleep(STARVED_SECONDS)
+    stage.figures["CPU s while starved"] = round(ran_seconds([worker]) - before, 2)
+    stage.figures["CPU s waited for"] = round(waited_seconds(worker) - waited, 2)
+
+
+def waited_seconds(pid: int) -> float:
+    """For how long the first thread of a process could have run and had no CPU."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def nobody_blamed(stage: Stage, verdict: Verdict) -> list[str]:
     """No process was killed, and nobody closed by the server for silence."""
     del verdict
@@ -94,5 +142,16 @@ FAULTS = (
         cap=0,
         well_seconds=40,
         judge=nobody_blamed,
+    ),
+    Fault(
+        "worker-no-cpu",
+        "one worker of a node has what busy processes leave of one core for 30 s, its parent and the others run",
+        "acknowledged: 0 lost; no worker killed; nobody closed for silence; clients recover, or are told",
+        no_cpu_for_one,
+        {"journal": "interval", "workers": 2, "hang_seconds": 3, "ping_seconds": 6, "handshake_seconds": 6},
+        cap=0,
+        well_seconds=40,
+        judge=nobody_blamed,
+        obstacle=lambda: "" if len(os.sched_getaffinity(0)) > 1 else "one core: its parent would starve as well",
     ),
 )

@@ -47,4 +47,4 @@ def _weight(row: Row) -> tuple[float, bool, int]:
 
 def _waits_ms(row: Row) -> int:
     """For how long the oldest of what has no answer, or is not committed, has been there."""
-    return max(row.get("oldest_ms", 0), row.get("uncommitted_ms", 0))
+    return max(int(row.get("oldest_ms", 0)), int(row.get("uncommitted_ms", 0)))

@@ -1,4 +1,4 @@
-"""How late the loop comes to what is due: what every connection of this process waits for in the worst case."""
+"""How late the loop comes to what is due, which everybody waits for in the worst case, and how long it had no CPU."""
 
 from __future__ import annotations
 
@@ -31,3 +31,12 @@ class LoopLag:
     def longest_ms(self) -> float:
         """The longest delay in ms, of the last second that is over or of the one that runs."""
         return round(1000 * max(self._last, self._longest), 1)
+
+
+def waited_seconds() -> float:
+    """Of the first thread, which is the loop's, since it began, by Linux' /proc; 0 where that does not tell."""
+    try:
+        with open("/proc/self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except OSError:
+        return 0.0

@@ -37,7 +37,7 @@ from .component import (
 )
 from .delivery_latency import measure
 from .epoll import make_watch
-from .loop_lag import LoopLag
+from .loop_lag import LoopLag, waited_seconds
 from .publisher_accounts import Accounts
 from .scatter import Scatter
 from .scheduler import Scheduler
@@ -146,6 +146,7 @@ class Runtime:
         self.latency = measure(broker, on=settings.statistics)
         self.loop_lag = LoopLag()
         self.awake = AwakeClock(2 * GRID_SECONDS, loop.time())  # by it whoever is silent is judged
+        self.awake.tick(loop.time(), waited_seconds())
         self._flush_due, self._stepping, self._congestion = False, False, 0
         self._deadlines: dict[Deadline, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -386,7 +387,7 @@ class Runtime:
 
     def _on_grid(self) -> None:
         self.loop_lag.came()
-        self.awake.tick(self.loop.time())
+        self.awake.tick(self.loop.time(), waited_seconds())
         time = now()
         self.broker.pass_time(time)
         delay = GRID_SECONDS - time % 100 / 1000 + 0.0005

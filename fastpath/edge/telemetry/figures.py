@@ -14,9 +14,9 @@ from ...core.telemetry.histogram import BUCKETS, Histogram, quantile_ms, since
 from ..clients.quotas import limited, resident_bytes
 from ..node import messages
 from ..runtime.component import Answer, Offers
+from ..runtime.loop_lag import waited_seconds
 from ..runtime.runtime import Runtime, now
 from ..runtime.scatter import Work
-from .starvation import waited_seconds
 
 SUBJECT = "/__sys__/stats"
 """Read by the ordinary rights; each figure is a field."""

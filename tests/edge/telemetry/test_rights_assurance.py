@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
 from fastpath.client.control.client import Control
+from fastpath.edge.runtime.component import ControlPeer
+from fastpath.edge.telemetry.rights_assurance import SILENT_SECONDS, Assurance
+from tests.support.core.stage import Stage
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -49,3 +56,42 @@ def test_an_agent_that_is_connected_and_silent(control: Control) -> None:
         assert int(silent[1]) >= 5
         agent.rights()
         assert control.health()["ready"]
+
+
+class Peer:
+    """Stands for an agent's connection."""
+
+    def __init__(self) -> None:
+        self.ended: list[Callable[[], None]] = []
+
+
+def test_what_an_agent_said_while_the_node_stood_still_is_not_its_silence() -> None:
+    """By the time that the node has run, whatever the wall says: what waits unread is read when it runs again."""
+    ran = 100.0
+    assurance = Assurance(Stage().sessions.rights, lambda: ran)
+    tell = assurance.offers.verbs["rights"]
+    one, other = cast(ControlPeer, Peer()), cast(ControlPeer, Peer())
+    tell(one, {"trouble": ""})
+    tell(other, {"trouble": "the database is away"})
+    ran += 4.9
+    assert assurance.trouble == ""
+    ran += 0.1
+    assert assurance.trouble == "Django's agent is silent for 5 s"
+    tell(one, {"trouble": ""})
+    assert assurance.trouble == ""
+    for ended in one.ended:
+        ended()
+    assert assurance.trouble == "Django's agent is silent for 5 s", "the other one"
+
+
+def test_a_node_that_stood_still_is_ready_as_soon_as_it_runs(control: Control) -> None:
+    """Longer than an agent may be silent; what this one says comes behind the question."""
+    with Control(control.path) as agent:
+        agent.rights()
+        pid = control.hello()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(SILENT_SECONDS + 1)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert "rights" not in control.health()["reasons"]

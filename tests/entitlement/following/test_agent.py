@@ -238,8 +238,10 @@ def test_the_agent_as_a_process(carrier, bob, desk):
 
 
 @pytest.mark.slow
-def test_an_agent_and_a_collector_that_get_no_cpu_go_on_beside_their_node(bob, desk, tmp_path):
-    """A hundredth of a core for all three, and then one again: changes of rights and statistics are followed as before.
+@pytest.mark.parametrize("node_too", [True, False])
+def test_an_agent_and_a_collector_that_get_no_cpu_go_on_beside_their_node(bob, desk, tmp_path, node_too):
+    """A hundredth of a core for all three, or for the two while their node runs, and then one again: changes of rights
+    and statistics are followed as before.
 
     (tests/test_awake.py has what the node does about its clients meanwhile.)
     """
@@ -259,7 +261,7 @@ def test_an_agent_and_a_collector_that_get_no_cpu_go_on_beside_their_node(bob, d
         holder = StatisticsState.objects.get().holder
         viewer = stack.enter_context(Viewer(sidecar.client_url, tokens.mint(bob)[0]))
         assert viewer.subscribe(SUBJECT) == ""
-        starve(pids, STARVED_SECONDS)
+        starve(pids if node_too else pids[1:], STARVED_SECONDS)
         assert viewer.ask("ping")["op"] == "pong"
         control = stack.enter_context(Control(sidecar.control))
         until(lambda: control.health()["ready"])
