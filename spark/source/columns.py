@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
     LongType,
     MapType,
+    NumericType,
     StringType,
     StructType,
+    TimestampNTZType,
     TimestampType,
+    VarcharType,
 )
 
 from fastpath.client.publisher.reading import Range, Run
 from fastpath.core.protocol.messages import Value
 from spark.options import InvalidOption
+from spark.source.casts import SPARKS, Rules, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +44,39 @@ COLUMNS = {
     "as_of": StringType(),
 }
 """What can be read of every message; any other column is the field of its name."""
+
+
+_READABLE: tuple[type[DataType], ...] = (
+    StringType, CharType, VarcharType, BinaryType, BooleanType, NumericType, DateType, TimestampType, TimestampNTZType,
+)  # fmt: skip
+"""What a text can be read as."""
+
+REPR_CHARS = 40
+"""Of a value that could not be read, for the log."""
+
+
+class Unread:
+    """The values of fields that are null as they could not be read: how many, and the first one."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], int] = {}
+        self._first: dict[tuple[str, str], Value] = {}
+
+    def note(self, name: str, kind: str, given: Sequence[Value | None], read: pa.Array) -> None:
+        """Count what was given and was not read as this type."""
+        lost = read.null_count - sum(value is None for value in given)
+        if lost:
+            self.counts[name, kind] = self.counts.get((name, kind), 0) + lost
+            first = next(
+                value for value, one in zip(given, read, strict=True) if value is not None and not one.is_valid
+            )
+            self._first.setdefault((name, kind), first)
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{count} of the field {name!r} as {kind}, the first {self._first[name, kind]!r:.{REPR_CHARS}}"
+            for (name, kind), count in self.counts.items()
+        )
 
 
 def ddl(fields: str) -> str:
@@ -58,17 +97,37 @@ class ColumnBuilder:
                 raise InvalidOption(f"two columns are named {column.name!r}: of a field so named read the map `fields`")
             if wanted is not None and column.dataType.simpleString() != wanted.simpleString():
                 raise InvalidOption(f"column {column.name!r} is {wanted.simpleString()}")
-            if wanted is None and isinstance(column.dataType, ArrayType | MapType | StructType):
+            if wanted is None and not isinstance(column.dataType, _READABLE):
                 raise InvalidOption(f"field {column.name!r} cannot be {column.dataType.simpleString()}: read its text")
         self.schema = schema
 
-    def batch(self, ranges: Sequence[Range], runs: Sequence[Run]) -> pa.RecordBatch:
-        """The messages of some runs, in their order."""
+    def batch(
+        self, ranges: Sequence[Range], runs: Sequence[Run], rules: Rules = SPARKS, unread: Unread | None = None
+    ) -> pa.RecordBatch:
+        """The messages of some runs, in their order; ``unread`` counts values that are null as they cannot be read."""
         import pyarrow as pa  # noqa: PLC0415 - it takes a third of a second: not where only options are checked
 
         arrow = to_arrow_schema(self.schema, timezone="UTC")
-        columns = [_column(field.name, field.type, ranges, runs) for field in arrow]
+        columns = [
+            _column(field.name, field.type, ranges, runs)
+            if field.name in COLUMNS
+            else self._field(field.name, field.type, runs, rules, unread)
+            for field in arrow
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+    def _field(
+        self, name: str, kind: pa.DataType, runs: Sequence[Run], rules: Rules, unread: Unread | None
+    ) -> pa.Array:
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        if not any(run.fields and name in run.fields for run in runs):
+            return pa.nulls(_count(runs), kind)
+        given = _joined(runs, lambda run: (run.fields or {}).get(name) or [None] * len(run.times))
+        read = typed(given, kind, rules)
+        if unread is not None and read.null_count:
+            unread.note(name, self.schema[name].dataType.simpleString(), given, read)
+        return read
 
 
 def _column(name: str, kind: pa.DataType, ranges: Sequence[Range], runs: Sequence[Run]) -> pa.Array:
@@ -87,14 +146,10 @@ def _column(name: str, kind: pa.DataType, ranges: Sequence[Range], runs: Sequenc
             return _longs(_joined(runs, lambda run: range(run.seq, run.seq + len(run.times))))
         case "time":
             return _longs(_joined(runs, lambda run: run.times)).cast(pa.timestamp("ms", "UTC")).cast(kind)
-        case "closure" | "as_of":
+        case _:  # closure, as_of
             if not any(run.metas for run in runs):
                 return pa.nulls(_count(runs), kind)
             return pa.array(_joined(runs, lambda run: _meta(run, name)), kind)
-        case _:
-            if not any(run.fields and name in run.fields for run in runs):
-                return pa.nulls(_count(runs), kind)
-            return typed(_joined(runs, lambda run: (run.fields or {}).get(name) or [None] * len(run.times)), kind)
 
 
 def _count(runs: Sequence[Run]) -> int:
@@ -169,29 +224,13 @@ def _maps(kind: pa.MapType, runs: Sequence[Run]) -> pa.Array:
     ).cast(kind)
 
 
-def typed(values: Sequence[Value | None], kind: pa.DataType) -> pa.Array:
+def typed(values: Sequence[Value | None], kind: pa.DataType, rules: Rules) -> pa.Array:
     """The values of one field in the column's type; null where there is none, or where the text is no such value."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if pa.types.is_binary(kind):
         return pa.array(values, kind)
-    texts = [_text(value) if isinstance(value, bytes) else value for value in values]
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return pa.array([_moment(text, pa.types.is_date(kind)) for text in texts], kind)
-    column = pa.array(texts, pa.string())
-    try:
-        return column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return pa.concat_arrays([_one(text, kind) for text in texts])
-
-
-def _one(text: str | None, kind: pa.DataType) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    try:
-        return pa.array([text], pa.string()).cast(kind)
-    except pa.ArrowInvalid:
-        return pa.nulls(1, kind)
+    return cast([_text(value) if isinstance(value, bytes) else value for value in values], kind, rules)
 
 
 def _text(value: bytes) -> str | None:
@@ -199,18 +238,3 @@ def _text(value: bytes) -> str | None:
         return value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _moment(text: str | None, day: bool) -> datetime | date | None:
-    """A time in ISO 8601, UTC where no zone is named, or in ms since 1970."""
-    if text is None:
-        return None
-    try:
-        if text.lstrip("-").isdecimal():
-            moment = datetime.fromtimestamp(int(text) / 1000, UTC)
-        else:
-            moment = datetime.fromisoformat(text)
-            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.date() if day else moment

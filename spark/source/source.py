@@ -30,7 +30,8 @@ from fastpath.client.errors import PublishTimeout
 from fastpath.client.publisher.reading import Head, Missing, Range, Reader
 from spark.arrival import Travels
 from spark.source import positions
-from spark.source.columns import ColumnBuilder
+from spark.source.casts import rules_of_task
+from spark.source.columns import ColumnBuilder, Unread
 from spark.source.options import SourceOptions
 from spark.source.positions import Offset
 
@@ -70,6 +71,7 @@ class _Reader(Travels):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one part, in the order of each subject. Raises DataLost, and what the client raises."""
         assert isinstance(partition, Part)
+        rules, unread = rules_of_task(), Unread()
         with self._open(self._options.retry_seconds) as reader:
             for runs in reader.read(partition.ranges):
                 found = []
@@ -79,7 +81,9 @@ class _Reader(Travels):
                     else:
                         found.append(run)
                 if found:
-                    yield self._columns.batch(partition.ranges, found)
+                    yield self._columns.batch(partition.ranges, found, rules, unread)
+        if unread.counts:
+            log.warning("values that cannot be read are null: %s", unread)
 
     def _open(self, retry_seconds: float) -> Reader:
         options = self._options

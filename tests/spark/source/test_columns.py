@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import (
     BinaryType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     LongType,
@@ -23,7 +24,8 @@ from pyspark.sql.types import (
 
 from fastpath.client.publisher.reading import Range, Run
 from spark.options import InvalidOption
-from spark.source.columns import COLUMNS, ColumnBuilder, ddl, typed
+from spark.source.casts import SPARKS
+from spark.source.columns import COLUMNS, ColumnBuilder, Unread, ddl, typed
 
 RANGES = [Range("/a/1"), Range("/a/2")]
 VALUES = st.one_of(st.text(max_size=5), st.binary(max_size=5))
@@ -92,22 +94,35 @@ def test_maps_hold_what_each_message_has(rows: list[Any]) -> None:
     ],
 )
 def test_typed_values_and_null_for_what_is_none(kind: pa.DataType, values: list[Any], wanted: list[Any]) -> None:
-    assert typed(values, kind).to_pylist() == wanted
+    assert typed(values, kind, SPARKS).to_pylist() == wanted
 
 
 def test_typed_columns_of_runs_with_and_without_the_field() -> None:
     runs = [
         Run(0, 1, 7, [0, 0], ["", ""], {"price": ["1.5", None]}, None),
         Run(1, 1, 7, [0], [""], None, None),
-        Run(1, 2, 7, [0], [""], {"price": ["2"], "at": ["1000"]}, None),
+        Run(1, 2, 7, [0], [""], {"price": ["2"], "at": ["1000000"]}, None),
     ]
     columns = schema(price=DoubleType(), volume=LongType(), at=TimestampType(), seq=LongType())
     assert ColumnBuilder(columns).batch(RANGES, runs).to_pydict() == {
         "price": [1.5, None, None, 2.0],
         "volume": [None] * 4,
-        "at": [None, None, None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)],
+        "at": [None, None, None, datetime(1970, 1, 1, 0, 16, 40, tzinfo=UTC)],
         "seq": [1, 2, 1, 2],
     }
+
+
+def test_what_cannot_be_read_is_counted() -> None:
+    """By field, with its type and the first of it; what a message does not have is not."""
+    prices = ["1.5", None, "two", b"\xff", "3"]
+    run = Run(0, 1, 7, [0] * 5, [""] * 5, {"price": prices, "day": ["?"] * 5, "all": ["1"] * 5}, None)
+    unread, columns = Unread(), schema(price=DoubleType(), day=DateType(), all=LongType(), none=LongType())
+    for _ in range(2):
+        ColumnBuilder(columns).batch(RANGES, [run], SPARKS, unread)
+    assert unread.counts == {("price", "double"): 4, ("day", "date"): 10}
+    assert (
+        str(unread) == "4 of the field 'price' as double, the first 'two'; 10 of the field 'day' as date, the first '?'"
+    )
 
 
 def test_columns_that_cannot_be_read() -> None:
@@ -117,6 +132,8 @@ def test_columns_that_cannot_be_read() -> None:
         ColumnBuilder(StructType().add("seq", LongType()).add("seq", LongType()))
     with pytest.raises(InvalidOption, match="field 'x' cannot be struct<y:bigint>"):
         ColumnBuilder(schema(x=schema(y=LongType())))
+    with pytest.raises(InvalidOption, match="field 'x' cannot be interval day to second: read its text"):
+        ColumnBuilder(schema(x=DayTimeIntervalType()))
     ColumnBuilder(schema(a=DecimalType(9, 2), b=DateType(), c=BinaryType()))
 
 
