@@ -68,19 +68,23 @@ class Table:
 class RowBuilder:
     """Made from the columns of a DataFrame; ``table(batch)`` gives what its rows say.
 
-    Raises InvalidColumns (or spark.options.InvalidOption) when made: before anything is sent.
+    Columns are found as Spark finds them: whatever the case of their names, unless ``case_sensitive``
+    (``spark.sql.caseSensitive``). Raises InvalidColumns (or spark.options.InvalidOption) when made: before anything is
+    sent.
     """
 
-    def __init__(self, schema: t.StructType, options: SinkOptions) -> None:
+    def __init__(self, schema: t.StructType, options: SinkOptions, *, case_sensitive: bool = False) -> None:
+        self._case_sensitive = case_sensitive
         self._names = schema.fieldNames()
         self._types = {field.name: field.dataType for field in schema.fields}
-        self._subject, self._parts = self._take_subject(options.subject)
+        self._subject, self._template_names = self._take_subject(options.subject)
+        self._parts = [self._column(name) for name in self._template_names]
         self._content = self._take("content", options.content or "content")
         check_scalar(self._content, self._types[self._content])
         self._meta = self._take_meta(options)
         self._as_of = self._take_as_of(options)
         self._job = options.job
-        taken = {"subject", self._content, *self._parts, *self._meta.values(), *self._as_of.values()}
+        taken = {self._content, *self._parts, *self._meta.values(), *self._as_of.values()}
         rest = [name for name in self._names if name not in taken]
         self._fields = self._take_fields(options.fields, rest)
         self._rest = [] if self._fields else rest
@@ -130,14 +134,24 @@ class RowBuilder:
         return values(columns[name], self._types[name])
 
     def _take(self, option: str, name: str) -> str:
-        """A column that must be there."""
+        """The name that a column has which must be there."""
         why = f"the {option} is taken from a column `{name}`; name another with the option {option!r}"
-        self._require(name, why)
-        return name
+        return self._require(name, why)
 
-    def _require(self, name: str, why: str) -> None:
-        if name not in self._types:
+    def _require(self, name: str, why: str) -> str:
+        found = self._column(name)
+        if not found:
             raise InvalidColumns(f"no column `{name}`: {why}. There are: {', '.join(self._names)}")
+        return found
+
+    def _column(self, name: str) -> str:
+        """The name as the DataFrame has it; empty where it has none."""
+        if self._case_sensitive:
+            return name if name in self._types else ""
+        found = [one for one in self._types if one.lower() == name.lower()]
+        if len(found) > 1:
+            raise InvalidColumns(f"column `{name}` is ambiguous, as case does not count: there are {', '.join(found)}")
+        return found[0] if found else ""
 
     def _take_subject(self, template: str) -> tuple[str, list[str]]:
         """The template and its columns; without one, or where it is one column and no more, that holds the subject."""
@@ -149,15 +163,14 @@ class RowBuilder:
                 "template such as /stocks/us/{symbol}",
             )
             parts = ["subject"]
-        elif "subject" in self._types and "subject" not in parts:
-            raise InvalidColumns("there is a column `subject` as well as the option 'subject': drop one of them")
+        elif (own := self._column("subject")) and own not in [self._column(name) for name in parts]:
+            raise InvalidColumns(f"there is a column `{own}` as well as the option 'subject': drop one of them")
         for name in parts:
             self._require(name, f"the option 'subject' {template!r} names it")
         if not template or template == f"{{{parts[0] if parts else ''}}}":
-            if not isinstance(self._types[parts[0]], t.StringType):
-                raise InvalidColumns(
-                    f"column `{parts[0]}` must be a string, not {self._types[parts[0]].simpleString()}"
-                )
+            kind = self._types[self._column(parts[0])]
+            if not isinstance(kind, t.StringType):
+                raise InvalidColumns(f"column `{parts[0]}` must be a string, not {kind.simpleString()}")
             return "", parts
         return template, parts
 
@@ -165,12 +178,12 @@ class RowBuilder:
         """The columns of the meta by its names; those that no option names may be missing."""
         found = {}
         for name, kind in META.items():
-            column = getattr(options, name)
-            if column:
-                self._take(name, column)
-            elif name in self._types and name not in (self._content, *self._parts) and name not in NAMED:
-                column = name
-            if column:
+            named = getattr(options, name)
+            if named:
+                column = self._take(name, named)
+            else:
+                column = "" if name in NAMED else self._column(name)
+            if column and (named or column not in (self._content, *self._parts)):
                 self._check_kind(column, (kind,), kind.typeName())
                 found[name] = column
         return found
@@ -191,7 +204,7 @@ class RowBuilder:
 
     def _take_fields(self, named: str, rest: list[str]) -> str:
         """The column that holds the fields; empty where the remaining columns are the fields."""
-        name = self._take("fields", named) if named else "fields"
+        name = self._take("fields", named) if named else self._column("fields")
         if name not in rest or (not named and isinstance(self._types[name], SCALARS)):
             return ""
         others = [other for other in rest if other != name]
@@ -234,7 +247,7 @@ class RowBuilder:
     def _from_template(self, found: tuple[Value | None, ...]) -> str | None:
         if any(_no_segment(value) for value in found):
             return None
-        return self._subject.format_map(dict(zip(self._parts, found, strict=True)))
+        return self._subject.format_map(dict(zip(self._template_names, found, strict=True)))
 
     def _why_not(self, found: tuple[Value | None, ...]) -> str:
         name, value = next(pair for pair in zip(self._parts, found, strict=True) if _no_segment(pair[1]))
@@ -276,6 +289,18 @@ class RowBuilder:
             {name: value for name, value in zip(own, row, strict=True) if value is not None} | same or None
             for row in zip(*own.values(), strict=True)
         ]
+
+
+def check_columns(schema: t.StructType, options: SinkOptions) -> None:
+    """Raise InvalidColumns for columns that make no message, whether or not case counts: where a write is planned
+    nobody knows that."""
+    try:
+        RowBuilder(schema, options)
+    except InvalidColumns as error:
+        try:
+            RowBuilder(schema, options, case_sensitive=True)
+        except InvalidColumns:
+            raise error from None
 
 
 def _as_of_values(column: pa.Array) -> list[Any]:

@@ -26,7 +26,7 @@ from spark.options import InvalidOption, SinkOptions
 from spark.sink import dead_letters
 from spark.sink.at_least_once import RowPublisher
 from spark.sink.frames import Frame, compressed, frames, row_at
-from spark.sink.rows import INVALID, RowBuilder, RowRefused, Table
+from spark.sink.rows import INVALID, RowBuilder, RowRefused, Table, check_columns
 
 ATTEMPTS = 1 << 53
 """Numbers of attempts are drawn below it: Spark's own begin anew with every driver, and two attempts with the same
@@ -64,7 +64,8 @@ class _Writer(Travels, ABC):
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._options = options
-        self._builder = RowBuilder(schema, options)
+        self._schema = schema
+        check_columns(schema, options)
         self._write = secrets.token_hex(16)  # the same for every task of a write, not for every batch of a query
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -73,13 +74,14 @@ class _Writer(Travels, ABC):
         Raises RowRefused, and what the client raises when no sidecar answers in time or has room.
         """
         place = self._place()
+        builder = RowBuilder(self._schema, self._options, case_sensitive=_case_counts())
         if self._options.delivery == "at_least_once":
             name = f"{place.transaction}:{place.batch}:{place.partition}"
-            publisher = RowPublisher(self._options, self._builder, name, place.partition)
+            publisher = RowPublisher(self._options, builder, name, place.partition)
             return Written(publisher.publish(iterator, place.number))
-        task = Task(self._options, self._builder, place)
+        task = Task(self._options, place)
         try:
-            return task.stage(iterator)
+            return task.stage(iterator, builder)
         except BaseException:
             task.drop()
             raise
@@ -144,7 +146,7 @@ class _Writer(Travels, ABC):
         for message in messages:
             if isinstance(message, Written) and message.transaction:
                 place = Place(message.transaction, message.batch, message.partition, None)
-                Task(self._options, self._builder, place, message.attempt).drop()
+                Task(self._options, place, message.attempt).drop()
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -197,6 +199,12 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return f"{query or self._write}:{named}" if named else query or self._write
 
 
+def _case_counts() -> bool:
+    """Whether the session of this task tells columns apart whose names differ in case alone; Spark's default is no."""
+    task = TaskContext.get()
+    return task is not None and (task.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true"
+
+
 def rotated(url: str, partition: int) -> list[str]:
     """The addresses, beginning with another one for each partition: nodes that share a Redis share the work."""
     addresses = url.split(",")
@@ -207,9 +215,8 @@ def rotated(url: str, partition: int) -> list[str]:
 class Task:
     """One attempt at a partition."""
 
-    def __init__(self, options: SinkOptions, builder: RowBuilder, place: Place, attempt: int | None = None) -> None:
+    def __init__(self, options: SinkOptions, place: Place, attempt: int | None = None) -> None:
         self._options = options
-        self._builder = builder
         self._place = place
         transaction, batch, partition, _ = place
         self._attempt = Attempt(
@@ -217,7 +224,7 @@ class Task:
         )
         self._letters = dead_letters.Letters(options.dead_letter, *self._attempt) if options.dead_letter else None
 
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def stage(self, batches: Iterator[pa.RecordBatch], builder: RowBuilder) -> Written:
         """Stage all rows; raises as `_Writer.write`."""
         options = self._options
         first = 1
@@ -230,7 +237,7 @@ class Task:
             tls=options.tls(),
         ) as stager:
             for batch in batches:
-                table = self._builder.table(batch, self._place.number)
+                table = builder.table(batch, self._place.number)
                 for place, reason in table.refused.items():
                     self._refuse_here(table, first, place, reason)
                 for frame in frames(table, options.batch_rows):

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampType
 
 from spark.options import OPTIONS, InvalidOption, SinkOptions
-from spark.sink.rows import RowBuilder, Table
+from spark.sink.rows import RowBuilder, Table, check_columns
 from spark.sink.values import InvalidColumns, values
 
 # Reading a schema from text is what needs the session.
@@ -168,6 +168,32 @@ def test_columns_by_other_names() -> None:
     names = {"content": "price", "fields": "more", "retained": "keep", "qos": "how", "closure": "note"}
     written = rows(schema, ("/a/b", 1.5, [("x", "y")], False, "standard", "c"), subject="{topic}", **names)
     assert written == [("/a/b", "1.5", {"x": "y"}, {"retained": False, "qos": "standard", "closure": "c"})]
+
+
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_columns_in_another_case(sensitive: bool) -> None:
+    """Template, options and columns that no option names; fields keep the names that they have."""
+    schema = StructType.fromDDL("Symbol string, Content string, QOS string, Version long, Bid string")
+    options = SinkOptions.parse({"url": "h:1", "subject": "/a/{SYMBOL}", "version": "version"})
+    if sensitive:
+        with pytest.raises(InvalidColumns, match="no column `SYMBOL`"):
+            RowBuilder(schema, options, case_sensitive=True)
+        return
+    batch = pa.RecordBatch.from_pylist(
+        [{"Symbol": "IBM", "Content": "x", "QOS": "standard", "Version": 3, "Bid": "1"}], schema=to_arrow_schema(schema)
+    )
+    [(_, row)] = RowBuilder(schema, options).table(batch).rows()
+    assert row == ("/a/IBM", "x", {"Bid": "1"}, {"qos": "standard", "as_of": {"version": 3}})
+
+
+def test_a_name_that_may_be_two_columns_is_refused_as_spark_refuses_it() -> None:
+    """Where a write is planned either may be meant."""
+    schema = StructType.fromDDL("subject string, Subject string, content string")
+    options = SinkOptions.parse({"url": "h:1"})
+    with pytest.raises(InvalidColumns, match="column `subject` is ambiguous.*subject, Subject"):
+        RowBuilder(schema, options)
+    check_columns(schema, options)
+    RowBuilder(schema, options, case_sensitive=True)
 
 
 def test_as_of_says_the_time_the_batch_the_job_and_the_version() -> None:

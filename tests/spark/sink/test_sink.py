@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -120,6 +120,45 @@ def test_mistakes_fail_the_write_and_say_so(session: SparkSession, sidecar: Side
         assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
+def test_the_case_of_columns_counts_as_the_session_says(
+    session: SparkSession, sidecar: Sidecar, tmp_path: Path, streamed: bool
+) -> None:
+    """Whatever the case in an ordinary session; in one that tells it apart each name is another column."""
+    upper = session.createDataFrame([("/u/one", "1", "2")], "Subject string, CONTENT string, Bid string")
+    both = session.createDataFrame(
+        [("/u/two", "1", "x", "y")], "subject string, content string, Subject string, Qos string"
+    )
+
+    def write(frame: DataFrame, **options: str) -> None:
+        options |= {"url": sidecar.publisher_url}
+        if not streamed:
+            frame.write.format("realtime").mode("append").options(**options).save()
+            return
+        folder = str(tmp_path / f"{len(list(tmp_path.iterdir()))}")
+        frame.write.mode("append").json(f"{folder}/in")
+        comes = (
+            session.readStream.schema(frame.schema)
+            .json(f"{folder}/in")
+            .select(*[F.col(f"`{one}`") for one in frame.columns])
+        )
+        query = comes.writeStream.format("realtime").options(**options).option("checkpointLocation", f"{folder}/at")
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    write(upper)
+    with Control(sidecar.control) as control:
+        assert control.snapshot("/u/one")["message"]["fields"] == {"Bid": "2"}
+    session.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        write(both)
+        with pytest.raises(PySparkException, match="no column `subject`"):
+            write(upper)
+    finally:
+        session.conf.unset("spark.sql.caseSensitive")
+    with Control(sidecar.control) as control:
+        assert control.snapshot("/u/two")["message"]["fields"] == {"Subject": "x", "Qos": "y"}
+
+
 def test_token_and_rights(session: SparkSession) -> None:
     frame = session.sql("select '/stocks/us/IBM' subject, '1' content")
     with Sidecar(mode="jwt", token_secret=SECRET) as sidecar:
@@ -173,7 +212,7 @@ def test_a_write_that_adds_nothing_says_so(sidecar: Sidecar, caplog: pytest.LogC
     options = SinkOptions.parse(given)
 
     def stage() -> Written:
-        return Task(options, RowBuilder(columns, options), Place("load", 0, 0, None)).stage(iter([batch]))
+        return Task(options, Place("load", 0, 0, None)).stage(iter([batch]), RowBuilder(columns, options))
 
     first = stage()
     for message, told in ((first, 0), (first, 0), (stage(), 1)):  # the second time the answer may have been lost
