@@ -103,8 +103,8 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
     """Rules, listed by pattern."""
 
     form = RuleForm
-    list_display = ("id", "pattern", "who", "what", "decision", "validity", "note", "enabled")
-    list_display_links = ("id", "pattern")
+    list_display = ("number", "pattern", "who", "what", "decision", "validity", "note", "enabled")
+    list_display_links = ("number", "pattern")
     list_editable = ("enabled",)
     list_filter = (
         WhoFilter,
@@ -154,6 +154,11 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
             for name, model in (("user", get_user_model()), ("group", Group))
             if site.is_registered(model) and site.get_model_admin(model).get_search_fields(request)
         )
+
+    @admin.display(description="ID", ordering="id")
+    def number(self, rule: Rule) -> str:
+        """A name, and no amount: as it is searched for."""
+        return str(rule.pk)
 
     @admin.display(description=gettext_lazy("who"), ordering="group__name")
     def who(self, rule: Rule) -> str:
@@ -231,6 +236,8 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """All changes of rules, also of those that are gone; nothing can be edited."""
 
     list_display = ("time", "number", "kind", "what", "user_name", "means")
+    fields = ("time", "number", "user_key", "user_name", "means", "before", "after")
+    readonly_fields = ("number",)
     list_display_links = None
     list_filter = ("time",)
     list_per_page = 50
@@ -240,10 +247,10 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     date_hierarchy = None
 
     @admin.display(description=gettext_lazy("rule"), ordering="rule")
-    def number(self, change: RuleChange) -> SafeString | int:
+    def number(self, change: RuleChange) -> SafeString | str:
         """The rule's number, which leads to it while it is there."""
         if change.after is None:
-            return change.rule
+            return str(change.rule)
         return format_html(
             '<a href="{}">{}</a>', reverse("admin:entitlement_rule_change", args=[change.rule]), change.rule
         )

@@ -27,6 +27,9 @@ FEED = "spark"
 FORWARDED_MAX = 400
 """Each takes two descriptors of a process, which has 1024 where nobody has said otherwise."""
 
+CONTROL_SECONDS = 8.0
+"""More than a node that waits for Redis takes to say so: 5 s, and two attempts of 1.5 s each around them."""
+
 PUBLISH_SECONDS_MAX = 300
 """Whoever waits longer is better served by a queue of tasks."""
 
@@ -105,7 +108,7 @@ class Conf:
     @property
     def control_seconds(self) -> float:
         """How long publish() and the pages wait for the control socket."""
-        return float(_read("CONTROL_SECONDS", 5.0))
+        return float(_read("CONTROL_SECONDS", CONTROL_SECONDS))
 
     @property
     def publish_seconds(self) -> float:

@@ -152,6 +152,20 @@ def test_what_programs_read_has_no_groups_of_thousands(
         assert seen > 40, "there are large numbers to be read"
 
 
+def test_numbers_that_name_something_are_not_grouped(site: Client, running: Sidecar, settings: Any) -> None:
+    """Who reads of rule 1234567 on a page looks for 1234567; and an epoch is no amount."""
+    settings.USE_THOUSAND_SEPARATOR = True
+    grouped = re.compile(r"1,234,56\d|\d,\d{3},\d{3},\d{3}")
+    with WireClient(running) as client:
+        client.subscribe("/a/b")
+        listed = site.get("/monitoring/clients/").content.decode()
+        connection = re.findall(r'href="/monitoring/clients/0/([^/"]+)/"', listed)[0]
+        found = {
+            address: grouped.findall(site.get(address, follow=True).content.decode()) for address in pages(connection)
+        }
+    assert {address: numbers for address, numbers in found.items() if numbers} == {}
+
+
 def test_links_lead_where_they_say(site: Client, settings: Any) -> None:
     """With groups of thousands: all changes of a rule, and the older messages of a subject."""
     settings.USE_THOUSAND_SEPARATOR = True

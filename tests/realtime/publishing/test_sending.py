@@ -21,6 +21,7 @@ from django.db import connections, transaction
 
 import realtime
 from fastpath.client.errors import ControlRefused
+from fastpath.engine.redis.writing import writer
 from realtime import (
     MessageTooLarge,
     NotEncodable,
@@ -33,6 +34,7 @@ from realtime import (
     SidecarUnavailable,
     apublish,
     apublish_many,
+    conf,
     publish,
     publish_many,
 )
@@ -234,6 +236,12 @@ async def test_a_silent_sidecar_takes_no_longer_than_was_said(settings: Any, tmp
         settings.REALTIME = settings.REALTIME | {"CONTROL": path, "PUBLISH_SECONDS": 0.5}
         outcomes = await asyncio.gather(*(apublish("/late/a", "x") for _ in range(10)), return_exceptions=True)
         assert all(isinstance(one, SidecarUnavailable) for one in outcomes)
+
+
+def test_by_default_a_call_waits_for_a_node_that_waits_for_redis() -> None:
+    """Else nobody would ever be told that a message may come all the same."""
+    attempt = writer.STORE_SECONDS + writer.WAIT_MS / 1000
+    assert writer.UNAVAILABLE_SECONDS + 2 * attempt <= conf.CONTROL_SECONDS
 
 
 def test_a_wrong_deadline_is_an_error(settings: Any) -> None:
