@@ -295,6 +295,10 @@ class BlockingClient:
         """Connect again after ``pause()``, as ``Client.resume`` does."""
         self.call(_now(lambda: self._open.resume()))
 
+    def reconnect(self) -> None:
+        """Do not wait for the next attempt, as ``Client.reconnect`` does."""
+        self.call(_now(lambda: self._open.reconnect()))
+
     def presence(self, subject: str = "") -> Presence:
         """The users subscribed or online, as ``Client.presence`` has them."""
         return self.call(self._open.presence(subject))

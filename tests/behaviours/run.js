@@ -98,6 +98,11 @@ export class Conversation {
         return session.publish(this.#now, frame, { isNamed: true });
       }
       case "renew": return session.command({ op: "token", token: step.token });
+      case "hurry": return session.hurry(this.#now);
+      case "return": return session.returned(this.#now);
+      case "reconnect": return session.reconnect();
+      case "hide": return session.hidden();
+      case "show": return session.shown(this.#now);
       case "pause": return session.pause();
       case "resume": return session.resume();
       case "end": return session.close();

@@ -7,6 +7,7 @@ after a pause the next begins. A connection that is lost is followed by a pause 
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 
 from ..backoff import Backoff
 from ..message import Status
@@ -14,6 +15,10 @@ from ..servers import ServerList
 
 RATE_SECONDS = 180
 """So many ``reconnects_max`` in this time are no cause for concern."""
+
+
+HURRY_SECONDS = 5
+"""Not more often than that a wait is cut short, however much the program asks for meanwhile."""
 
 
 class Attempts:
@@ -42,6 +47,15 @@ class Attempts:
         self._failed_rounds = 0
         self._recent: deque[float] = deque()
         self._too_many = False
+        self._hurried_at = -inf
+
+    def hurry(self, now: float, at: float) -> float:
+        """When the next round begins that was to begin ``at``: somebody needs it now."""
+        soon = max(now, self._hurried_at + HURRY_SECONDS)
+        if soon >= at:
+            return at
+        self._hurried_at = soon
+        return soon
 
     def begin(self) -> str:
         """A round begins: the first address."""

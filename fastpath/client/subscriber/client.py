@@ -97,6 +97,13 @@ class Client:
         """Connect again after ``pause()``, and get what was missed."""
         self._driver.resume()
 
+    def reconnect(self) -> None:
+        """Do not wait any longer for the next attempt: try now, unless it is connected; after ``pause()`` too.
+
+        What the program asks for (``subscribe``, ``publish``, ``request`` …) does so by itself, every 5 s at most.
+        """
+        self._driver.reconnect()
+
     @property
     def connected(self) -> bool:
         """True while the client is connected to a server."""
@@ -157,6 +164,7 @@ class Client:
             return stream
         self._machine.following.subscribe(stream, names, history, conflation, positions, slow)
         self._driver.wake()
+        self._driver.hurry()
         return stream
 
     async def unsubscribe(self, subjects: str | Iterable[str]) -> None:

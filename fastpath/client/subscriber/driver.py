@@ -79,6 +79,9 @@ class Driver:
         self._connected = asyncio.Event()
         self._resumed = asyncio.Event()
         self._resumed.set()
+        self._begin_at: float | None = None
+        self._hurried = asyncio.Event()
+        self._asking = False
         self._stalled = False
         self._heard_at = 0.0
         self._problem = "no attempt yet"
@@ -127,6 +130,24 @@ class Driver:
         if self.machine.paused and self.machine.resume():
             self._resumed.set()
 
+    def reconnect(self) -> None:
+        """Try now, unless it is connected or being tried; after ``pause()`` as ``resume()``."""
+        if self.machine.paused:
+            return self.resume()
+        if self._begin_at is not None:
+            self.machine.reconnect()
+            self._begin_at = 0.0
+            self._hurried.set()
+        elif self._asking and self._step is not None:
+            self._step.cancel()  # what the token or the list of servers hangs on may be gone
+        return None
+
+    def hurry(self) -> None:
+        """Wait no longer for the next round, which the program needs now."""
+        if self._begin_at is not None:
+            self._begin_at = self.machine.hurry(time.monotonic(), self._begin_at)
+            self._hurried.set()
+
     @property
     def connected(self) -> bool:
         """True while the client is connected to a server."""
@@ -136,6 +157,7 @@ class Driver:
         """Wait for a connection; raises Unavailable, what ended the client, or ClientError if it is not open."""
         self.check_open()
         if not self._connected.is_set():
+            self.hurry()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.001, seconds)):
                     await self._connected.wait()
@@ -185,6 +207,7 @@ class Driver:
         told = self.machine.publish(publication, time.monotonic())  # raises for what can never be sent
         self._waiting[publication] = future
         self.happened(told)
+        self.hurry()
         return future
 
     async def command(self, send: Callable[[], int]) -> wire.AnyAnswer:
@@ -239,13 +262,25 @@ class Driver:
                 if self.machine.failure is not None:
                     raise self.machine.failure
                 if not self.machine.paused and self.machine.wait:
-                    await self._interruptible(asyncio.sleep(self.machine.wait))
+                    await self._interruptible(self._pause(self.machine.wait))
         except Exception as error:
             if self.machine.failure is None:
                 self._gone(str(error))
                 self.happened(self.machine.fail(error))
             self._connected.set()  # whoever waits for a connection wakes up, and sees the failure
             self._finish(error)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the next round is due, which may come to be sooner."""
+        self._begin_at = time.monotonic() + seconds
+        try:
+            while (left := self._begin_at - time.monotonic()) > 0:
+                self._hurried.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._hurried.wait()
+        finally:
+            self._begin_at = None
 
     async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for the work, or until ``pause()`` cancels it."""
@@ -264,6 +299,7 @@ class Driver:
         try:
             if not machine.url:
                 self._problem = "no attempt yet: the list of servers or the token is being asked for"
+            self._asking = True
             await self._refresh()
             token = await self._current_token()
         except Exception as error:
@@ -271,6 +307,8 @@ class Driver:
             self._problem = f"no token or no list of servers could be had: {error!r}"
             self.happened(machine.abandon(self._problem))
             return
+        finally:
+            self._asking = False
         machine.begin(time.monotonic())
         while machine.wait is None:
             self._connected.clear()

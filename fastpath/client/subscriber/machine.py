@@ -249,6 +249,16 @@ class Machine:
         self._pump(now)
         return self._tell([refused] if refused else [])
 
+    def hurry(self, now: float, at: float) -> float:
+        """When to call ``begin()``, which was due ``at``: the program needs a connection now."""
+        return self._attempts.hurry(now, at)
+
+    def reconnect(self) -> None:
+        """Note that ``begin()`` is called now, whatever was to be waited for: waits begin with the shortest again."""
+        self._attempts.reset()
+        if self.wait is not None:
+            self.wait = 0.0
+
     def unsubscribe(self, subjects: Iterable[str], owner: Any = None) -> tuple[list[int], list[MachineEvent]]:
         """The ids of the commands (``Subscriptions.unsubscribe``), and what to tell."""
         names = list(subjects)

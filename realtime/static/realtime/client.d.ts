@@ -289,6 +289,8 @@ export interface Client {
   pause(): void;
   /** Connect again, also after the server refused for good. */
   resume(): void;
+  /** Do not wait any longer for the next attempt: try now, unless it is connected; also as `resume()` does. */
+  reconnect(): void;
   /** End for good; publications without an answer are rejected. */
   close(): void;
   /** "status" hears everything. Returns a function that stops it. */

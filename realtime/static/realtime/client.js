@@ -13,6 +13,7 @@ import { RealtimeError } from "./client/session/errors.js";
 import { Requests } from "./client/session/requests.js";
 import { Listeners, guarded } from "./client/session/listeners.js";
 import { memory } from "./client/connection/memory.js";
+import { Page } from "./client/connection/page.js";
 import { complete } from "./client/connection/options.js";
 import { serversOf } from "./client/connection/servers.js";
 import { Session } from "./client/session/session.js";
@@ -39,6 +40,7 @@ class Client {
   #timer;
   #timerAt = Infinity;
   #isCarryingOut = false;
+  #page;
   #rounds = 0;
   #token = "";
   #closures = 0;
@@ -61,7 +63,12 @@ class Client {
       closed: (code, reason) => this.#do((session, now) => session.closed(now, code, reason)),
     });
     if (options.onStatus) this.on("status", options.onStatus);
-    globalThis.addEventListener?.("online", this.#online);
+    this.#page = new Page({
+      online: () => this.#do((session, now) => session.online(now)),
+      returned: () => this.#do((session, now) => session.returned(now)),
+      hidden: () => this.#do((session) => session.hidden()),
+      shown: () => this.#do((session, now) => session.shown(now)),
+    });
     // After this turn, so that the caller's listeners hear "connecting".
     queueMicrotask(() => { if (this.state === "connecting") this.#do((session) => session.start()); });
   }
@@ -101,7 +108,10 @@ class Client {
     const list = checkNames(subjects);
     const wanted = checkSubscription(list, options);
     const subscription = new Subscription(list, handler, (self, subjects) => this.#unsubscribe(self, subjects));
-    this.#do((session) => session.subscribe(subscription, list, wanted));
+    this.#do((session, now) => {
+      session.subscribe(subscription, list, wanted);
+      session.hurry(now);
+    });
     return subscription;
   }
 
@@ -140,7 +150,10 @@ class Client {
   #publish(frame, isNamed) {
     return new Promise((resolve, reject) => {
       const ticket = { resolve, reject, isNamed };
-      this.#do((session, now) => session.publish(now, frame, ticket));
+      this.#do((session, now) => {
+        session.publish(now, frame, ticket);
+        session.hurry(now);
+      });
     });
   }
 
@@ -197,6 +210,7 @@ class Client {
   /** @param {number} ms */
   async #untilConnected(ms) {
     if (this.state === "connected") return;
+    this.#do((session, now) => session.hurry(now));
     let stop = () => {};
     const ended = () => this.state === "disconnected" || this.state === "closed";
     if (!ended()) await new Promise((resolve) => {
@@ -226,9 +240,14 @@ class Client {
     this.#do((session) => session.resume());
   }
 
+  /** Do not wait any longer: try now, unless it is connected. Also after `pause()`, or after the server refused for good. */
+  reconnect() {
+    this.#do((session) => session.reconnect());
+  }
+
   /** End for good. */
   close() {
-    globalThis.removeEventListener?.("online", this.#online);
+    this.#page.stop();
     this.#do((session) => session.close());
   }
 
@@ -334,8 +353,6 @@ class Client {
     if (status === "ok") ticket.resolve({ epoch, seq, closure: frame.closure });
     else ticket.reject(new RealtimeError(status, reason, frame.subject));
   }
-
-  #online = () => this.#do((session, now) => session.online(now));
 
   /** @param {{url: string, transport: string}} effect */
   async #probe({ url, transport }) {

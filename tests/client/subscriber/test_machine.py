@@ -144,6 +144,19 @@ class Conversation:
         if self.machine.resume():
             self.start()
 
+    def hurry(self) -> None:
+        if self.begin_at is not None:
+            self.begin_at = self.machine.hurry(self.now, self.begin_at)
+            self.passes(0)
+
+    def reconnect(self) -> None:
+        if self.begin_at is not None:
+            self.begin_at = None
+            self.machine.reconnect()
+            self.start()
+        else:
+            self.resume()
+
     def end(self) -> None:
         self.ends(self.machine.close())
 

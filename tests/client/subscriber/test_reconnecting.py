@@ -16,6 +16,7 @@ import pytest
 
 from fastpath.client import (
     ConnectionRejected,
+    NoResponders,
     Position,
     QueueFull,
     Status,
@@ -24,6 +25,7 @@ from fastpath.client import (
     connect,
 )
 from fastpath.client.blocking import connect as connect_blocking
+from fastpath.client.subscriber.client import Client
 from fastpath.client.subscriber.streams import Feed
 from fastpath.core.protocol.errors import Close
 from tests.support.proxy import Proxy
@@ -334,3 +336,53 @@ async def test_a_token_that_never_comes_is_as_one_that_cannot_be_had(sidecar: Si
         client.resume()
         await auntil(lambda: client.connected)
     assert asked == 2
+
+
+async def test_what_the_program_asks_for_ends_the_wait(sidecar: Sidecar) -> None:
+    """However long it was to be."""
+
+    async def paused(client: Client) -> None:
+        client.pause()
+        client.reconnect()
+
+    async def reconnect(client: Client) -> None:
+        client.reconnect()
+
+    async def subscribe(client: Client) -> None:
+        client.subscribe(A)
+
+    async def publish(client: Client) -> None:
+        await client.publish(A, "x")
+
+    async def request(client: Client) -> None:
+        with pytest.raises(NoResponders):
+            await client.request(A, "x")
+
+    with Proxy(sidecar.client_url) as proxy:
+        for reason in (paused, reconnect, subscribe, publish, request):
+            async with connect(f"ws://{proxy.address}/ws", quick_retries=0, backoff_seconds=3000) as client:
+                status = client.status
+                await asyncio.to_thread(proxy.shut)
+                await told(status, "disconnected")
+                await asyncio.to_thread(proxy.open)
+                await reason(client)
+                await told(status, "connected")
+
+
+async def test_a_token_that_hangs_is_asked_for_anew_where_the_program_does_not_want_to_wait(sidecar: Sidecar) -> None:
+    asked = 0
+
+    async def token() -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            await asyncio.Event().wait()
+        return "any"
+
+    async with connect(sidecar.client_url, token, token_seconds=3000) as client:
+        client.pause()
+        client.resume()
+        await auntil(lambda: asked == 2)
+        client.reconnect()
+        await auntil(lambda: client.connected)
+    assert asked == 3

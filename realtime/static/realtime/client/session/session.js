@@ -23,6 +23,7 @@ import { Rounds } from "../connection/rounds.js";
 const OPEN_MS = 2000; // for an address that has another after it
 const OPEN_LAST_MS = 10_000;
 const ANSWER_MS = 12_000;
+const HURRY_MS = 5000; // not more often than that a wait is cut short, however much the program and its user do
 
 /** @typedef {import("../connection/ladder.js").Failure} Failure */
 
@@ -52,6 +53,9 @@ export class Session {
   #token = "";
   #isTokenBad = false;
   #isFreshened = false; // one new token was already tried
+  #hurriedAt = -Infinity; // when a wait was cut short
+  #isHidden = false; // paused with its page, not by the program
+  #isTokensEnd = false; // ended for good for want of a token: another may sign in
   #pings = new Pings();
   #retries = new Retries();
   #renewal = new Renewal();
@@ -153,6 +157,7 @@ export class Session {
 
   /** Let go of the connection and keep everything else. */
   pause() {
+    this.#isHidden = false;
     if (this.state === "closed" || this.state === "paused") return;
     this.#drop();
     this.state = "paused";
@@ -161,9 +166,26 @@ export class Session {
 
   resume() {
     if (this.state !== "paused" && this.state !== "disconnected") return;
+    this.#isHidden = false;
     this.#rounds.reset();
     this.#isFreshened = false;
     this.start();
+  }
+
+  /** Connect now, whatever it waits for; one that is being tried goes on. */
+  reconnect() {
+    if (this.#awaits !== "again" && this.#awaits !== "prepared") return this.resume();
+    this.#rounds.reset();
+    this.start();
+  }
+
+  /** Wait no longer for the next round, which somebody needs now: it begins at once, or as soon as it may. @param {number} now */
+  hurry(now) {
+    const at = Math.max(now, this.#hurriedAt + HURRY_MS);
+    if (this.#awaits !== "again" || at >= this.#dueAt) return;
+    this.#hurriedAt = at;
+    this.#dueAt = at;
+    if (at <= now) this.start();
   }
 
   /** End for good. */
@@ -187,7 +209,7 @@ export class Session {
     if (this.#awaits !== "prepared") return;
     this.#token = token;
     if (!error) this.#tryNext(now, ABNORMAL, "no server is known");
-    else if (error.final === true) this.#finish(ABNORMAL, error.message);
+    else if (error.final === true) this.#finish(ABNORMAL, error.message, true);
     else this.#roundFailed(now, ABNORMAL, error.message);
   }
 
@@ -195,6 +217,28 @@ export class Session {
   online(now) {
     this.#ladder.changed(now, this.state === "connected");
     if (this.#awaits === "again") this.start();
+  }
+
+  /** Its user is back: nobody is to look at a page that waits. @param {number} now */
+  returned(now) {
+    if (this.#awaits === "again") this.#rounds.reset();
+    this.hurry(now);
+    if (this.state !== "disconnected" || !this.#isTokensEnd || now < this.#hurriedAt + HURRY_MS) return;
+    this.#hurriedAt = now;
+    this.resume();
+  }
+
+  /** The page goes to where "Back" finds it, without its connection. */
+  hidden() {
+    if (this.state !== "connecting" && this.state !== "connected") return;
+    this.pause();
+    this.#isHidden = true;
+  }
+
+  /** It is back. @param {number} now */
+  shown(now) {
+    if (this.#isHidden) this.resume();
+    else this.returned(now);
   }
 
   /** What became of the effect `probe`. @param {number} now @param {string} url @param {string} transport @param {boolean} works */
@@ -226,7 +270,7 @@ export class Session {
       // A fresh one may be what it takes, once.
       this.#isFreshened = true;
       this.#again(code, reason);
-    } else if (isFinal(code)) this.#finish(code, reason);
+    } else if (isFinal(code)) this.#finish(code, reason, this.#isTokenBad && typeof this.#options.token === "function");
     else if (state !== "connected") this.#hasFailed(now, code, reason, how, url);
     else if (this.#rounds.left(now, url) && code === DRAIN) this.#again(code, reason);
     else this.#later(now, code, reason);
@@ -322,8 +366,9 @@ export class Session {
     this.start();
   }
 
-  /** The server does not want us back. @param {number} code @param {string} reason */
-  #finish(code, reason) {
+  /** The server does not want us back, or there is no token for us. @param {number} code @param {string} reason @param {boolean} isTokensEnd */
+  #finish(code, reason, isTokensEnd) {
+    this.#isTokensEnd = isTokensEnd;
     this.#await("", Infinity);
     this.state = "disconnected";
     this.effects.ended(this.#outgoing.end(reason));
