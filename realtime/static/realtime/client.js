@@ -9,6 +9,7 @@ import { Connector, viaOf } from "./client/connection/connector.js";
 import {
   checkClosure, checkName, checkNames, checkPatterns, checkRequest, checkSubscription, checkToken, checkValues,
 } from "./client/session/arguments.js";
+import { bind } from "./client/session/bound.js";
 import { RealtimeError } from "./client/session/errors.js";
 import { Requests } from "./client/session/requests.js";
 import { Listeners, guarded } from "./client/session/listeners.js";
@@ -54,6 +55,7 @@ class Client {
 
   /** @param {any} options */
   constructor(options) {
+    bind(this);
     this.#options = complete(options);
     this.#session = new Session(this.#options, { pick: Math.random, wait: Math.random, via: viaOf, memory });
     this.#connector = new Connector(this.#options, {

@@ -1,8 +1,6 @@
 /** What `subscribe()` returns. */
 
 export class Subscription {
-  #leave;
-
   /**
    * @param {string[]} subjects
    * @param {(message: any, subscription: Subscription) => void} handler
@@ -11,11 +9,7 @@ export class Subscription {
   constructor(subjects, handler, leave) {
     this.subjects = subjects;
     this.handler = handler;
-    this.#leave = leave;
-  }
-
-  /** @param {string[]} [subjects] some of them, or all @returns {Promise<void>} when nothing more can arrive */
-  unsubscribe(subjects = this.subjects) {
-    return this.#leave(this, subjects);
+    /** Resolves when nothing more can arrive. Whoever calls it, this is the one that is left: `this` may be a Proxy. @param {string[]} [some] or all @returns {Promise<void>} */
+    this.unsubscribe = (some = subjects) => leave(this, some);
   }
 }
