@@ -128,10 +128,11 @@ class BlockingClient:
         on_status: Callable[[Status], None] | None = None,
         servers_url: ServersSource | None = None,
         tls: ssl.SSLContext | None = None,
+        proxy: str | bool | None = True,
         **options: Unpack[OptionNames],
     ) -> None:
         self._make: Callable[[], Client] = lambda: Client(
-            urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, **options
+            urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, proxy=proxy, **options
         )
         self.streams: WeakSet[BlockingStream] = WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -445,10 +446,13 @@ def connect(
     on_status: Callable[[Status], None] | None = None,
     servers_url: ServersSource | None = None,
     tls: ssl.SSLContext | None = None,
+    proxy: str | bool | None = True,
     **options: Unpack[OptionNames],
 ) -> BlockingClient:
     """``with connect("ws://127.0.0.1:8800/ws", token) as client:``; options as ``fastpath.client.connect``."""
-    return BlockingClient(urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, **options)
+    return BlockingClient(
+        urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, proxy=proxy, **options
+    )
 
 
 async def _all_of(feed: Feed[T], timeout_seconds: float | None) -> list[T]:

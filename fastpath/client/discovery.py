@@ -5,12 +5,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 
 from .asking import ask
 from .servers import Server, Servers, parse_servers
+from .subscriber.transports.proxies import is_loopback
 
 ServersSource = str | Callable[[], Servers | Awaitable[Servers]]
 """An ``http(s)://`` address that answers ``{"servers": [{"url", "weight"}, …]}``, or a callable, async or not."""
@@ -24,11 +26,13 @@ def check_source(source: ServersSource | None) -> None:
         raise ValueError(f"the list of servers is at http://… or https://…, not {source!r}")
 
 
-async def fetch_servers(source: ServersSource, seconds: float, tls: ssl.SSLContext | None) -> list[Server]:
+async def fetch_servers(
+    source: ServersSource, seconds: float, tls: ssl.SSLContext | None, proxy: str | bool | None = True
+) -> list[Server]:
     """The list at present; raises what the source raises, OSError, ValueError or msgspec.DecodeError."""
     what = "the list of servers"
     if isinstance(source, str):
-        return parse_servers(await ask(partial(_get, source, seconds, tls), seconds, what))
+        return parse_servers(await ask(partial(_get, source, seconds, tls, proxy), seconds, what))
     return parse_servers(await ask(source, seconds, what))
 
 
@@ -36,7 +40,12 @@ class _Answer(msgspec.Struct):
     servers: list[dict[str, str | int]]
 
 
-def _get(url: str, seconds: float, tls: ssl.SSLContext | None) -> list[dict[str, str | int]]:
+def _get(url: str, seconds: float, tls: ssl.SSLContext | None, proxy: str | bool | None) -> list[dict[str, str | int]]:
     request = Request(url, headers={"Accept": "application/json"})  # noqa: S310  # check_source allows HTTP alone
-    with urlopen(request, timeout=seconds, context=tls if url.startswith("https:") else None) as answer:  # noqa: S310
+    handlers: list[BaseHandler] = [HTTPSHandler(context=tls)] if tls else []
+    if isinstance(proxy, str):
+        handlers.append(ProxyHandler({"http": proxy, "https": proxy}))
+    elif not proxy or is_loopback(urlsplit(url).hostname or ""):
+        handlers.append(ProxyHandler({}))
+    with build_opener(*handlers).open(request, timeout=seconds) as answer:
         return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_Answer).servers

@@ -29,9 +29,12 @@ EVERYTHING = """
     data.client = connect(data.options);
     const { client } = data;
     await until("connected", client);
-    tried.push([client.state, client.url === argument.url, client.via, client.transport, client.user, client.latency !== undefined]);
+    const { state, url, via, transport, user, latency } = client;
+    tried.push([state, url === argument.url, via, transport, user, latency !== undefined]);
 
-    const heard = (count) => new Promise((done) => { data.check = () => { if (data.messages.length === count) done(); }; });
+    const heard = (count) => new Promise((done) => {
+        data.check = () => { if (data.messages.length === count) done(); };
+    });
     data.subscription = client.subscribe(data.subjects, (message, subscription) => {
         data.messages.push(message);
         tried.push([message.content, message.json("one"), subscription.subjects.length]);

@@ -40,6 +40,7 @@ from .outgoing import Publication
 from .streams import Feed, MessageStream
 from .subscription_set import check_name
 from .transports.memory import PROCESS
+from .transports.proxies import check_proxy
 
 
 class Client:
@@ -54,10 +55,12 @@ class Client:
         on_status: Callable[[Status], None] | None = None,
         servers_url: ServersSource | None = None,
         tls: ssl.SSLContext | None = None,
+        proxy: str | bool | None = True,
         **options: Unpack[OptionNames],
     ) -> None:
         servers = parse_servers(urls)
         check_source(servers_url)
+        check_proxy(proxy)
         if not servers and servers_url is None:
             raise ValueError("an address is needed: ws://host:port/ws or wss://host:port/ws, or servers_url")
         if form not in FORMS:
@@ -67,7 +70,7 @@ class Client:
         self._options = Options(**options)
         self._statuses = Statuses(on_status)
         self._machine = Machine(form, servers, self._options, renewable=callable(token), memory=PROCESS)
-        self._driver = Driver(self._machine, self._options, token, form, tls, servers_url, self._statuses)
+        self._driver = Driver(self._machine, self._options, token, form, tls, proxy, servers_url, self._statuses)
         prefix = secrets.token_hex(3)
         self._closures = (f"{prefix}{number:x}" for number in count())
 
@@ -429,6 +432,7 @@ def connect(
     on_status: Callable[[Status], None] | None = None,
     servers_url: ServersSource | None = None,
     tls: ssl.SSLContext | None = None,
+    proxy: str | bool | None = True,
     **options: Unpack[OptionNames],
 ) -> Client:
     """``async with connect("ws://127.0.0.1:8800/ws", token) as client:``.
@@ -437,7 +441,9 @@ def connect(
     and another when it fails. ``servers_url``: where the list is asked for before each round of attempts, an address
     that answers as Django's ``/api/servers/``, or a callable. ``token``: a text, or a callable (async or not) that is
     asked before each round. ``form``: ``"msgpack"`` or ``"json"``. ``on_status`` is called with each Status; ``tls``
-    is an ssl.SSLContext; the other options are those of ``fastpath.client.options.Options``. Entering raises
+    is an ssl.SSLContext; ``proxy`` an ``http://``, ``https://`` or ``socks5://`` address by which each server is
+    reached, None for none; True: as the environment says (``https_proxy`` and so on), but not to this machine itself.
+    The other options are those of ``fastpath.client.options.Options``. Entering raises
     Unavailable or ConnectionRejected; later losses are repaired by the client itself.
     """
-    return Client(urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, **options)
+    return Client(urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, proxy=proxy, **options)

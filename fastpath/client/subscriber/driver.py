@@ -29,6 +29,7 @@ from .outgoing import Publication, Settled
 from .streams import MessageStream
 from .transports.carrier import Carrier, probe
 from .transports.link import End
+from .transports.proxies import by_way_of, proxy_of
 
 Token = str | Callable[[], str | Awaitable[str]] | None
 Interest = Callable[[list[str], bool], None]
@@ -38,6 +39,8 @@ log = logging.getLogger("fastpath.client")
 QUEUE_MESSAGES_MAX = 100_000
 """Messages that wait in one stream; beyond, the client stops reading and the server's slow-consumer rule applies."""
 
+
+NO_ATTEMPT = "no attempt yet"
 
 OPEN_SECONDS = 2
 """For a server to open, while there is another to try after it."""
@@ -59,6 +62,7 @@ class Driver:
         token: Token,
         form: Form,
         tls: ssl.SSLContext | None,
+        proxy: str | bool | None,
         source: ServersSource | None,
         statuses: Statuses,
     ) -> None:
@@ -71,6 +75,7 @@ class Driver:
         self.on_interest: Interest | None = None
         self._form: Form = form
         self._tls = tls
+        self._proxy = proxy
         self._source = source
         self._answers = Answers()
         self._waiting: dict[Publication, asyncio.Future[Position]] = {}
@@ -84,7 +89,7 @@ class Driver:
         self._asking = False
         self._stalled = False
         self._heard_at = 0.0
-        self._problem = "no attempt yet"
+        self._problem = NO_ATTEMPT
         self._last_token = ""
         self._run_task: asyncio.Task[None] | None = None
         self._step: asyncio.Task[Any] | None = None
@@ -298,7 +303,7 @@ class Driver:
         machine = self.machine
         try:
             if not machine.url:
-                self._problem = "no attempt yet: the list of servers or the token is being asked for"
+                self._problem = f"{NO_ATTEMPT}: the list of servers or the token is being asked for"
             self._asking = True
             await self._refresh()
             token = await self._current_token()
@@ -334,7 +339,10 @@ class Driver:
             seconds = min(seconds, OPEN_SECONDS)
         url, transport = self.machine.url, self.machine.transport
         seconds = self.machine.within(seconds)
-        return await self._carrier.run(transport, url, self._form, seconds, self._tls, opened, self._watch)
+        proxy = proxy_of(url, self._proxy)
+        if self._problem.startswith(NO_ATTEMPT):
+            self._problem = by_way_of(proxy, f"{url} has not answered yet")
+        return await self._carrier.run(transport, url, self._form, seconds, self._tls, proxy, opened, self._watch)
 
     async def _refresh(self) -> None:
         """The list of servers at present; the one at hand serves where it cannot be had."""
@@ -344,7 +352,7 @@ class Driver:
         if self.machine.servers.urls:
             seconds = min(seconds, LIST_SECONDS)
         try:
-            servers = await fetch_servers(self._source, seconds, self._tls)
+            servers = await fetch_servers(self._source, seconds, self._tls, self._proxy)
         except Exception as error:
             if not self.machine.servers.urls:
                 raise
@@ -468,7 +476,8 @@ class Driver:
 
     async def _find_out(self, url: str, transport: Transport) -> None:
         """Whether a transport above that of the connection works by now."""
-        works = await probe(transport, url, self._form, self.options.step_down_seconds, self._tls)
+        proxy = proxy_of(url, self._proxy)
+        works = await probe(transport, url, self._form, self.options.step_down_seconds, self._tls, proxy)
         self.machine.probed(url, transport, works, time.monotonic())
         self.happened([])
 

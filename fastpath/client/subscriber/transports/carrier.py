@@ -19,7 +19,7 @@ from .websocket import open_websocket, probe_websocket
 
 CLOSE_SECONDS = 1
 
-Opener = Callable[[str, Form, float, ssl.SSLContext | None], Awaitable[Link]]
+Opener = Callable[[str, Form, float, ssl.SSLContext | None, str | None], Awaitable[Link]]
 
 OPENERS: dict[Transport, Opener] = {"websocket": open_websocket, "stream": open_stream, "poll": open_poll}
 
@@ -50,6 +50,7 @@ class Carrier:
         form: Form,
         seconds: float,
         tls: ssl.SSLContext | None,
+        proxy: str | None,
         opened: Callable[[Form], Awaitable[None]],
         watch: Callable[[], Awaitable[str]],
     ) -> End:
@@ -59,7 +60,7 @@ class Carrier:
         is given up for the reason that it returns.
         """
         try:
-            link = await OPENERS[transport](url, form, seconds, tls)
+            link = await OPENERS[transport](url, form, seconds, tls, proxy)
         except NotOpenedError as error:
             return error.end
         try:
@@ -101,11 +102,13 @@ class Carrier:
             await link.write(self._take_out())
 
 
-async def probe(transport: Transport, url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> bool:
+async def probe(
+    transport: Transport, url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None
+) -> bool:
     """Whether a transport would work at an address, beside the connection that stands."""
     if transport == "websocket":
-        return await probe_websocket(url, form, seconds, tls)
-    return await probe_stream(url, form, seconds, tls)
+        return await probe_websocket(url, form, seconds, tls, proxy)
+    return await probe_stream(url, form, seconds, tls, proxy)
 
 
 def _end(*tasks: asyncio.Future[Any]) -> End:

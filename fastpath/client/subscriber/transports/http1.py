@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import h11
 
+from .proxies import open_streams
+
 READ_BYTES = 1 << 16
 USER_AGENT = "fastpath-python"
 
@@ -23,14 +25,17 @@ class Origin(NamedTuple):
     secure: bool
     base: str
     query: str
+    proxy: str | None = None
 
     @classmethod
-    def of(cls, url: str) -> Origin:
+    def of(cls, url: str, proxy: str | None = None) -> Origin:
         """That of a server: sessions are beside the address of its WebSocket, ``ws://host:port/ws``."""
         parts = urlsplit(url)
         secure = parts.scheme == "wss"
         path = parts.path.rpartition("/")[0]
-        return cls(parts.hostname or "", parts.port or (443 if secure else 80), secure, f"{path}/session", parts.query)
+        return cls(
+            parts.hostname or "", parts.port or (443 if secure else 80), secure, f"{path}/session", parts.query, proxy
+        )
 
     @property
     def authority(self) -> str:
@@ -86,9 +91,8 @@ class Requests:
         try:
             if self._streams is None:
                 self._state = h11.Connection(h11.CLIENT)
-                self._streams = await asyncio.open_connection(
-                    self.origin.host, self.origin.port, ssl=self._tls, limit=READ_BYTES
-                )
+                origin = self.origin
+                self._streams = await open_streams(origin.host, origin.port, self._tls, origin.proxy, READ_BYTES)
             writer = self._streams[1]
             writer.write(self._request(method, target, body))
             await writer.drain()

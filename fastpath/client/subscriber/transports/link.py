@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from fastpath.core.protocol.codec import Form
 
 from .ladder import Failure
+from .proxies import by_way_of
 
 ABNORMAL = 1006
 """The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
@@ -61,11 +62,11 @@ class Link(Protocol):
         """Let go of it, and tell the server where that takes no long time."""
 
 
-def not_opened(error: OSError) -> NotOpenedError:
-    """What an error of the socket means for the ladder."""
-    reason = str(error) or type(error).__name__
+def not_opened(error: OSError, proxy: str | None = None) -> NotOpenedError:
+    """What an error of the socket, to the server or the proxy before it, means for the ladder."""
+    reason = by_way_of(proxy, str(error) or type(error).__name__)
     if isinstance(error, TimeoutError):
-        return NotOpenedError("unanswered", str(error) or "no answer in time")
+        return NotOpenedError("unanswered", by_way_of(proxy, str(error) or "no answer in time"))
     nobody = isinstance(error, socket.gaierror | ssl.SSLError) or _errno_of(error) in _NOBODY
     return NotOpenedError("unreachable" if nobody else "refused", reason)
 

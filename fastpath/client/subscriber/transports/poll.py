@@ -93,15 +93,17 @@ class PollLink(SessionLink):
             await asyncio.sleep(AGAIN_SECONDS * failures)
 
 
-async def open_poll(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> PollLink:
+async def open_poll(
+    url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
+) -> PollLink:
     """Begin a session; raises NotOpenedError."""
-    link = PollLink(Origin.of(url), tls)
+    link = PollLink(Origin.of(url, proxy), tls)
     try:
         async with asyncio.timeout(seconds):
             await link.open()
     except BaseException as error:
         await link.close()
         if isinstance(error, OSError):
-            raise not_opened(error) from None
+            raise not_opened(error, proxy) from None
         raise
     return link

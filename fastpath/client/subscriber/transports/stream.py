@@ -94,26 +94,30 @@ class StreamLink(SessionLink):
         return self._events.popleft()
 
 
-async def open_stream(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> StreamLink:
+async def open_stream(
+    url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
+) -> StreamLink:
     """Begin a session; raises NotOpenedError where no first event comes in time."""
-    link = StreamLink(Origin.of(url), tls)
+    link = StreamLink(Origin.of(url, proxy), tls)
     try:
         async with asyncio.timeout(seconds):
             await link.open()
     except BaseException as error:
         await link.close()
         if isinstance(error, OSError):
-            raise not_opened(error) from None
+            raise not_opened(error, proxy) from None
         if isinstance(error, LinkEndedError):
             raise NotOpenedError("refused", "the stream ended before its first event") from None
         raise
     return link
 
 
-async def probe_stream(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> bool:
+async def probe_stream(
+    url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
+) -> bool:
     """Whether a first event arrives."""
     try:
-        link = await open_stream(url, form, seconds, tls)
+        link = await open_stream(url, form, seconds, tls, proxy)
     except NotOpenedError:
         return False
     await link.close()

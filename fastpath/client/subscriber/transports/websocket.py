@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import ssl
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidProxy, WebSocketException
 from websockets.typing import Subprotocol
 
 from fastpath.core.protocol.codec import JSON, SUBPROTOCOLS, Form
 
 from .link import ABNORMAL, FRAME_BYTES_MAX, LinkEndedError, NotOpenedError, not_opened
+from .proxies import SOCKS_MISSING, by_way_of
+
+log = logging.getLogger("fastpath.client")
 
 CLOSE_SECONDS = 1
 NORMAL = 1000
@@ -47,15 +51,19 @@ class WebSocketLink:
             await self._websocket.close()
 
 
-async def open_websocket(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> WebSocketLink:
+async def open_websocket(
+    url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
+) -> WebSocketLink:
     """Open a WebSocket; raises NotOpenedError."""
-    return WebSocketLink(await _connect(url, form, seconds, CLOSE_SECONDS, tls))
+    return WebSocketLink(await _connect(url, form, seconds, CLOSE_SECONDS, tls, proxy))
 
 
-async def probe_websocket(url: str, form: Form, seconds: float, tls: ssl.SSLContext | None) -> bool:
+async def probe_websocket(
+    url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
+) -> bool:
     """Whether frames pass in both directions: the server answers a close frame with one of its own."""
     try:
-        websocket = await _connect(url, form, seconds, seconds, tls)
+        websocket = await _connect(url, form, seconds, seconds, tls, proxy)
         await websocket.close()
     except (NotOpenedError, AttributeError):
         return False
@@ -63,7 +71,7 @@ async def probe_websocket(url: str, form: Form, seconds: float, tls: ssl.SSLCont
 
 
 async def _connect(
-    url: str, form: Form, seconds: float, close_seconds: float, tls: ssl.SSLContext | None
+    url: str, form: Form, seconds: float, close_seconds: float, tls: ssl.SSLContext | None, proxy: str | None
 ) -> ClientConnection:
     offered = next(name for name, meaning in SUBPROTOCOLS.items() if meaning == form)
     try:
@@ -76,11 +84,20 @@ async def _connect(
             close_timeout=close_seconds,
             ping_interval=None,
             max_size=FRAME_BYTES_MAX,
+            proxy=proxy,
         )
+    except InvalidProxy:
+        # Its text has the whole address, with the password.
+        raise NotOpenedError("unreachable", by_way_of(proxy, "that is no address of a proxy")) from None
     except WebSocketException as error:
-        raise NotOpenedError("refused", str(error) or type(error).__name__) from None
+        raise NotOpenedError("refused", by_way_of(proxy, str(error) or type(error).__name__)) from None
+    except ImportError as error:
+        if proxy is None:
+            raise
+        log.debug("no connection by way of a proxy: %r", error)
+        raise NotOpenedError("unreachable", by_way_of(proxy, SOCKS_MISSING)) from None
     except OSError as error:
-        raise not_opened(error) from None
+        raise not_opened(error, proxy) from None
 
 
 def _ended(error: ConnectionClosed) -> LinkEndedError:
