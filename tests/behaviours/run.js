@@ -156,6 +156,7 @@ export class Conversation {
     switch (effect.type) {
       case "prepare": return this.session.prepared(this.#now, this.#nextToken());
       case "renew": return this.#renew(this.#nextToken());
+      case "ask": return this.#nextToken() ? this.session.signedIn() : undefined;
       case "open": {
         const isPlain = this.pinned || effect.transport === "websocket";
         return this.#see("connect", isPlain ? effect.url : `${effect.transport} ${effect.url}`);

@@ -326,6 +326,9 @@ class Client {
         break;
       case "renew":
         this.#renewExpiring();
+        break;
+      case "ask":
+        this.#lookForUser();
     }
   }
 
@@ -402,6 +405,12 @@ class Client {
   /** What a function of the program answers, in time: a fetch of before a sleep may never end. @param {string} what @param {() => any} source @returns {Promise<any>} */
   #asked(what, source) {
     return within(1000 * this.#options.tokenSeconds, source(), what);
+  }
+
+  /** Whoever was signed out may have signed in, in another tab. */
+  async #lookForUser() {
+    const token = await this.#asked("the token", async () => this.#options.token()).catch(() => "");
+    if (token) this.#do((session) => session.signedIn());
   }
 
   async #renewExpiring() {

@@ -6,11 +6,11 @@ import { statusOf } from "./outgoing.js";
 /**
  * `prepare`: get a token (a new one where the one at hand is bad) and the list of servers, then call `prepared`.
  * `open`: try this address by this transport. `probe`: find out whether this transport would work, and call `probed`. `drop`: end the attempt or the connection. `lost`: no answer to a command comes any more.
- * `renew`: get a token for the live connection. `interest`: what the program has advertised is wanted, or no more. `asked`: a request for a handler.
+ * `renew`: get a token for the live connection. `ask`: find out whether there is one by now, and call `signedIn`. `interest`: what the program has advertised is wanted, or no more. `asked`: a request for a handler.
  * `over`: nobody waits for that reply any more, with null for any of this connection's. `answer`: to the command of that id. `ended`: a publication has its
  * result.
  * @typedef {{type: "prepare", isTokenBad: boolean} | {type: "open" | "probe", url: string, transport: string} | {type: "drop"} | {type: "lost"}
- *   | {type: "send", data: string | Uint8Array} | {type: "renew"} | {type: "status", status: any}
+ *   | {type: "send", data: string | Uint8Array} | {type: "renew"} | {type: "ask"} | {type: "status", status: any}
  *   | {type: "interest", subjects: string[], wanted: boolean} | {type: "message", owner: any, message: any} | {type: "answer", id: number, answer: any}
  *   | {type: "asked", asked: any} | {type: "over", to: string | null}
  *   | {type: "ended", result: import("./outgoing.js").Result}} Effect

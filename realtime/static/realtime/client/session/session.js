@@ -9,7 +9,7 @@
  * which none has answered, is followed by a wait and the next round.
  */
 
-import { ABNORMAL, DRAIN, NORMAL, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens } from "../wire/closing.js";
+import { ABNORMAL, DRAIN, NORMAL, HANDSHAKE_TIMEOUT, PING_TIMEOUT, PROTOCOL_ERROR, TOO_BIG, isFinal, isTokens, isUsers } from "../wire/closing.js";
 import { unsendable } from "./arguments.js";
 import { Effects } from "./effects.js";
 import { Ladder } from "../connection/ladder.js";
@@ -55,7 +55,8 @@ export class Session {
   #isFreshened = false; // one new token was already tried
   #hurriedAt = -Infinity; // when a wait was cut short
   #isHidden = false; // paused with its page, not by the program
-  #isTokensEnd = false; // ended for good for want of a token: another may sign in
+  #isTokensEnd = false; // ended for good as this user, and another may sign in
+  #hadUser = false;
   #pings = new Pings();
   #retries = new Retries();
   #renewal = new Renewal();
@@ -223,9 +224,19 @@ export class Session {
   returned(now) {
     if (this.#awaits === "again") this.#rounds.reset();
     this.hurry(now);
-    if (this.state !== "disconnected" || !this.#isTokensEnd || now < this.#hurriedAt + HURRY_MS) return;
+    const isEnded = this.state === "disconnected" && this.#isTokensEnd;
+    const isSignedOut = this.state === "connected" && this.#hadUser && this.user === "" && typeof this.#options.token === "function";
+    if (!(isEnded || isSignedOut) || now < this.#hurriedAt + HURRY_MS) return;
     this.#hurriedAt = now;
-    this.resume();
+    if (isEnded) this.resume();
+    else this.effects.push({ type: "ask" });
+  }
+
+  /** The answer to `ask`: there is a token, where there was none. */
+  signedIn() {
+    if (this.state !== "connected" || this.user !== "") return;
+    this.#drop();
+    this.#again(NORMAL, "signed_in: there is a user again");
   }
 
   /** The page goes to where "Back" finds it, without its connection. */
@@ -270,7 +281,7 @@ export class Session {
       // A fresh one may be what it takes, once.
       this.#isFreshened = true;
       this.#again(code, reason);
-    } else if (isFinal(code)) this.#finish(code, reason, this.#isTokenBad && typeof this.#options.token === "function");
+    } else if (isFinal(code)) this.#finish(code, reason, isUsers(code) && typeof this.#options.token === "function");
     else if (state !== "connected") this.#hasFailed(now, code, reason, how, url);
     else if (this.#rounds.left(now, url) && code === DRAIN) this.#again(code, reason);
     else this.#later(now, code, reason);
@@ -434,6 +445,7 @@ export class Session {
   #connected(now, answer) {
     this.#await("", Infinity);
     this.state = "connected";
+    this.#hadUser ||= this.user !== "";
     this.#isFreshened = false;
     this.#serverOffset = answer.time - now;
     this.#tokenTaken(now, answer);

@@ -17,6 +17,8 @@ export const PING_TIMEOUT = 4002;
 export const HANDSHAKE_TIMEOUT = 4003;
 export const TOKEN_EXPIRED = 4007;
 export const BAD_TOKEN = 4501;
+const REVOKED = 4502;
+const DENIED = 4503;
 
 /** Whether the server asks not to come back. @param {number} code */
 export function isFinal(code) {
@@ -26,6 +28,11 @@ export function isFinal(code) {
 /** Whether it is the token that the server does not take. @param {number} code */
 export function isTokens(code) {
   return code === BAD_TOKEN || code === TOKEN_EXPIRED;
+}
+
+/** Whether it is for this user, or this token, that the server does not want us: another's may do. @param {number} code */
+export function isUsers(code) {
+  return code === BAD_TOKEN || code === REVOKED || code === DENIED;
 }
 
 /** A word for a code; "unreachable" where no connection came about. @param {number} code @param {string} reason */
