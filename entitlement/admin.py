@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.contrib.auth import get_permission_codename, get_user_model
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.models import Group
+from django.db import IntegrityError, transaction
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -204,8 +205,14 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
 
     @admin.action(description=gettext_lazy("Switch the selected rules on"), permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Rule]) -> None:
-        """Enable the chosen rules."""
-        count = queryset.update(enabled=True)
+        """Enable the chosen rules, all or none."""
+        try:
+            with transaction.atomic(using=queryset.db):
+                count = queryset.update(enabled=True)
+        except IntegrityError:
+            words = gettext("Nothing was changed: no sidecar can read one of these rules. Its page says what is wrong.")
+            self.message_user(request, words, messages.ERROR)
+            return
         # English has one text for all numbers.
         self.message_user(
             request, ngettext("%(count)s rules are on.", "%(count)s rules are on.", count) % {"count": count}

@@ -19,10 +19,11 @@ from entitlement import patterns
 from entitlement.following.compiler import option_records
 from entitlement.models import SubjectOptions
 from entitlement.rules.forms import PLAIN_INPUT, pattern_widgets
+from fastpath.core.broker.rights_records import read_records
 from fastpath.core.matching.subject_options import SubjectOptions as Matcher
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.limits import SUBJECT_BYTES_MAX
-from fastpath.core.protocol.options import OPTIONS, OptionRow, TopicOptions
+from fastpath.core.protocol.options import OPTIONS, TopicOptions
 from fastpath.core.protocol.subject import check_subject
 
 PATTERN_HELP = gettext_lazy(
@@ -90,7 +91,7 @@ def shown(row: SubjectOptions, name: str) -> Any:
 
 def answers(subject: str) -> tuple[list[Answer], list[SubjectOptions]]:
     """What is in force for a subject, and the rows that cover it, the most specific first: as the sidecar decides."""
-    matcher = Matcher(TopicOptions(0, 0), [OptionRow(**record) for record in option_records()])
+    matcher = Matcher(TopicOptions(0, 0), read_records([], [], [], option_records()).options or [])
     rows = SubjectOptions.objects.in_bulk([row.id for row in matcher.covering(subject)])
     won = matcher.winners(subject)
     found = []

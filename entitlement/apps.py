@@ -33,3 +33,4 @@ class EntitlementConfig(AppConfig):
         register(checks.check_rules)
         register(installation.check_packages)
         register(checks.check_triggers, Tags.database)
+        register(checks.check_rows, Tags.database)

@@ -13,8 +13,9 @@ from django.core.checks import Warning as CheckWarning
 from django.db import DatabaseError, connections, router
 
 from entitlement import conf, keys, sessions
-from entitlement.following import mariadb_checks, triggers
+from entitlement.following import compiler, mariadb_checks, triggers
 from entitlement.models import Change, Generation, Rule
+from fastpath.core.broker.rights_records import LeftOut, read_records
 
 _SECRET_BYTES_MIN = 32
 
@@ -137,6 +138,28 @@ def _check_keys() -> list[CheckMessage]:
             id="entitlement.W004",
         )
     ]
+
+
+def check_rows(databases: Any = None, **_: Any) -> list[CheckMessage]:
+    """Each row can be read by a sidecar (with ``check --database``); none keeps ``migrate`` from running."""
+    alias = router.db_for_write(Rule)
+    if alias not in (databases or ()) or connections[alias].vendor not in triggers.VENDORS:
+        return []
+    try:
+        at = compiler.position()
+        if at is None:
+            return []
+        records = compiler.full_set(at.generation)
+    except DatabaseError:
+        return []  # before the first migrate, or amid one
+    left_out = LeftOut(read_records(records.rules, records.users, records.sessions, records.options).faults)
+    if not left_out.faults:
+        return []
+    found = f"Rows of rights are {left_out.text()}."
+    if left_out.denying:
+        found += " Somebody may read what is not for them."
+    hint = "Correct or delete them, for example in the admin; all others count."
+    return [CheckWarning(found, hint=hint, id="entitlement.W008" if left_out.denying else "entitlement.W007")]
 
 
 def check_triggers(databases: Any = None, **_: Any) -> list[CheckMessage]:

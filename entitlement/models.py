@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +15,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from entitlement import patterns
 from entitlement.history import RuleQuerySet, differences
+from entitlement.rules.readable import readable
 from fastpath.core.protocol.limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SUBJECT_BYTES_MAX
 from fastpath.core.protocol.options import CACHE_MESSAGES_MAX, CACHE_SECONDS_MAX, PUBLISH_RATE_MAX
 from fastpath.core.protocol.subject import is_reported, is_system
@@ -123,6 +125,11 @@ class Rule(models.Model):
                 name="entitlement_rule_ends_after_it_begins",
                 violation_error_message=gettext_lazy("The rule would end before it begins."),
             ),
+            models.CheckConstraint(
+                condition=readable(Action.values, Effect.values),
+                name="entitlement_rule_can_be_read",
+                violation_error_message=gettext_lazy("Nobody can decide by this rule: see its pattern and action."),
+            ),
         )
 
     def __str__(self) -> str:
@@ -146,7 +153,12 @@ class Rule(models.Model):
         return gettext("everyone") if self.everyone else gettext("anonymous")
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """With the note of who changed what (history.py), in one transaction."""
+        """With the note of who changed what (history.py), in one transaction.
+
+        Raises ValidationError for what no sidecar could read; one that is there already may be switched off.
+        """
+        if self._state.adding or self.enabled:
+            self.check_readable(kwargs.get("update_fields"))
         with transaction.atomic(using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
             super().save(*args, **kwargs)
 
@@ -159,6 +171,21 @@ class Rule(models.Model):
             wrong["valid_until"] = [gettext("The rule would end before it begins: choose a later end.")]
         if wrong:
             raise ValidationError(wrong)
+
+    def check_readable(self, names: Collection[str] | None = None) -> None:
+        """Raise ValidationError for a pattern, an action or an effect, of those named or any, that is none."""
+        wrong = {
+            "pattern": patterns.fault(self.pattern),
+            "action": ""
+            if self.action in Action.values
+            else gettext("%(value)r is no action.") % {"value": self.action},
+            "effect": ""
+            if self.effect in Effect.values
+            else gettext("%(value)r is no effect.") % {"value": self.effect},
+        }
+        found = {name: fault for name, fault in wrong.items() if fault and (names is None or name in names)}
+        if found:
+            raise ValidationError(found)
 
     def _pattern_fault(self) -> str:
         """Why the pattern cannot be used (protocol.md 2), or an empty text."""

@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext
 
 from entitlement import conf, keys
-from entitlement.following.compiler import group_ids, position
+from entitlement.following.compiler import group_ids, name_of, position
 from entitlement.models import Change, DeletedChange, RevokedToken
 from entitlement.sessions import lasting_key, seconds_left, session_id
 from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
@@ -70,7 +70,7 @@ def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: in
         raise MintError(f"{user.get_username() or 'an anonymous user'} is not an active user: there is no token.")
     claims: dict[str, Any] = {
         "aud": AUDIENCE,
-        "sub": fresh.get_username(),
+        "sub": name_of(fresh),
         "uid": str(fresh.pk),
         "groups": group_ids([fresh.pk]).get(fresh.pk, []),
         "su": bool(getattr(fresh, "is_superuser", False)),
@@ -145,7 +145,7 @@ def bearer(token: str) -> AbstractBaseUser:
     # the hours that a token lives.
     since = Q(generation__gt=claims.generation) | Q(generation=Change.PENDING)
     notes = (Change.objects.filter(since).order_by(), DeletedChange.objects.order_by())
-    if any(primary.to_python(key) == user.pk for key in _keys(notes, Change.Kind.PASSWORD)):
+    if any(_is_key_of(user, key) for key in _keys(notes, Change.Kind.PASSWORD)):
         raise TokenRefused(PASSWORD_CHANGED)
     if claims.session and any(session_id(key) == claims.session for key in _keys(notes, Change.Kind.SESSION)):
         raise TokenRefused("signed out")
@@ -155,6 +155,14 @@ def bearer(token: str) -> AbstractBaseUser:
 def _keys(notes: Iterable[QuerySet[Any]], kind: Change.Kind) -> Iterator[str]:
     for some in notes:
         yield from some.filter(kind=kind).values_list("key", flat=True).iterator()
+
+
+def _is_key_of(user: AbstractBaseUser, key: str) -> bool:
+    """Whether a key in the log is this user's; one that is nobody's is not."""
+    try:
+        return bool(user._meta.pk.to_python(key) == user.pk)
+    except (ValidationError, ValueError, TypeError):
+        return False
 
 
 def _signed(claims: dict[str, Any]) -> str:

@@ -36,12 +36,19 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200, or 503 with the reasons by name: ``database``, ``nodes``, or what the nodes themselves say."""
+    """200, or 503 with the reasons by name: ``database``, ``nodes``, or what the nodes themselves say.
+
+    ``warnings`` are what somebody has to put right, by name, though a node serves on: the first node's that has one.
+    """
     del request
     found = reasons()
+    told: dict[str, str] = {}
+    for state in nodes.states(0):
+        told = state.warnings | told
+    more = {"warnings": told} if told else {}
     if found:
-        return JsonResponse({"status": "unavailable", "reasons": found}, status=503)
-    return JsonResponse({"status": "ok"})
+        return JsonResponse({"status": "unavailable", "reasons": found} | more, status=503)
+    return JsonResponse({"status": "ok"} | more)
 
 
 def reasons() -> dict[str, str]:

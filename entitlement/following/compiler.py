@@ -6,25 +6,31 @@ least as new as it says, and what changed in between comes again with the next d
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.contrib.auth import get_user_model
-from django.db import connections, router
-from django.db.models import Max, Model, Q
+from django.core.exceptions import ValidationError
+from django.db import DataError, connections, router
+from django.db import Error as DatabaseFailure
+from django.db.models import Max, Model, Q, QuerySet
 
-from entitlement import conf, patterns
+from entitlement import conf
 from entitlement.following.mariadb import delete_some
 from entitlement.following.numbering import number_notes
 from entitlement.following.triggers import membership_field
-from entitlement.models import Change, Delivery, Generation, RevokedToken, Rule, SubjectOptions
+from entitlement.models import Change, Delivery, Effect, Generation, RevokedToken, Rule, SubjectOptions
 from entitlement.sessions import session_id
+from fastpath.core.auth.rule_grants import OTHERS
+from fastpath.core.broker.rights_records import REASON_CHARS_MAX
 from fastpath.core.protocol.limits import CONFLATION_GRID_MS
 from fastpath.core.protocol.options import PUBLISH_RATE_MAX
+from fastpath.core.protocol.packets import pack
 
 CHUNK = 1000
 """Records of a kind in one frame of the control socket (protocol.md 8.1)."""
@@ -34,6 +40,9 @@ QUERY_KEYS = 500
 
 MARGIN_SECONDS = 3600
 """How much longer than the longest token a change is remembered."""
+
+_NUMBER = re.compile("-?[0-9]{1,18}")
+"""The key of a rule; what is none is nobody's."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -89,7 +98,7 @@ def position() -> Position | None:
 def full_set(generation: int) -> Records:
     """Enabled rules, the users and sessions of whom a living token may say otherwise, and the options of subjects."""
     lasting = Q(time__gte=_since(time.time(), conf.token_seconds_max()))
-    rules = [rule_record(rule) for rule in Rule.objects.filter(enabled=True).iterator()]
+    rules = rule_records(Rule.objects.filter(enabled=True))
     users = user_records(_latest(_OF_USERS, lasting))
     sessions = session_records(_latest([Change.Kind.SESSION], lasting))
     sessions += token_records(_latest([Change.Kind.TOKEN], lasting))
@@ -110,10 +119,10 @@ def options_difference(after: int, generation: int) -> Records:
 def difference(after: int, generation: int) -> Records:
     """The rules, users, sessions and tokens that changed after a generation; and all options if one of them did."""
     newer = Q(generation__gt=after)
-    keys = [int(key) for key in _latest([Change.Kind.RULE], newer)]
+    keys = [int(key) for key in _latest([Change.Kind.RULE], newer) if _NUMBER.fullmatch(key)]
     rules: list[dict[str, Any]] = []
     for some in batches(keys, QUERY_KEYS):
-        rules += map(rule_record, Rule.objects.filter(pk__in=some, enabled=True))
+        rules += rule_records(Rule.objects.filter(pk__in=some, enabled=True))
     there = {rule["id"] for rule in rules}
     return Records(
         generation,
@@ -146,6 +155,15 @@ def forget() -> int:
     return max(tokens, delete_some(Change.objects.filter(gone)))
 
 
+def rule_records(rules: QuerySet[Rule]) -> list[dict[str, Any]]:
+    """Rules in wire form; of one that cannot be sent, why (protocol.md 8.3)."""
+    effects = Rule._base_manager.values_list("effect", flat=True)
+    return [
+        _record(rule_record, row, lambda pk: {"id": pk, "denies": effects.filter(pk=pk).first() != Effect.ALLOW})
+        for row in _rows(rules)
+    ]
+
+
 def rule_record(rule: Rule) -> dict[str, Any]:
     """A rule in wire form (protocol.md 8.2)."""
     if rule.user_id is not None:
@@ -154,7 +172,8 @@ def rule_record(rule: Rule) -> dict[str, Any]:
         who = f"group:{rule.group_id}"
     else:
         who = "everyone" if rule.everyone else "anonymous"
-    allow = rule.effect == "allow"
+    allow = rule.effect == Effect.ALLOW
+    unknown = rule.effect not in Effect.values
     return {
         "id": rule.pk,
         "who": who,
@@ -163,13 +182,13 @@ def rule_record(rule: Rule) -> dict[str, Any]:
         "allow": allow,
         "start": _milliseconds(rule.valid_from, up=allow),
         "end": _milliseconds(rule.valid_until, up=not allow),
+        **({"unreadable": f"effect {rule.effect!r}", "denies": True} if unknown else {}),
     }
 
 
 def option_records() -> list[dict[str, Any]]:
-    """All options in wire form (protocol.md 8.3), but for those that no form has let in: their pattern is none."""
-    rows = SubjectOptions.objects.order_by("id")
-    return [option_record(row) for row in rows if not patterns.option_fault(row.pattern)]
+    """All options in wire form (protocol.md 8.3); of those that cannot be sent, why."""
+    return [_record(option_record, row, lambda pk: {"id": pk}) for row in _rows(SubjectOptions.objects.all())]
 
 
 def option_record(row: SubjectOptions) -> dict[str, Any]:
@@ -191,17 +210,28 @@ def option_record(row: SubjectOptions) -> dict[str, Any]:
 def user_records(changed: dict[str, int]) -> list[dict[str, Any]]:
     """The users of these keys as they are now (protocol.md 8.3); one who is gone is not active.
 
-    Each comes with the generation at which the password was changed last, for as long as an older token can live.
+    Each comes with the generation at which the password was changed last, for as long as an older token can live. Of
+    one who cannot be read it is said why. The key ``OTHERS`` stands for all of whom nothing is noted.
     """
     primary = get_user_model()._meta.pk
-    keys = {primary.to_python(key): key for key in changed}  # the log has them as the database writes them
-    records = []
+    keys: dict[Any, str] = {}  # the log has them as the database writes them
+    records = [_user_record(OTHERS, None, [], changed[OTHERS])] if OTHERS in changed else []
+    for key in changed.keys() - {OTHERS}:
+        try:
+            keys[primary.to_python(key)] = key
+        except (ValidationError, ValueError, TypeError) as error:
+            records.append({"uid": key, "generation": changed[key], "unreadable": _reason(error), "denies": False})
     for some in batches(keys, QUERY_KEYS):
-        users = get_user_model()._base_manager.in_bulk(list(some))
-        groups = group_ids(some)
+        users = {user.pk: user for user in _of_keys(get_user_model()._base_manager.all(), some)}
+        groups = group_ids(key for key, user in users.items() if not isinstance(user, Unread))
         since = _latest([Change.Kind.PASSWORD], Q(key__in=[keys[key] for key in some]))
         for key in some:
-            record = _user_record(key, users.get(key), groups.get(key, []), changed[keys[key]])
+            at, names = changed[keys[key]], groups.get(key, [])
+            record = _record(
+                lambda user, key=key, at=at, names=names: _user_record(key, user, names, at),  # type: ignore[misc]
+                users.get(key),
+                lambda pk, key=key, at=at: {"uid": str(key), "generation": at},  # type: ignore[misc]
+            )
             records.append(record | ({"since": since[keys[key]]} if keys[key] in since else {}))
     return records
 
@@ -247,12 +277,86 @@ def _user_record(key: Any, user: Model | None, groups: list[str], generation: in
         }
     return {
         "uid": str(key),
-        "user": user.get_username(),
+        "user": name_of(user),
         "active": bool(user.is_active),
         "superuser": bool(getattr(user, "is_superuser", False)),
         "groups": groups,
         "generation": generation,
     }
+
+
+def name_of(user: Any) -> str:
+    """A user's name as a text, whatever field of the project's holds it; empty for none."""
+    name = user.get_username()
+    return "" if name is None else str(name)
+
+
+class Unread(NamedTuple):
+    """A row that Django cannot make an object of: a date that is none, a text that is no UTF-8."""
+
+    pk: Any
+    reason: str
+
+
+def _rows(query: QuerySet[Any]) -> Iterator[Any]:
+    """The rows of a query by their keys, ``Unread`` where one cannot be read; raises what the database does."""
+    last = None
+    try:
+        for row in query.order_by("pk").iterator():
+            last = row.pk
+            yield row
+    except Exception as error:
+        if not _is_of_a_row(error):
+            raise
+    else:
+        return
+    rest = query.order_by("pk") if last is None else query.order_by("pk").filter(pk__gt=last)
+    for some in batches(list(rest.values_list("pk", flat=True)), QUERY_KEYS):
+        yield from _of_keys(query, some)
+
+
+def _of_keys(query: QuerySet[Any], keys: Sequence[Any]) -> Iterator[Any]:
+    """The rows with these keys that are there, ``Unread`` where one cannot be read."""
+    try:
+        rows = list(query.filter(pk__in=keys))
+    except Exception as error:
+        if not _is_of_a_row(error):
+            raise
+        rows = []
+        for key in keys:
+            try:
+                rows += query.filter(pk=key)
+            except Exception as its:
+                if not _is_of_a_row(its):
+                    raise
+                rows.append(Unread(key, _reason(its)))
+    yield from rows
+
+
+def _is_of_a_row(error: Exception) -> bool:
+    """Whether it is a value that cannot be read, and not the database that does not answer."""
+    return not isinstance(error, DatabaseFailure) or isinstance(error, DataError) or "decode" in str(error).lower()
+
+
+def _record(
+    make: Callable[[Any], dict[str, Any]], row: Any, otherwise: Callable[[Any], dict[str, Any]]
+) -> dict[str, Any]:
+    """A row in wire form; of one that has none, or none that can be sent, the reason beside its key."""
+    if isinstance(row, Unread):
+        return otherwise(row.pk) | {"unreadable": row.reason}
+    try:
+        record = make(row)
+        pack(record)
+    except DatabaseFailure:
+        raise
+    except Exception as error:
+        return otherwise(getattr(row, "pk", None)) | {"unreadable": _reason(error)}
+    return record
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split()).encode(errors="replace").decode()
+    return f"{type(error).__name__}: {text}"[:REASON_CHARS_MAX]
 
 
 def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

@@ -23,7 +23,8 @@ from django.db.migrations.operations.base import Operation
 from entitlement.following import triggers
 from entitlement.following.copies import Copy, note
 from entitlement.following.truncation import begin_log
-from entitlement.models import Generation
+from entitlement.models import Change, Generation
+from fastpath.core.auth.rule_grants import OTHERS
 
 _ALTERING = (
     kinds.AlterField,
@@ -67,6 +68,9 @@ def after_migrate(using: str, **_: Any) -> None:
     now = int(time.time() * 1000)
     _, created = Generation.objects.using(using).get_or_create(pk=1, defaults={"value": now, "forgotten": now})
     if created:
+        # Who had a token before is not known any more, nor whether they are still there.
+        others = {"kind": Change.Kind.USER.value, "key": OTHERS, "time": now}
+        Change.objects.using(using).create(generation=now, **others)
         begin_log(connection)
     elif changed:
         # What was changed while the triggers were away is not in the log: only a full set tells it.

@@ -20,6 +20,7 @@ from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from fastpath.core.auth.rules import BOTH, OWN, PUBLISH, SUBSCRIBE, RuleSet
 from fastpath.core.auth.rules import Rule as CoreRule
+from fastpath.core.broker.rights_records import read_records
 from fastpath.core.protocol.subject import is_reported, is_system, owner_of, presence_of, specificity
 
 SIDECAR_SECONDS = 2.0
@@ -114,10 +115,10 @@ class Decider:
         self.rules = {rule.pk: rule for rule in rules_about(person, subjects)}
         self._all, self._enabled = RuleSet(), RuleSet()
         for rule in self.rules.values():
-            record = CoreRule(**rule_record(rule))
-            self._all.put(record)
-            if rule.enabled:
-                self._enabled.put(record)
+            for record in read_records([rule_record(rule)], [], []).rules:  # none of what no sidecar can read
+                self._all.put(record)
+                if rule.enabled:
+                    self._enabled.put(record)
 
     def verdict(self, subject: str, action: str, now: int) -> Verdict:
         """The decision as the sidecar takes it at ``now`` (ms since 1970)."""

@@ -90,8 +90,19 @@ def state_now(state: nodes.State, answer: NodeAnswer) -> nodes.State:
     return state
 
 
-def _alarms(states: Iterable[nodes.State]) -> Iterator[str]:
+def _alarms(states: Sequence[nodes.State]) -> Iterator[str]:
     """What somebody has to put right though clients notice nothing yet, a sentence each."""
+    for state in states:
+        if said := state.warnings.get("agent"):
+            yield gettext(
+                "%(node)s: %(reason)s. Who signs out or is deactivated reads on. Does runrealtime or manage.py "
+                "realtime_agent run?"
+            ) % {"node": state.name, "reason": said}
+    for said in dict.fromkeys(state.warnings.get("rights", "") for state in states):
+        if said:
+            yield gettext("Rules, users, sessions or options are %(reason)s. Correct or delete them.") % {
+                "reason": said
+            }
     missing = max((int(state.figures.get("triggers_missing", 0)) for state in states), default=0)
     if missing:
         yield gettext(

@@ -37,6 +37,8 @@ class State:
     error: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why it is not ready, by name (docs/operate/logs.md); empty when it is."""
+    warnings: dict[str, str] = field(default_factory=dict)
+    """What somebody has to put right though it serves on, by name."""
 
     @property
     def name(self) -> str:
@@ -54,7 +56,7 @@ class State:
         return not self.error and not self.draining
 
 
-_Told = tuple[dict[str, Any], dict[str, Any], dict[str, str]]
+_Told = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 class _Node:
@@ -71,19 +73,20 @@ class _Node:
         if self.asking is None or not self.asking.done():
             return
         said, self.asking = self.asking.result(), None
-        hello, figures, reasons = said.value or ({}, {}, {})
-        self.state = State(self.state.address, hello, figures, said.error, reasons)
+        hello, figures, health = said.value or ({}, {}, {})
+        reasons, warnings = (dict(health.get(name) or {}) for name in ("reasons", "warnings"))
+        self.state = State(self.state.address, hello, figures, said.error, reasons, warnings)
         self.away = bool(said.error)
 
 
 def _told(control: Control) -> _Told:
-    return control.hello(), control.stats(), _reasons(control)
+    return control.hello(), control.stats(), _health(control)
 
 
-def _reasons(control: Control) -> dict[str, str]:
-    """Why it is not ready; a node of a version that does not know the question has none to tell."""
+def _health(control: Control) -> dict[str, Any]:
+    """Whether it is ready, and why not; a node of a version that does not know the question has nothing to tell."""
     try:
-        return dict(control.health()["reasons"])
+        return control.health()
     except ControlRefused:
         return {}
 

@@ -8,7 +8,8 @@ from django.db import connection
 
 from entitlement import checks, keys
 from entitlement.following import triggers
-from entitlement.models import Rule
+from entitlement.models import Rule, SubjectOptions
+from tests.support.databases import unchecked
 
 
 def _ids(**options: object) -> list[str]:
@@ -29,6 +30,26 @@ def test_missing_triggers():
     assert f"{count} triggers are missing" in message.msg
     assert "entitlement_rule (DELETE, INSERT, " in message.msg
     assert "migrate" in message.hint
+
+
+def test_rows_that_no_sidecar_can_read(db):
+    """A warning, which keeps no command from running: migrate least of all."""
+    SubjectOptions.objects.bulk_create([SubjectOptions(pattern="a//b", cache_messages=1)])
+    with unchecked():
+        Rule.objects.bulk_create([Rule(everyone=True, pattern="orders/**")])
+    good = Rule.objects.create(everyone=True, pattern="/a/b")
+    bad = Rule.objects.get(pattern="orders/**")
+    [message] = [m for m in run_checks(databases=["default"]) if m.id == "entitlement.W007"]
+    assert f"rule {bad.pk} (no leading slash)" in message.msg
+    assert "options " in message.msg
+    assert f"rule {good.pk} " not in message.msg
+    assert not message.is_serious()
+    with unchecked():
+        Rule.objects.filter(pk=bad.pk).update(effect="deny")
+    [message] = [m for m in run_checks(databases=["default"]) if m.id == "entitlement.W008"]
+    assert "may have denied something" in message.msg
+    assert not message.is_serious()
+    assert _ids() == [], "without --database the database is not asked"
 
 
 def test_other_databases(db, monkeypatch):

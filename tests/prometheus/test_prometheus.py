@@ -85,6 +85,8 @@ ALARMS = {
     "FastpathNodeAway": {'up{job="fastpath",node="a"}': "0x20"},
     "FastpathNotReady": {f"fastpath_ready{NODE}": "0x20"},
     "FastpathRightsNotFollowed": {f"fastpath_rights_followed{NODE}": "0x20"},
+    "FastpathDenialLeftOut": {f"fastpath_rights_left_out_denying{NODE}": "1x20"},
+    "FastpathRightsLeftOut": {f"fastpath_rights_left_out{NODE}": "2x20"},
     "FastpathTriggersMissing": {f"fastpath_triggers_missing{NODE}": "12x20"},
     "FastpathPublicationsFail": {'fastpath_publications_failed_total{node="a",code="failed"}': "0+1x20"},
     "FastpathJournalCannotBeWritten": {f"fastpath_journal_failed_writes_total{NODE}": "0+1x20"},

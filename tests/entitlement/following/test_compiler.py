@@ -9,11 +9,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.backends.db import SessionStore
+from django.db import connection
 
 from entitlement.following import compiler
 from entitlement.models import Change, Generation, RevokedToken, Rule, SubjectOptions
 from entitlement.sessions import session_id
-from tests.support.databases import settle
+from fastpath.core.auth.rule_grants import OTHERS
+from fastpath.core.broker.rights_records import Fault, read_records
+from fastpath.core.protocol.options import OptionRow
+from tests.support.databases import settle, unchecked
 from tests.support.entitlement.changes import empty_log
 
 
@@ -216,7 +220,7 @@ def test_lifetimes_come_from_the_settings(db, settings):
 
 
 def test_options_come_whole_when_one_of_them_has_changed(bob):
-    """A pattern or a quality that no form has let in, and an interval that is none of the grid, do no harm."""
+    """A quality that no form has let in, and an interval that is none of the grid, do no harm; a pattern is named."""
     wide = SubjectOptions.objects.create(pattern="/a/**", cache_messages=5, cache_seconds=2)
     before = _here()
     assert compiler.difference(before, before).options is None
@@ -232,11 +236,120 @@ def test_options_come_whole_when_one_of_them_has_changed(bob):
         none | {"id": SubjectOptions.objects.latest("id").pk, "pattern": "/a/c", "publish_rate": 1_000_000},
     ]
     changed = _here()
-    assert compiler.difference(before, changed).options == wanted
-    assert compiler.full_set(changed).options == wanted
-    assert [chunk["options"] for chunk in compiler.full_set(changed).chunks()] == [wanted]
+    found = read_records([], [], [], compiler.difference(before, changed).options)
+    assert found.options == [OptionRow(**row) for row in wanted]
+    assert list(found.faults.values()) == [("no leading slash", False)]
+    [chunk] = compiler.full_set(changed).chunks()
+    assert chunk["options"] == compiler.full_set(changed).options == compiler.difference(before, changed).options
     Rule.objects.create(user=bob, pattern="/a/b")
     after = _here()
     assert compiler.difference(changed, after).options is None
     SubjectOptions.objects.all().delete()
     assert compiler.difference(after, _here()).options == []
+
+
+def _raw(sql, *values):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+
+
+def _read(records):
+    return read_records(records.rules, records.users, records.sessions, records.options)
+
+
+def test_a_rule_that_django_or_a_sidecar_cannot_read_is_named_beside_all_others(bob):
+    """In the whole set and in a difference: here of an effect that is none, and of a date that is none."""
+    good = [Rule.objects.create(user=bob, pattern=f"/a/{number}") for number in range(3)]
+    before = _here()
+    bad = [Rule.objects.create(user=bob, pattern=f"/b/{number}") for number in range(3)]
+    with unchecked():
+        Rule.objects.filter(pk=bad[0].pk).update(effect="block")
+        Rule.objects.filter(pk=bad[1].pk).update(pattern="b/1", effect="deny")
+        if connection.vendor == "sqlite":
+            _raw("UPDATE entitlement_rule SET valid_until = '2026-13-45 00:00:00' WHERE id = %s", bad[2].pk)
+        elif connection.vendor == "postgresql":
+            _raw("UPDATE entitlement_rule SET valid_until = 'infinity' WHERE id = %s", bad[2].pk)
+        else:
+            Rule.objects.filter(pk=bad[2].pk).update(action="")
+    last = Rule.objects.create(user=bob, pattern="/a/last")
+    for records, rules in ((compiler.full_set(_here()), [*good, last]), (compiler.difference(before, _here()), [last])):
+        found = _read(records)
+        assert sorted(rule.id for rule in found.rules) == [rule.pk for rule in rules]
+        assert {place: fault.denies for place, fault in found.faults.items()} == {
+            ("rule", bad[0].pk): True,
+            ("rule", bad[1].pk): True,
+            ("rule", bad[2].pk): False,
+        }
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the others store no such text")
+@pytest.mark.parametrize(
+    ("table", "column", "value", "place"),
+    [
+        ("entitlement_rule", "pattern", b"/\xff/a", "rule"),
+        ("entitlement_subjectoptions", "conflation_ms", "soon", "options"),
+        ("entitlement_subjectoptions", "pattern", b"/\xff/a", "options"),
+        ("auth_user", "username", b"\xff", "user"),
+        ("auth_user", "date_joined", "2026-13-45 00:00:00", "user"),
+    ],
+)
+def test_values_that_only_sqlite_stores(bob, table, column, value, place):
+    eve = User.objects.create_user("eve")
+    Rule.objects.create(user=bob, pattern="/a/1")
+    rule = Rule.objects.create(user=bob, pattern="/a/2")
+    options = SubjectOptions.objects.create(pattern="/a/*", cache_messages=1)
+    SubjectOptions.objects.create(pattern="/b/*", cache_messages=1)
+    key = {"rule": rule.pk, "options": options.pk, "user": eve.pk}[place]
+    with unchecked():
+        _raw(f"UPDATE {table} SET {column} = CAST(%s AS TEXT) WHERE id = %s", value, key)
+    found = _read(compiler.full_set(_here()))
+    assert list(found.faults) == [(place, str(key) if place == "user" else key)]
+    assert (len(found.rules), len(found.options)) == (2 - (place == "rule"), 2 - (place == "options"))
+    assert {user.uid: user.active for user in found.users} == {str(bob.pk): True, str(eve.pk): place != "user"}
+
+
+def test_keys_in_the_log_that_are_nobodys(bob):
+    before = _here()
+    rows = [("rule", "abc"), ("rule", "9" * 30), ("user", "abc"), ("user", "9" * 30), ("password", ""), ("session", "")]
+    Change.objects.bulk_create([Change(generation=before, kind=kind, key=key, time=_ago(0)) for kind, key in rows])
+    rule = Rule.objects.create(user=bob, pattern="/a/1")
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    found = _read(compiler.difference(before - 1, _here()))
+    assert [one.id for one in found.rules] == [rule.pk]
+    assert [user.active for user in found.users if user.uid == str(bob.pk)] == [False]
+    assert found.faults == {
+        ("user", "abc"): Fault(found.faults["user", "abc"].reason, False),
+    } | {place: fault for place, fault in found.faults.items() if place == ("user", "9" * 30)}
+
+
+class Nameless(User):
+    """A user whose name is none, as a nullable column of a project's own has it."""
+
+    class Meta:
+        proxy = True
+        app_label = "auth"
+
+    def get_username(self):
+        """Nothing, a number, or no name at all."""
+        if self.username == "broken":
+            raise LookupError("the directory is away")
+        return {"none": None, "number": 7}[self.username]
+
+
+@pytest.mark.parametrize(("name", "sent"), [("none", ""), ("number", "7"), ("broken", None)])
+def test_a_user_whose_name_is_no_text(bob, monkeypatch, name, sent):
+    eve = User.objects.create_user(name)
+    monkeypatch.setattr(
+        User, "get_username", lambda self: self.username if self.pk == bob.pk else Nameless.get_username(self)
+    )
+    found = _read(compiler.full_set(_here()))
+    users = {user.uid: (user.user, user.active) for user in found.users}
+    assert users == {str(bob.pk): ("bob", True), str(eve.pk): ("", False) if sent is None else (sent, True)}
+    assert list(found.faults) == ([("user", str(eve.pk))] if sent is None else [])
+
+
+def test_of_a_database_that_began_anew_nobody_is_known():
+    Change.objects.create(generation=5, kind="user", key=OTHERS, time=_ago(0))
+    found = _read(compiler.full_set(_here()))
+    assert [(user.uid, user.active, user.superuser, user.generation) for user in found.users] == [("", False, False, 5)]
+    assert not found.faults
