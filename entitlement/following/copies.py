@@ -79,15 +79,17 @@ def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[W
     """
     quote = connection.ops.quote_name
     columns, spans = [quote(key)], []
-    for watch in updates:
-        start = len(columns)
-        columns += [epoch(connection, quote(watch.until))] if watch.until else map(quote, watch.columns)
-        # All columns, which come last, where none is named.
-        spans.append(slice(start, len(columns) if watch.columns else None))
-    every = f", {quote(table)}.*" if any(not watch.columns for watch in updates) else ""
     found: dict[Any, tuple[float, ...]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(columns)}{every} FROM {quote(table)}")
+        described = connection.introspection.get_table_description(cursor, table) if updates else []
+        for watch in updates:
+            start = len(columns)
+            if watch.until:
+                columns.append(epoch(connection, quote(watch.until)))
+            else:  # all columns where none is named
+                columns += [_plain(connection, name) for name in watch.columns or [column.name for column in described]]
+            spans.append(slice(start, len(columns)))
+        cursor.execute(f"SELECT {', '.join(columns)} FROM {quote(table)}")
         for row in cursor:
             digests = tuple(
                 _seconds(row[span.start]) if watch.until else hash(repr(row[span]))
@@ -101,6 +103,12 @@ def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[W
 def _seconds(moment: Any) -> float:
     """What is no moment never comes."""
     return inf if moment is None else float(moment)
+
+
+def _plain(connection: BaseDatabaseWrapper, column: str) -> str:
+    """A column as no driver fails to read it: of a date or a text that is none one row would stop all others."""
+    name = connection.ops.quote_name(column)
+    return {"postgresql": f"{name}::text", "sqlite": f"CAST({name} AS BLOB)"}.get(connection.vendor, name)
 
 
 def _kinds(

@@ -37,10 +37,27 @@ INSTALL_WAIT_MS = 200
 """How long that waits on PostgreSQL for a table that is in use: others wait behind it."""
 
 LATE_SECONDS = 2.0
-"""When the last look began so long ago, changes are not noted within a second. Time in which this process did not run
-is not counted: when it runs again it looks at once."""
+"""When the last look began so long ago, it would not be seen within seconds that triggers are missing. Time in which this
+process did not run is not counted: when it runs again it looks at once."""
+
+FOLLOWED_SECONDS = 1.0
+"""A change of rights is to have reached the clients by then."""
+
+PUSH_SECONDS = 0.3
+"""What an agent takes to find a note and to send it."""
 
 _log = logging.getLogger("entitlement.polling")
+
+
+def comparing_late(since_seconds: float, look_seconds: float) -> str:
+    """The reason why comparing takes longer than FOLLOWED_SECONDS; empty where it does not.
+
+    The last look began so long ago, and took so long. What changes right behind it is found at the end of the next one.
+    """
+    takes = max(since_seconds, 2 * look_seconds + POLL_SECONDS) + PUSH_SECONDS
+    if takes <= FOLLOWED_SECONDS:
+        return ""
+    return f"triggers are missing, and comparing the tables takes long: a change may take {takes:.1f} s"
 
 
 class Poll:
@@ -63,6 +80,8 @@ class Poll:
         self._awake = AwakeClock(2 * POLL_SECONDS, time.monotonic())
         self._awake_lock = threading.Lock()
         self._looked_at = self._awake.time
+        self._look_seconds = 0.0
+        self._comparing = False
         self._failure = ""
         self.began = threading.Event()
         """Set with the first look, before which nobody should rely on it."""
@@ -81,9 +100,9 @@ class Poll:
     def trouble(self) -> str:
         """The reason why changes of rights may take longer than a second to be noted; empty when there is none."""
         late = self._awake_time() - self._looked_at
-        if late < LATE_SECONDS:
-            return ""
-        return self._failure or f"Django has not looked for changes for {late:.0f} s"
+        if late >= LATE_SECONDS:
+            return self._failure or f"Django has not looked for changes for {late:.0f} s"
+        return comparing_late(late, self._look_seconds) if self._comparing else ""
 
     def _awake_time(self) -> float:
         """How long this process has run (s), by who asks: the agents, and each look."""
@@ -109,6 +128,7 @@ class Poll:
         else:
             self.began.set()
             self._looked_at = awake
+            self._look_seconds = time.monotonic() - began
             self._failure = ""
 
     def _look(self, connection: BaseDatabaseWrapper, now: float) -> None:
@@ -121,6 +141,7 @@ class Poll:
             self._look_for_cascades(connection)
         absent = self._wanted - have
         self.missing = len(absent)
+        self._comparing = bool(absent) or self._polling
         if absent and not self._polling:
             self._begin(connection, sorted(absent), now)
         elif self._polling:

@@ -45,6 +45,25 @@ def test_a_node_is_not_ready_while_no_agent_follows(control: Control) -> None:
         until(lambda: control.health()["ready"])
 
 
+def test_the_last_agent_is_gone(control: Control) -> None:
+    """Nothing else says so: the node serves on with the rights that it has, and a load balancer sends clients there."""
+    assert "warnings" not in control.health(), "none was there yet"
+    with Control(control.path) as first, Control(control.path) as second:
+        first.rights()
+        second.rights()
+        second.close()
+        until(lambda: control.stats().get("rights_followed") == 1)
+        first.close()
+    warning = until(lambda: control.health().get("warnings", {}).get("agent"))
+    assert re.fullmatch(r"no agent of Django is connected, for \d+ s: changes of rights are not followed", warning)
+    assert control.health()["ready"]
+    assert until(lambda: control.stats().get("rights_followed") == 0)
+    with Control(control.path) as third:
+        third.rights()
+        assert "warnings" not in control.health()
+        until(lambda: control.stats()["rights_followed"] == 1)
+
+
 def test_an_agent_that_is_connected_and_silent(control: Control) -> None:
     """Its database may not answer it."""
     with Control(control.path) as agent:

@@ -87,6 +87,16 @@ def test_without_it_a_load_balancer_is_told_the_state_and_nothing_more(sidecar: 
     assert ask(sidecar, "/healthz")[0].status == 200
 
 
+def test_what_has_to_be_put_right_is_told_of_a_node_that_is_ready(sidecar: Sidecar) -> None:
+    load_rights(sidecar.control, rule(3, "everyone", "a/b", allow=False), rule(1, "everyone", "/**"))
+    answer, body = ask(sidecar, "/readyz", basic(PASSWORD))
+    text = "left out, as they cannot be read: rule 3 (no leading slash); 1 of them may have denied something"
+    assert (answer.status, json.loads(body)) == (200, {"status": "ok", "warnings": {"rights": text}})
+    assert json.loads(ask(sidecar, "/readyz")[1]) == {"status": "ok"}
+    load_rights(sidecar.control, rule(1, "everyone", "/**"))
+    assert json.loads(ask(sidecar, "/readyz", basic(PASSWORD))[1]) == {"status": "ok"}
+
+
 def test_django_reads_the_same_text_over_the_control_socket(sidecar: Sidecar) -> None:
     with Control(sidecar.control) as control:
         text = until(lambda: all(f"\n{name} " in (told := control.metrics()) for name in LATER) and told)

@@ -31,6 +31,7 @@ from fastpath.client.control.client import Control
 from fastpath.client.errors import SidecarUnavailable
 from realtime.models import StatisticsState
 from tests.chaos.faults_starved import starve
+from tests.support.databases import unchecked
 from tests.support.entitlement.changes import empty_log
 from tests.support.entitlement.live import RunningAgent, Viewer
 from tests.support.sidecar import ROOT, Sidecar
@@ -222,6 +223,68 @@ def test_explain_asks_the_sidecar(carrier, bob, desk):
         assert explain("-", SUBJECT).startswith(f"Somebody who is not signed in may not subscribe {SUBJECT}")
         assert f"The sidecar says: denied, rule {denies.pk} denies it." in explain("-", SUBJECT)
         assert f" → rule {denies.pk}: deny anonymous to subscribe {SUBJECT}; it decides\n" in explain("-", SUBJECT)
+
+
+BAD_ROWS = {
+    "a rule without its slash": lambda eve: Rule.objects.bulk_create([Rule(everyone=True, pattern="orders/**")]),
+    "an unknown effect": lambda eve: Rule.objects.bulk_create([Rule(everyone=True, pattern="/a/b", effect="block")]),
+    "a rule by raw SQL": lambda eve: _raw("UPDATE entitlement_rule SET pattern = '/a/**/b' WHERE user_id IS NOT NULL"),
+    "options": lambda eve: SubjectOptions.objects.bulk_create([SubjectOptions(pattern="a//b", cache_messages=1)]),
+    "a key in the log": lambda eve: Change.objects.create(
+        generation=compiler.position().generation + 1, kind="user", key="nobody's", time=2**42
+    ),
+}
+
+
+@pytest.mark.parametrize("write", BAD_ROWS.values(), ids=BAD_ROWS)
+def test_one_row_that_cannot_be_read_stops_no_change(carrier, bob, desk, write):
+    """Deny, logout and deactivation go on, in front of such a row and behind it, and with a sidecar that starts anew."""
+    eve, max_ = User.objects.create_user("eve"), User.objects.create_user("max")
+    desk.user_set.set([bob, eve, max_])
+    Rule.objects.create(user=eve, pattern="/eve/*")
+    session = SessionStore()
+    session.create()
+    given = tokens.mint(bob)[0], tokens.mint(eve, session)[0], tokens.mint(max_)[0]
+    with ExitStack() as stack:
+        control = stack.enter_context(Control(carrier.control))
+        with RunningAgent(carrier.control):
+            viewers = [stack.enter_context(Viewer(carrier.client_url, token)) for token in given]
+            _sync(carrier)
+            assert [viewer.subscribe(SUBJECT) for viewer in viewers] == ["", "", ""]
+            with unchecked():
+                write(eve)
+            User.objects.filter(pk=bob.pk).update(is_active=False)
+            session.delete()
+            assert [viewer.closed() for viewer in viewers[:2]] == [4502, 4502]
+            Rule.objects.create(everyone=True, pattern=SUBJECT, effect="deny")
+            viewers[2].revoked(SUBJECT)
+            assert "left out" in until(lambda: control.health().get("warnings", {}).get("rights"))
+            assert control.health()["ready"]
+    with Sidecar(mode="rules", token_secret=conf.token_secret()) as anew, RunningAgent(anew.control):
+        _sync(anew)
+        with Viewer(anew.client_url, given[2]) as viewer:
+            assert viewer.subscribe(SUBJECT) == "denied"
+            assert viewer.subscribe("/stocks/us/IBM") == ""
+        with Control(anew.control) as other:
+            assert "left out" in other.health()["warnings"]["rights"]
+
+
+def test_who_was_deleted_with_the_whole_database_is_nobody(carrier):
+    """After ``flush`` no log tells who had been there: no token of before gives a right, not even to a superuser."""
+    root = User.objects.create_superuser("root")
+    token = tokens.mint(root)[0]
+    with RunningAgent(carrier.control):
+        _sync(carrier)
+        with Viewer(carrier.client_url, token) as viewer:
+            assert viewer.subscribe("/a/b") == ""
+            call_command("flush", interactive=False, verbosity=0)
+            assert viewer.closed(10) == 4502
+        _sync(carrier)
+        again = User.objects.create_superuser("root")
+        with pytest.raises(ConnectionClosed), Viewer(carrier.client_url, token) as viewer:
+            viewer.ask("ping")
+        with Viewer(carrier.client_url, tokens.mint(again)[0]) as viewer:
+            assert viewer.subscribe("/a/b") == ""
 
 
 def test_the_agent_as_a_process(carrier, bob, desk):

@@ -11,10 +11,10 @@ import django
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 
 from entitlement import tokens
-from entitlement.following import triggers
+from entitlement.following import polling, triggers
 from entitlement.models import Generation, Rule
 from tests.support.entitlement.live import RunningAgent, Viewer
 from tests.support.entitlement.watched import SUBJECT, Watched, node
@@ -204,8 +204,62 @@ def test_missing_triggers_are_told(node: Sidecar, caplog: pytest.LogCaptureFixtu
         triggers.remove(connection, ["auth_user"])
         count = len(triggers.missing(connection))
         until(lambda: watched.control.stats()["triggers_missing"] == count)
-        assert watched.control.stats()["rights_followed"] == 1
-        assert watched.control.health()["ready"], "they are followed all the same"
+        until(lambda: watched.control.stats()["rights_followed"] == 1)
+        until(lambda: watched.control.health()["ready"])  # they are followed all the same
+
+
+@pytest.mark.parametrize(
+    ("since", "look", "late"),
+    [(0.0, 0.0, ""), (0.5, 0.01, ""), (0.0, 0.25, ""), (0.0, 0.3, "1.1 s"), (0.9, 0.01, "1.2 s"), (3.0, 1.0, "3.3 s")],
+)
+def test_when_comparing_tables_is_not_within_the_second(since: float, look: float, late: str) -> None:
+    """From when on the last look began, and how long it took."""
+    assert polling.comparing_late(since, look).endswith(late and f"a change may take {late}")
+
+
+def test_tables_that_take_long_to_compare_are_told(node: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node is not ready from the first look on, and is when the triggers are back."""
+    with Watched(node) as watched:
+        assert watched.control.health()["ready"]
+        monkeypatch.setattr(polling, "FOLLOWED_SECONDS", 0.0)  # as if each look took a second
+        until(lambda: watched.control.health()["ready"])
+        triggers.remove(connection, ["auth_user"])
+        reason = until(lambda: watched.control.health()["reasons"].get("rights"))
+        assert "triggers are missing, and comparing the tables takes long" in reason
+        until(lambda: not triggers.missing(connection), 15)
+        until(lambda: watched.control.health()["ready"])
+
+
+def test_a_row_that_no_driver_can_read_stops_no_look(node: Sidecar) -> None:
+    """While triggers are missing the tables are compared, and in one of them there is a date that is none."""
+    with Watched(node) as watched:
+        bad = Rule.objects.create(everyone=True, pattern="/bad/*")
+        with connection.cursor() as cursor:
+            value = {"sqlite": "'2026-13-45 00:00:00'", "postgresql": "'infinity'"}.get(connection.vendor, "NULL")
+            cursor.execute(f"UPDATE entitlement_rule SET valid_until = {value} WHERE id = {bad.pk}")
+        triggers.remove(connection)
+        watched.all_end()
+        assert "rights" not in watched.control.health()["reasons"]
+
+
+def test_rules_from_before_the_check_stay_and_migrate_goes_on(node: Sidecar) -> None:
+    """Also after the migration that brings the check each other change of rights is followed."""
+    with Watched(node) as watched:
+        call_command("migrate", "entitlement", "0007", verbosity=0)
+        try:
+            bad = Rule.objects.bulk_create([Rule(everyone=True, pattern="orders/**", effect="deny")])[0]
+        finally:
+            call_command("migrate", "entitlement", verbosity=0)
+        assert Rule.objects.filter(pattern="orders/**").exists()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Rule.objects.bulk_create([Rule(everyone=True, pattern="orders/**")])
+        warnings = until(lambda: watched.control.health().get("warnings", {}).get("rights"))
+        assert warnings == (
+            f"left out, as they cannot be read: rule {bad.pk} (no leading slash); 1 of them may have denied something"
+        )
+        watched.all_end()
+        Rule.objects.filter(pk=bad.pk).delete()
+        until(lambda: "warnings" not in watched.control.health())
 
 
 def test_who_was_changed_while_nobody_looked_is_sent_as_they_are(node: Sidecar) -> None:

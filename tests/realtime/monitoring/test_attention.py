@@ -11,12 +11,15 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 
+from fastpath.client.control.client import Control
 from fastpath.client.publisher.reporting import Reporter
 from realtime import publish_many
 from realtime.models import OutboxMessage
 from realtime.monitoring import attention
 from realtime.monitoring.questions import NodeAnswer
+from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
 
 NOW = 1_000_000
 
@@ -133,6 +136,29 @@ def test_the_page_is_told_of_a_real_job(settings: Any) -> None:
     assert (job["job"], job["fields"]["batch"], job["silent"]) == ("bars", "4", False)
     assert job["time"] <= time.time() * 1000
     assert answer["errors"] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_cannot_be_read_and_the_end_of_the_last_agent_are_alarms(settings: Any) -> None:
+    """On the page as in Django's own ``/readyz``, which stays 200."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+
+    def alarms() -> list[str]:
+        found: list[str] = client.get("/monitoring/data/attention/").json()["alarms"]
+        return found
+
+    with Sidecar(mode="rules", token_secret="s" * 32) as node, Control(node.control) as agent:
+        settings.REALTIME = settings.REALTIME | {"CONTROL": [node.control]}
+        agent.rights()
+        load_rights(node.control, rule(3, "everyone", "a/b", allow=False), rule(1, "everyone", "/**"))
+        [alarm] = until(alarms)
+        assert "left out, as they cannot be read: rule 3 (no leading slash)" in alarm
+        agent.close()
+        gone, _ = until(lambda: len(found := alarms()) == 2 and found)
+        assert "no agent of Django is connected" in gone
+        answer = client.get("/readyz")
+        assert (answer.status_code, sorted(answer.json()["warnings"])) == (200, ["agent", "rights"])
 
 
 @pytest.mark.django_db(transaction=True)
