@@ -57,6 +57,7 @@ class NodeLine:
         self.answer = RoundAnswer(error="it has not answered yet")
         self.asking: Future[Said[RoundAnswer]] | None = None
         self._telling: Future[Said[Any]] | None = None
+        self._complaint = ""
         self._address = address
         self._nodes = nodes
         self._steady = steady
@@ -70,9 +71,20 @@ class NodeLine:
         """Note what it has said; whether it has by now."""
         if self.asking is None or not self.asking.done():
             return False
-        said, self.asking = self.asking.result(), None
+        asking, self.asking = self.asking, None
+        try:
+            said = asking.result()
+        except Exception as error:
+            self.answer = RoundAnswer(error=f"its answer cannot be read: {error!r}")
+            return True
         self.answer = said.value or RoundAnswer(error=said.error, gone="no answer" not in said.error)
         return True
+
+    def complain(self) -> None:
+        """Log what is wrong with its answer when it is new."""
+        if self.answer.error != self._complaint:
+            self._complaint = self.answer.error
+            log.error("%s: %s", self.name, self.answer.error)
 
     def tell(self, told: dict[str, Any]) -> None:
         """Hand the node what its meta-subjects say."""
@@ -138,7 +150,11 @@ class Service:
             if not line.hear():
                 continue
             if not line.answer.error:
-                more |= collector.take(line.name, line.answer.samples, line.answer.at) >= ROWS_MAX
+                try:
+                    more |= collector.take(line.name, line.answer.samples, line.answer.at) >= ROWS_MAX
+                except Exception as error:  # the others' figures count all the same
+                    line.answer = RoundAnswer(error=f"its figures cannot be read: {error!r}")
+                    line.complain()
             elif line.answer.gone:
                 collector.gone(line.name)
         if not collector.close():

@@ -128,10 +128,26 @@ class AuditQueue:
             counts[event.kind] = counts.get(event.kind, 0) + 1
         if not chosen:
             return
-        if files.write(_encode_lines(chosen), counts, self._unwritten):
+        try:
+            lines = _encode_lines(chosen)
+        except Exception:
+            lines = self._each(chosen, counts)
+        if files.write(lines, counts, self._unwritten):
             self._unwritten = {}
         else:
             self._drop(counts)
+
+    def _each(self, events: Sequence[Event], counts: dict[str, int]) -> bytes:
+        """The lines of those that can be written; the others are dropped, and ``counts`` are without them."""
+        lines = []
+        for event in events:
+            try:
+                lines.append(_encode_lines([event]))
+            except Exception as error:
+                log.error("an event of the audit cannot be written and is dropped: %s: %s", event.kind, error)
+                counts[event.kind] -= 1
+                self._drop({event.kind: 1})
+        return b"".join(lines)
 
     def _drop(self, counts: Mapping[str, int]) -> None:
         for kind, count in counts.items():

@@ -291,14 +291,17 @@ class Replay:
                     self._damaged(self._base, path, one)
                     continue
                 assert type(one) is Record
-                if one.kind == HEADER:
-                    self._begin(path, one)
-                elif one.kind == SUBJECTS:
-                    self._subjects(read_subjects(one.body, self._layout))
-                elif one.kind == PUBLISHERS:
-                    self._publishers += read_publishers(one.body)
-                elif one.kind == END:
-                    ended = True
+                try:
+                    if one.kind == HEADER:
+                        self._begin(path, one)
+                    elif one.kind == SUBJECTS:
+                        self._subjects(read_subjects(one.body, self._layout))
+                    elif one.kind == PUBLISHERS:
+                        self._publishers += read_publishers(one.body)
+                    elif one.kind == END:
+                        ended = True
+                except (msgspec.DecodeError, TypeError, ValueError) as error:
+                    self._hole(self._base, f"{path.name}: the record at byte {one.offset} cannot be read: {error}")
         if not ended:
             self._hole(self._base, f"{path.name}: its end is missing")
         self._suspects, self._unknown = {}, set()  # what the base does tell of is right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
@@ -230,8 +231,16 @@ class SnapshotParts:
         self._fields: dict[str, dict[str, tuple[int, str | bytes]]] = {}
         self._rounds: dict[str, int] = {}
 
-    def add(self, name: bytes, value: bytes) -> None:
-        """Add one field of the hash."""
+    def add(self, name: bytes, value: bytes) -> bool:
+        """Add one field of the hash; False for what is none, which is left out."""
+        try:
+            self._add(name, value)
+        except ValueError:
+            return False
+        return True
+
+    def _add(self, name: bytes, value: bytes) -> None:
+        """Raises ValueError."""
         subject, separator, field = name.decode(errors="replace").partition("\0")
         if separator and not field:
             self._rounds[subject] = int(value.partition(b" ")[0])
@@ -274,5 +283,9 @@ class SnapshotParts:
 
 
 def positions_of(flat: Sequence[bytes]) -> dict[str, Position]:
-    """Return the positions of subjects."""
-    return {name.decode(): parse_place(value) for name, value in pairs_of(flat)}
+    """Return the positions of subjects, without what is none."""
+    positions = {}
+    for name, value in pairs_of(flat):
+        with suppress(ValueError):
+            positions[name.decode()] = parse_place(value)
+    return positions
