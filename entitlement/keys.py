@@ -166,7 +166,8 @@ def _load(path: str) -> tuple[list[dict[str, Any]], dict[str, SigningKey]]:
 
 def _parse(data: bytes, path: str) -> list[dict[str, Any]]:
     try:
-        read_key_set(data)  # every rule of the sidecar for such a set
+        # Every rule of the sidecar for such a set; whole, as a rotation writes the file anew.
+        read_key_set(data, whole=True)
     except InvalidKeys as error:
         raise KeysError(f"{path}: {error}") from None
     jwks: list[dict[str, Any]] = json.loads(data)["keys"]

@@ -133,10 +133,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def read_key_set(data: bytes, *, public: bool = False) -> tuple[list[Key], list[str]]:
+def read_key_set(data: bytes, *, public: bool = False, whole: bool = False) -> tuple[list[Key], list[str]]:
     """The keys of a JWK set, and a sentence for each that is not used, or not as it should be; raises InvalidKeys.
 
-    What is for another purpose or of another kind is left out (RFC 7517 §5); what is broken or weak breaks the set.
+    What is for another purpose or of another kind is left out (RFC 7517 §5), and so is what is broken or weak, unless
+    the set is to be ``whole``: else one such key would keep a new one from counting, and a stolen one from ending.
     In a set that anybody can read (``public``) secrets are left out as well: whoever has read one could sign.
     """
     try:
@@ -144,28 +145,44 @@ def read_key_set(data: bytes, *, public: bool = False) -> tuple[list[Key], list[
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidKeys(f"it is no JSON: {error}") from None
     given = content.get("keys") if isinstance(content, dict) else None
-    if not isinstance(given, list) or not all(isinstance(jwk, dict) for jwk in given):
+    if not isinstance(given, list) or (given and not any(isinstance(jwk, dict) for jwk in given)):
         raise InvalidKeys('it is no JWK set: {"keys": [{"kty": …}, …]}')
     if len(given) > KEYS_MAX:
         raise InvalidKeys(f"it holds {len(given)} keys; {KEYS_MAX} is the most")
     found: list[Key] = []
     notes: list[str] = []
     for number, jwk in enumerate(given, 1):
-        kid = jwk.get("kid", "")
-        if not isinstance(kid, str) or len(kid) > KID_CHARS_MAX:
-            raise InvalidKeys(f"key {number}: kid is a text of at most {KID_CHARS_MAX} characters")
-        name = f"key {number}" + (f" ({kid!r})" if kid else "")
-        if kid and any(key.kid == kid for key in found):
-            raise InvalidKeys(f"{name}: another key has this kid")
-        if reason := _other_purpose(jwk) or (public and jwk.get("kty") == "oct" and _OPEN_TO_ALL):
-            notes.append(f"{name} is not used: {reason}")
+        try:
+            kid, name = _name(jwk, number)
+            if reason := _other_purpose(jwk) or (public and jwk.get("kty") == "oct" and _OPEN_TO_ALL):
+                notes.append(f"{name} is not used: {reason}")
+                continue
+            if kid and _count(given, kid) > 1:  # nobody knows which of them is meant
+                raise InvalidKeys(f"{name}: another key has this kid")
+            found.append(_read_key(jwk, kid, name))
+        except InvalidKeys as error:
+            if whole:
+                raise
+            notes.append(f"{error}; it is left out")
             continue
-        found.append(_read_key(jwk, kid, name))
         if "d" in jwk:
             notes.append(f"{name} comes with its private part, which is for whoever signs: give the public one here")
     if not found:
         raise InvalidKeys("; ".join(["it holds no key that can be used", *notes]))
     return found, notes
+
+
+def _name(jwk: Any, number: int) -> tuple[str, str]:
+    """The ``kid`` of a key, empty for none, and what the key is called; raises InvalidKeys."""
+    kid = jwk.get("kid", "") if isinstance(jwk, dict) else None
+    if not isinstance(kid, str) or len(kid) > KID_CHARS_MAX:
+        raise InvalidKeys(f"key {number}: kid is a text of at most {KID_CHARS_MAX} characters")
+    return kid, f"key {number}" + (f" ({kid!r})" if kid else "")
+
+
+def _count(given: list[Any], kid: str) -> int:
+    """How many keys, of those that could be used, have this ``kid``."""
+    return sum(isinstance(jwk, dict) and jwk.get("kid") == kid and not _other_purpose(jwk) for jwk in given)
 
 
 def _family(jwk: dict[str, Any]) -> tuple[str, Any, tuple[str, ...]] | None:

@@ -189,6 +189,35 @@ def test_keys_for_other_purposes_are_left_out_and_told() -> None:
     assert [note.split(" ")[2] for note in notes] == ["('sealed')", "('wraps')", "('large')", "('signs')"]
 
 
+BROKEN = {
+    "no key": 1,
+    "a number for a name": jwk("RS256", kid=5),
+    "no point of its curve": jwk("ES256", "broken", x="AAAA"),
+    "no modulus": jwk("RS256", "broken", n=None),
+    "a short secret": {"kty": "oct", "k": base64(b"short"), "kid": "broken"},
+}
+
+
+@pytest.mark.parametrize("bad", BROKEN.values(), ids=BROKEN)
+def test_one_broken_key_keeps_no_other_from_counting(bad: Any) -> None:
+    """Also not a key that was taken out from ending: it is left out and told, in front of good ones or behind them."""
+    data = json.dumps({"keys": [jwk("RS256", "a"), bad, jwk("EdDSA", "b")]}).encode()
+    found, notes = read_key_set(data)
+    assert [key.kid for key in found] == ["a", "b"]
+    assert len(notes) == 1
+    assert "key 2" in notes[0]
+    having = keys(jwk("RS256", "a"), jwk("ES256", "stolen"))
+    assert having.replace(found), "the one that is not there any more has ended"
+    with pytest.raises(InvalidKeys, match="key 2"):
+        read_key_set(data, whole=True)
+
+
+def test_of_two_keys_with_one_name_neither_counts() -> None:
+    found, notes = read_key_set(key_set(jwk("RS256", "a"), jwk("EdDSA", "a"), jwk("ES256", "b")))
+    assert [key.kid for key in found] == ["b"]
+    assert len(notes) == 2
+
+
 def test_another_set_takes_the_place_of_the_first() -> None:
     """A key that is still there is the same one; what a key signed that is gone counts no more."""
     having = keys(jwk("RS256", "a"), jwk("EdDSA", "b"), secret=SECRET)
