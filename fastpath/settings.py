@@ -17,6 +17,7 @@ from .core.auth.hook_questions import EVENTS
 from .core.auth.keys import check_address, is_address
 from .core.matching.pattern_set import PatternSet
 from .core.protocol.limits import Limits
+from .core.websocket.handshake import HEAD_BYTES_MAX, HEAD_BYTES_MOST
 from .listen_address import Listener, SettingsError
 from .logs.formats import FORMATS, parse_levels
 
@@ -26,6 +27,8 @@ JOURNALS = ("off", "interval", "batch")
 AUDIT_KINDS = ("access", "message", "cache", "statistics")
 AUDIT_BYTES_LEAST = 4096
 LOG_BYTES_LEAST = 4096
+HEAD_BYTES_LEAST = 1024
+LEEWAY_SECONDS_MOST = 300
 _INT32_MAX = (1 << 31) - 1
 MESSAGE_BYTES_MOST = 15 << 20
 """A control frame, 16 MiB, less what is said around a message."""
@@ -34,7 +37,7 @@ SNAPSHOT_BYTES_MOST = 32 << 20
 """A frame as the clients take it, 256 MiB, holds that with a sixfold escape for each character, and what is around it.
 """
 
-_MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max")
+_MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max", "token_leeway_seconds")
 """Limits that 0 switches off."""
 
 SECRETS = ("token_secret", "publish_token", "metrics_password")
@@ -91,6 +94,11 @@ class Settings:
         "", "mode jwt: the audience that tokens have to name; empty: fastpath, and tokens that name none are taken too"
     )
     token_issuer: str = _setting("", "mode jwt: the issuer that tokens have to name; empty: any")
+    token_leeway_seconds: int = _setting(
+        10,
+        "modes jwt and rules: how long before its nbf a token is taken already, as the issuer's clock may be ahead; at "
+        "most 300, 0: not at all. It ends at its exp in any case",
+    )
     hooks: str = _setting(
         "",
         "about what Django's hook is asked besides, comma-separated: connect, subscribe, publish, token, disconnect; "
@@ -172,6 +180,11 @@ class Settings:
         "resident memory of all workers together; above it new connections, subscriptions and subjects are refused, "
         "and what is there goes on, until it is 5 % below; 0: no bound",
     )
+    head_bytes_max: int = _setting(
+        HEAD_BYTES_MAX,
+        "the head of a request: its address with a token in it, and all headers, the site's cookies among them; at "
+        "most 65536",
+    )
     handshake_seconds: int = _setting(10, "until the first command of a client, or the hello of a publisher")
     ping_seconds: int = _setting(25, "a client is pinged this often, and closed after two without any sign of life")
     idle_seconds: int = _setting(
@@ -214,8 +227,9 @@ class Settings:
     )
     origins: str = _setting(
         "",
-        "pages that may open a WebSocket, comma-separated: https://app.example.com, or *.example.com for all below; "
-        "empty: all. A client that sends no Origin is no browser, and is not asked",
+        "pages that may open a WebSocket, comma-separated: https://app.example.com, or *.example.com for all below; an "
+        "app or extension by its own scheme: capacitor://localhost; empty: all. A client that sends no Origin is no "
+        "browser, and is not asked",
     )
     user: str = _setting(
         "",
@@ -421,6 +435,9 @@ def _check(settings: Settings) -> None:
     if settings.unsent_bytes_max > _INT32_MAX:
         raise SettingsError(f"{PREFIX}UNSENT_BYTES_MAX: {settings.unsent_bytes_max} is more than {_INT32_MAX}")
     _check_sizes(settings)
+    if not HEAD_BYTES_LEAST <= settings.head_bytes_max <= HEAD_BYTES_MOST:
+        bounds = f"{HEAD_BYTES_LEAST} to {HEAD_BYTES_MOST}"
+        raise SettingsError(f"{PREFIX}HEAD_BYTES_MAX: {settings.head_bytes_max} is not {bounds}")
     for listener in settings.listeners:
         if listener.batch_ms and listener.batch_bytes > settings.outbox_bytes_max // 2:
             raise SettingsError(
@@ -503,6 +520,9 @@ def _check_tokens(settings: Settings) -> None:
         )
     if is_address(settings.token_keys) and (why := check_address(settings.token_keys)):
         raise SettingsError(f"{PREFIX}TOKEN_KEYS: {without_login(settings.token_keys)}: {why}")
+    if settings.token_leeway_seconds > LEEWAY_SECONDS_MOST:
+        most = f"{settings.token_leeway_seconds} is more than {LEEWAY_SECONDS_MOST}"
+        raise SettingsError(f"{PREFIX}TOKEN_LEEWAY_SECONDS: {most}")
     for name in ("token_audience", "token_issuer"):
         if getattr(settings, name) and settings.mode != "jwt":
             raise SettingsError(

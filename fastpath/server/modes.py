@@ -24,9 +24,10 @@ def make_grants(settings: Settings) -> Grants:
         case "basic":
             return hooked(BasicGrants, asking)(settings.publish_token)
         case "jwt":
-            return hooked(JwtGrants, asking)(_keys(settings), settings.token_audience, settings.token_issuer)
+            names = settings.token_audience, settings.token_issuer
+            return hooked(JwtGrants, asking)(_keys(settings), *names, settings.token_leeway_seconds * 1000)
         case "rules":
-            return hooked(RuleGrants, asking)(_keys(settings))
+            return hooked(RuleGrants, asking)(_keys(settings), settings.token_leeway_seconds * 1000)
         case "custom":
             return hooked(CustomGrants, asking)(events)
         case _:

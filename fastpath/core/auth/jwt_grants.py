@@ -9,7 +9,7 @@ from ..protocol.subject import check_pattern, owner_of, presence_of
 from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
 from .rules import BOTH, OWN, PUBLISH, SUBSCRIBE, Rule, RuleSet
-from .tokens import AUDIENCE, KEY_UNKNOWN, Claims, verify
+from .tokens import AUDIENCE, KEY_UNKNOWN, LEEWAY_MS, Claims, verify
 
 _ACTIONS = {"sub": SUBSCRIBE, "pub": PUBLISH, "all": BOTH}
 
@@ -27,7 +27,10 @@ class JwtGrants(Grants):
 
     mode = "jwt"
 
-    def __init__(self, keys: Keys | str, audience: str = "", issuer: str = "") -> None:
+    def __init__(
+        self, keys: Keys | str, audience: str = "", issuer: str = "", leeway_ms: int = LEEWAY_MS
+    ) -> None:
+        self._leeway_ms = leeway_ms
         self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._audience = audience
         self._issuer = issuer
@@ -39,7 +42,10 @@ class JwtGrants(Grants):
         if not token:
             return self._anonymous
         audience = self._audience or AUDIENCE
-        claims = verify(token, self.keys, now, audience, self._issuer, audience_optional=not self._audience)
+        optional, leeway_ms = not self._audience, self._leeway_ms
+        claims = verify(
+            token, self.keys, now, audience, self._issuer, audience_optional=optional, leeway_ms=leeway_ms
+        )
         return Principal(claims, False, ())
 
     def current(self, principal: Principal) -> Principal:

@@ -12,7 +12,7 @@ from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
 from .reasons import NOT_READY
 from .rules import OWN, SUBSCRIBE, Rule, RuleSet
-from .tokens import KEY_UNKNOWN, PASSWORD_CHANGED, Claims, verify
+from .tokens import KEY_UNKNOWN, LEEWAY_MS, PASSWORD_CHANGED, Claims, verify
 
 SESSIONS_KEPT = 10_000
 """Revoked sessions and tokens beyond which those are looked for that need not be remembered any more."""
@@ -53,7 +53,8 @@ class RuleGrants(Grants):
 
     mode = "rules"
 
-    def __init__(self, keys: Keys | str) -> None:
+    def __init__(self, keys: Keys | str, leeway_ms: int = LEEWAY_MS) -> None:
+        self._leeway_ms = leeway_ms
         self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._anonymous = Principal(None, False, ("anonymous", "everyone"))
         self._rules = RuleSet()
@@ -68,7 +69,7 @@ class RuleGrants(Grants):
         """Raises Refused for a bad, expired or revoked token, a signed-out session or a deactivated user."""
         if not token:
             return self._anonymous
-        return self.refresh(verify(token, self.keys, now))
+        return self.refresh(verify(token, self.keys, now, leeway_ms=self._leeway_ms))
 
     def refresh(self, claims: Claims) -> Principal:
         """The principal of these claims under the present users and sessions; raises Refused.

@@ -21,10 +21,15 @@ HEADER_CHARS_MAX = 4096
 PERMISSIONS_MAX = 1000
 """Patterns in one token, so that a check stays cheap."""
 
+LEEWAY_MS = 10_000
+"""How long before its ``nbf`` a token is taken already, unless it is set otherwise: clocks of issuers are ahead by
+seconds, and a token that one has just got is meant to be used."""
+
 NUMBER_END = 1 << 53
 """The numbers of a token, times in ms, are nearer to 0: clients and Django's hooks are told of them."""
 
 NO_KEYS = "the keys that tokens are checked by have not arrived yet: come again"
+NOT_YET = "the token is not valid yet"
 KEY_UNKNOWN = "no key that counts here has signed the token: get a new token"
 PASSWORD_CHANGED = "the password was changed: get a new token"  # noqa: S105 - a text
 
@@ -60,13 +65,21 @@ _decode_header = msgspec.json.Decoder(_Header).decode
 
 
 def verify(
-    token: str, keys: Keys, now: int, audience: str = AUDIENCE, issuer: str = "", *, audience_optional: bool = False
+    token: str,
+    keys: Keys,
+    now: int,
+    audience: str = AUDIENCE,
+    issuer: str = "",
+    *,
+    audience_optional: bool = False,
+    leeway_ms: int = LEEWAY_MS,
 ) -> Claims:
     """The claims of a token that one of the keys has signed and that is valid at ``now`` (ms); raises Refused.
 
     ``audience_optional`` takes tokens that name no audience, too (an outside issuer's, mode ``jwt``); one that names
-    another is never taken (RFC 7519 §4.1.3). There is no leeway: the clocks are those of servers. The times are
-    compared here and not by the library, which would read the clock.
+    another is never taken (RFC 7519 §4.1.3). The leeway is of the beginning alone: no right lasts longer by it. A token
+    that is not valid yet is not bad, its bearer comes again. The times are compared here and not by the library, which
+    would read the clock.
     """
     raw, key = signed_content(token, keys)
     _check_address(raw, audience, issuer, audience_optional)
@@ -77,8 +90,11 @@ def verify(
         raise Refused(Close.BAD_TOKEN, f"the token's claims are malformed: {error}") from None
     if claims.expires <= now:
         raise Refused(Close.TOKEN_EXPIRED, "the token has expired")
-    if not starts <= now:
-        raise Refused(Close.BAD_TOKEN, "the token is not valid yet")
+    if not starts < NUMBER_END:  # nor NaN
+        raise Refused(Close.BAD_TOKEN, "the token's claims are malformed: nbf is no time")
+    if starts > now + leeway_ms:
+        seconds = (starts - now) / 1000
+        raise Refused(Close.NOT_READY, f"{NOT_YET}: by this server's clock in {seconds:.0f} s; come again")
     return claims
 
 

@@ -293,7 +293,8 @@ class Sessions:
         try:
             principal = self.broker.grants.principal(command.token, now)
         except Refused as error:
-            raise InvalidMessage("bad_token", error.reason) from None
+            code = "not_ready" if error.code is Close.NOT_READY else "bad_token"
+            raise InvalidMessage(code, error.reason) from None
         old, new = client.principal.claims, principal.claims
         if old is not None and (new is None or (old.uid or old.user) != (new.uid or new.user)):
             raise InvalidMessage("bad_token", "the token is another user's")

@@ -11,8 +11,15 @@ from typing import NamedTuple
 
 from ..protocol.errors import FastpathError
 
-HEAD_BYTES_MAX = 8192
-"""A browser's head has half a KiB, one with a large token two or three; the common bound of web servers."""
+HEAD_BYTES_MAX = 32 << 10
+"""The default bound: a browser's head has half a KiB, but a handshake brings all cookies of the site along."""
+
+HEAD_BYTES_MOST = 64 << 10
+"""The highest bound that may be set: so much of each connection is held before anybody knows who it is."""
+
+_CHECKED_BYTES = 1024
+"""How much of an unfinished head is looked at each time that more comes: TLS on a plain port begins with what no head
+has."""
 
 HEADERS_MAX = 100
 """Header lines of one request: bounds the work of one head further than its bytes do."""
@@ -88,21 +95,21 @@ class Request(NamedTuple):
         return [name for part in offered.split(",") if (name := part.strip())] if offered else []
 
 
-def parse_request(buffer: bytes) -> Request | None:
+def parse_request(buffer: bytes, bytes_max: int = HEAD_BYTES_MAX) -> Request | None:
     """The request at the start of ``buffer``, or None: then call again with more.
 
     Raises BadRequest for what RFC 9112 calls an error, as soon as it can be seen, and with 431 or 414 when
-    the head is over 8 KiB; so a caller never holds more than that and one read.
+    the head is over ``bytes_max``; so a caller never holds more than that and one read.
     """
     start = 0
     # RFC 9112 2.2: a server ignores empty lines before the request line.
     while buffer.startswith(b"\r\n", start):
         start += 2
     end = buffer.find(b"\r\n\r\n", start)
-    if end < 0 or end > HEAD_BYTES_MAX - 4:
-        if len(buffer) > HEAD_BYTES_MAX or end >= 0:
-            raise _too_long(buffer.find(b"\r\n", start, HEAD_BYTES_MAX) < 0)
-        _check_unfinished(buffer[start:])
+    if end < 0 or end > bytes_max - 4:
+        if len(buffer) > bytes_max or end >= 0:
+            raise _too_long(buffer.find(b"\r\n", start, bytes_max) < 0, bytes_max)
+        _check_unfinished(buffer[start : start + _CHECKED_BYTES])
         return None
     head = buffer[start:end]
     lines = head.decode("latin-1").split("\r\n")
@@ -218,9 +225,9 @@ def _check_unfinished(head: bytes) -> None:
         raise _bad_byte()
 
 
-def _too_long(in_request_line: bool) -> BadRequest:
+def _too_long(in_request_line: bool, bytes_max: int) -> BadRequest:
     status, what = (414, "address") if in_request_line else (431, "request's head")
-    return BadRequest(status, f"The {what} is too long: all of the head may have {HEAD_BYTES_MAX} bytes.")
+    return BadRequest(status, f"The {what} is too long: all of the head may have {bytes_max} bytes.")
 
 
 def _bad_byte() -> BadRequest:

@@ -149,7 +149,7 @@ class ClientConnection(Handshake):
             return
         self.head += data
         try:
-            request = parse_request(self.head)
+            request = parse_request(self.head, self.runtime.settings.head_bytes_max)
             if request is None:
                 return
             if request.path == MQTT_PATH:

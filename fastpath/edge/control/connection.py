@@ -235,7 +235,8 @@ class ControlConnection(asyncio.Protocol):
         except InvalidSubject as error:
             return {"status": "invalid", "reason": error.reason, "message": None}
         except Refused as error:
-            return {"status": "bad_token", "reason": error.reason, "message": None}
+            status = "not_ready" if error.code is Close.NOT_READY else "bad_token"
+            return {"status": status, "reason": error.reason, "message": None}
 
     def _found(self, subject: str, reason: str) -> dict[str, Any]:
         if reason:

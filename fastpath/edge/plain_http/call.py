@@ -20,7 +20,7 @@ from ..runtime.runtime import Runtime, now
 from .answers import HttpAnswer, answer_of, refusal, refused_by
 
 QUERY_FIELDS_MAX = 500
-"""Parameters of one request; its head has 8 KiB at most."""
+"""Parameters of one request; its head is bounded."""
 
 log = logging.getLogger("fastpath.http")
 

@@ -20,7 +20,7 @@ from ...core.events.lines import LINES_TYPES
 from ...core.events.request import STREAMS
 from ...core.protocol.errors import FastpathError
 from ...core.protocol.rest import form_of
-from ...core.websocket.handshake import HEAD_BYTES_MAX, BadRequest, Request, parse_request
+from ...core.websocket.handshake import BadRequest, Request, parse_request
 from ...core.websocket.request_body import CHUNKED, body_length, check_expectation, too_large
 from ...listen_address import Listener
 from ..runtime.component import Endpoint, Methods
@@ -46,8 +46,11 @@ need go on for it."""
 WRITE_BYTES = 64 << 10
 """Handed to the socket at once."""
 
-AHEAD_BYTES = HEAD_BYTES_MAX
+AHEAD_BYTES = 8192
 """Read of further requests while one is answered, so that the end of a caller who has gone is seen; then no more."""
+
+CHUNK_LINE_BYTES_MAX = 8192
+"""Of a chunk's length, and of the trailers: what h11 waits for the end of, the head being whole when it gets it."""
 
 CHUNKS_MAX = 10_000
 """Chunks of one body: each costs some ten microseconds, however small it is."""
@@ -129,7 +132,7 @@ class Exchange:
 
     def _forget(self) -> None:
         """Begin with no request."""
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=CHUNK_LINE_BYTES_MAX)
         self._request: Request | None = None
         self._address = self._peer
         self._methods: Methods = {}
@@ -216,7 +219,7 @@ class Exchange:
     def _read_head(self) -> bool:
         if not self._buffer:
             return False
-        request = parse_request(self._buffer)
+        request = parse_request(self._buffer, self._runtime.settings.head_bytes_max)
         if request is None:
             if self._phase is Phase.IDLE:
                 self._enter(Phase.HEAD, self._runtime.settings.handshake_seconds)

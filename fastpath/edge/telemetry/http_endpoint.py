@@ -83,7 +83,7 @@ class MetricsConnection(asyncio.Protocol):
             return
         self._head += data
         try:
-            request = parse_request(self._head)
+            request = parse_request(self._head, self._health.runtime.settings.head_bytes_max)
             if request is None:
                 return
             if request.method not in ("GET", "HEAD"):

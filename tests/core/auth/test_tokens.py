@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fastpath.core.auth.basic_grants import BasicGrants
 from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.keys import Keys
+from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
 from fastpath.core.auth.tokens import AUDIENCE, PERMISSIONS_MAX, TOKEN_CHARS_MAX, _usual, verify
 from fastpath.core.protocol.errors import Close, Refused
@@ -180,12 +181,30 @@ def test_the_issuer() -> None:
     assert JwtGrants(SECRET).principal(outside(iss="anybody"), NOW).user == "ann"
 
 
-def test_the_times_have_no_leeway() -> None:
+def test_a_token_that_is_not_valid_yet() -> None:
+    """It is taken within the leeway, as the issuer's clock is ahead; else its bearer comes again, and it is not bad."""
+    second = NOW // 1000
+    for ahead in (0, 3, 9.999, 10):
+        assert JwtGrants(SECRET).principal(outside(nbf=second + ahead), NOW).user == "ann"
+    for ahead in (10.001, 60, 86_400):
+        assert refused(JwtGrants(SECRET), outside(nbf=second + ahead)) == Close.NOT_READY
+    far = JwtGrants(SECRET, leeway_ms=60_000)
+    assert far.principal(outside(nbf=second + 60), NOW).user == "ann"
+    assert refused(far, outside(nbf=second + 61)) == Close.NOT_READY
+    assert refused(far, outside(exp=second)) == Close.TOKEN_EXPIRED, "the leeway is of the beginning alone"
+    with pytest.raises(Refused, match="the token is not valid yet: by this server's clock in 60 s; come again"):
+        verify(outside(nbf=second + 60), KEYS, NOW, audience_optional=True)
+    own = {"sub": "ann", "uid": "1", "aud": AUDIENCE, "exp": second + 60}
+    assert refused(RuleGrants(SECRET, 0), token_of(own | {"nbf": second + 1})) == Close.NOT_READY
+    assert refused(RuleGrants(SECRET), token_of(own | {"nbf": second + 11})) == Close.NOT_READY
+
+
+def test_the_times_without_leeway() -> None:
     """``exp`` is the first moment at which it is not valid any more, ``nbf`` the first at which it is."""
-    grants, second = JwtGrants(SECRET), NOW // 1000
+    grants, second = JwtGrants(SECRET, leeway_ms=0), NOW // 1000
     assert grants.principal(outside(exp=second + 0.001, nbf=second), NOW).expires == NOW + 1
     assert refused(grants, outside(exp=second)) == Close.TOKEN_EXPIRED
-    assert refused(grants, outside(nbf=second + 0.001)) == Close.BAD_TOKEN
+    assert refused(grants, outside(nbf=second + 0.001)) == Close.NOT_READY
     for claims in ({"nbf": float("nan")}, {"exp": float("nan")}, {"exp": float("inf")}, {"exp": None}, {"nbf": "soon"}):
         assert refused(grants, outside(**claims)) == Close.BAD_TOKEN
     without_end = token_of({"sub": "ann"})

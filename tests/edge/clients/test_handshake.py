@@ -26,9 +26,9 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "TLS on a plain port": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100), 400, "For TLS use a port"),
     "garbage": (bytes(range(256)), 400, "no HTTP"),
     "nonsense lines": (b"hello\r\nworld\r\n\r\n", 400, "The first line"),
-    "head of 9 KiB": (request(headers=f"X-Long: {'x' * 9216}\r\n"), 431, "8192 bytes"),
-    "endless head": (b"GET /ws HTTP/1.1\r\n" + b"X: y\r\n" * 40_000, 431, "8192 bytes"),
-    "address of 9 KiB": (request("/ws?" + "x" * 9216), 414, "8192 bytes"),
+    "head of 33 KiB": (request(headers=f"X-Long: {'x' * 33_000}\r\n"), 431, "32768 bytes"),
+    "endless head": (b"GET /ws HTTP/1.1\r\n" + b"X: y\r\n" * 40_000, 431, "32768 bytes"),
+    "address of 33 KiB": (request("/ws?" + "x" * 33_000), 414, "32768 bytes"),
     "101 header lines": (request(headers="X: y\r\n" * 101), 431, "more than 100 header lines"),
 }
 
@@ -41,6 +41,43 @@ def test_refused_with_a_status_and_a_sentence(shared: Sidecar, data: bytes, stat
         assert answer.startswith(f"HTTP/1.1 {status} "), answer
         assert text in answer
         assert "Connection: " in answer
+
+
+def cookies(count: int) -> str:
+    """A header with so many cookies of a KiB each, as a site has whose identity provider cuts its token in pieces."""
+    return "Cookie: " + "; ".join(f"c{number}={'x' * 1020}" for number in range(count)) + "\r\n"
+
+
+@pytest.mark.parametrize("path", ["/ws", "/mqtt", "/events?subject=/a/b", "/snapshot?subject=/a/b"])
+def test_the_cookies_of_the_site_come_along(shared: Sidecar, path: str) -> None:
+    """A browser sends them with each request to that host, whether anybody here reads them or not."""
+    offer = "Sec-WebSocket-Protocol: mqtt\r\n" if path == "/mqtt" else ""
+    head = request(path, offer + cookies(16))
+    if path.startswith(("/events", "/snapshot")):
+        head = f"GET {path} HTTP/1.1\r\nHost: x\r\n{cookies(16)}\r\n".encode()
+    with Socket(shared.client_url) as peer:
+        for at in range(0, len(head), 1400):
+            peer.send(head[at : at + 1400])
+        status = peer.read(12)
+        assert status in (b"HTTP/1.1 101", b"HTTP/1.1 200", b"HTTP/1.1 404"), status
+
+
+@pytest.mark.parametrize(("most", "fits"), [(65_536, 63), (2048, 1)])
+def test_the_bound_of_a_head_is_a_setting(most: int, fits: int) -> None:
+    """On the ports of clients and of metrics: up to it a head is taken."""
+    listen = "clients://127.0.0.1:0,metrics://127.0.0.1:0"
+    with Sidecar(mode="none", listen=listen, head_bytes_max=str(most)) as sidecar:
+        for port in ("clients", "metrics"):
+            address = f"ws://{sidecar.ready[port][0]}"
+            path = "/ws" if port == "clients" else "/healthz"
+            with Socket(address) as peer:
+                peer.send(request(path, cookies(fits)))
+                assert peer.read(12) == (b"HTTP/1.1 101" if port == "clients" else b"HTTP/1.1 200")
+            with Socket(address) as peer:
+                peer.send(request(path, cookies(fits + 1)))
+                answer = peer.rest()
+                assert answer.startswith(b"HTTP/1.1 431 ")
+                assert f"{most} bytes".encode() in answer
 
 
 def test_a_head_in_single_bytes_is_a_head(shared: Sidecar) -> None:
