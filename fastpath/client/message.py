@@ -135,7 +135,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     A subject, with the ``pattern`` that found it: ``subscribed``, ``recovered`` (exactly what was missed follows),
     ``resynchronised`` (the snapshot follows if there is one, or what was seen last is void), ``granted`` (the right
     came; one of these follows), ``gap`` (messages are missing and are asked for again), ``denied``, ``not_ready``,
-    ``revoked`` (it waits for the right), ``limited`` (this pattern finds no more, the connection has too many),
+    ``revoked`` (it waits for the right), ``partial`` (of this pattern not all may be read, and the rest waits),
+    ``limited`` (this pattern finds no more, the connection has too many),
     ``lagging`` (this client does not keep up, and a subscription with ``slow="conflate"`` is conflated), ``caught_up``
     (no more).
 

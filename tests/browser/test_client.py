@@ -316,6 +316,29 @@ def test_a_bad_token_is_tried_once_more_with_a_fresh_one(page: Page, rules_sidec
     assert stubborn.do("[client.state, asked]") == ["disconnected", 2]
 
 
+def test_a_pattern_is_denied_granted_in_part_and_denied_again(page: Page, rules_sidecar: Sidecar) -> None:
+    """It says so, with the reason, and what it covers begins with the right."""
+    load_rights(rules_sidecar.control, rule(9, "user:bob", "/**"), generation=1)
+    client = Scripted(page, rules_sidecar.client_url, tokens=(mint("ann"),))
+    client.do("void client.subscribe(argument, hear)", "/stocks/us/*")
+    denied = client.wait("denied")
+    assert (denied["subject"], denied["pattern"]) == ("/stocks/us/*", "/stocks/us/*")
+    assert denied["reason"] == "no rule allows it"
+    assert client.statuses("subscribed") == []
+    load_rights(rules_sidecar.control, rule(1, "user:ann", SUBJECT), generation=2)
+    assert client.wait("partial")["reason"] == "no rule allows it"
+    assert [one["name"] for one in client.statuses("granted", "subscribed", "partial")] == [
+        *("granted", "subscribed", "partial")
+    ]
+    assert client.publish(SUBJECT, "one")["seq"] == 1
+    until(lambda: client.contents == ["one"])
+    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/**"), generation=3)
+    client.wait("granted", 2)
+    load_rights(rules_sidecar.control, generation=4)
+    assert client.wait("denied", 2)["subject"] in ("/stocks/us/*", SUBJECT)
+    assert client.statuses("revoked")[0]["subject"] == SUBJECT
+
+
 def test_not_ready_then_denied_then_granted_then_revoked(page: Page, rules_sidecar: Sidecar) -> None:
     """A subscription waits for its right, begins when it comes, and stops when it goes."""
     client = Scripted(page, rules_sidecar.client_url, tokens=(mint("ann"),))

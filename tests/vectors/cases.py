@@ -213,6 +213,23 @@ SERVER_ANSWERS: list[Case] = [
     ),
     ("subscribed to a pattern", "3.8", {"op": "subscribed", "id": 6, "results": [{"subject": "/stocks/us/*"}]}),
     (
+        "a pattern of which nothing may be read",
+        "3.8",
+        {
+            "op": "subscribed",
+            "id": 6,
+            "results": [{"subject": "/stocks/us/*", "reason": "no rule allows it", "rights": "denied"}],
+        },
+    ),
+    (
+        "a pattern of which a part may be read by now",
+        "3.8",
+        {
+            "op": "subscribed",
+            "results": [{"subject": "/stocks/**", "reason": "rule 12 denies it", "rights": "partial"}],
+        },
+    ),
+    (
         "subscribed by a pattern",
         "3.8",
         {

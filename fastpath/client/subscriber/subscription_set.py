@@ -267,6 +267,7 @@ class Pattern:
     """A pattern, which has the name ``subject`` on the wire, and its owners with what each wishes.
 
     When it ``resumes``, the subjects that the client does not know came to be while it was away (protocol.md 3.8).
+    ``rights``: how much of it may be read, where it is not all.
     """
 
     subject: str
@@ -280,14 +281,15 @@ class Pattern:
     live: bool = False
     waits: bool = False
     tries: int = 0
+    rights: str = ""
 
     def end(self) -> None:
-        """An operator has ended it: it is asked for again with another connection."""
-        self.live = False
+        """An operator has ended it, or the connection: it is asked for again with another connection."""
+        self.live, self.rights = False, ""
 
-    def begin(self) -> None:
-        """The server looks for its subjects."""
-        self.live, self.waits, self.tries, self.resumes = True, False, 0, True
+    def begin(self, rights: str = "") -> None:
+        """The server looks for its subjects, of which so much may be read."""
+        self.live, self.waits, self.tries, self.resumes, self.rights = True, False, 0, True, rights
 
 
 class Shape(NamedTuple):
@@ -470,7 +472,7 @@ class SubscriptionSet:
     def lose(self) -> None:
         """The connection is gone: nothing is live, and what was not read yet has not been found."""
         for pattern in self.patterns.values():
-            pattern.live = pattern.waits = False
+            pattern.live, pattern.waits, pattern.rights = False, False, ""
             pattern.tries = 0
         for wanted in list(self.subjects.values()):
             wanted.interrupt()

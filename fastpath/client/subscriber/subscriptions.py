@@ -261,8 +261,18 @@ class Subscriptions:
             return [Status(name="limited", subject=pattern.subject, reason=result.reason)]
         if result.error:
             return self._refused(pattern, result.error, result.reason)
-        pattern.begin()
-        return [Status(name="subscribed", subject=pattern.subject, pattern=pattern.subject)]
+        before, name = pattern.rights, pattern.subject
+        pattern.begin(result.rights)
+        if result.rights == "denied":
+            return [Status(name="denied", subject=name, pattern=name, reason=result.reason)]
+        partial: list[Event] = []
+        if result.rights:
+            partial.append(Status(name="partial", subject=name, pattern=name, reason=result.reason))
+        if not number and partial and before != "denied":
+            return partial  # by itself the server tells only that rights have come or gone
+        granted = Status(name="granted", subject=name)
+        subscribed = Status(name="subscribed", subject=name, pattern=name)
+        return [granted, subscribed, *partial] if before and not number else [subscribed, *partial]
 
     def _waits(self, wanted: Subscription | Pattern, result: wire.Result) -> list[Event]:
         """Let a subscription wait for a right, with which it begins by itself.

@@ -6,8 +6,9 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..protocol.errors import Close, Refused
-from ..protocol.subject import owner_of, user_segment
+from ..protocol.subject import USERS, owner_of, user_segment
 from .grants import Grants, Principal, Why
+from .reach import DENIED, Reach
 from .reasons import ASKED
 from .rules import PUBLISH, SUBSCRIBE
 from .tokens import TOKEN_CHARS_MAX
@@ -51,6 +52,13 @@ class CustomGrants(Grants):
         if self.settles(SUBSCRIBE, subject):
             return Why(not reason, reason or "it is the user's own")
         return Why(not reason, reason or "mode custom leaves it to the hook")
+
+    def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
+        """Nothing where the hook is not asked who reads; else it is the hook's to say, of each subject."""
+        del principal, now
+        if SUBSCRIBE in self._events or pattern.startswith(f"/{USERS}/"):
+            return Reach()
+        return Reach(DENIED, f"the hook is not asked about {SUBSCRIBE}", 1)
 
 
 class Hooked(Grants):

@@ -8,6 +8,7 @@ from ..protocol.errors import Close, InvalidSubject, Refused
 from ..protocol.subject import check_pattern, owner_of, presence_of
 from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
+from .reach import DENIED, Reach, reach_of
 from .rules import BOTH, OWN, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .tokens import AUDIENCE, KEY_UNKNOWN, LEEWAY_MS, Claims, verify
 
@@ -27,9 +28,7 @@ class JwtGrants(Grants):
 
     mode = "jwt"
 
-    def __init__(
-        self, keys: Keys | str, audience: str = "", issuer: str = "", leeway_ms: int = LEEWAY_MS
-    ) -> None:
+    def __init__(self, keys: Keys | str, audience: str = "", issuer: str = "", leeway_ms: int = LEEWAY_MS) -> None:
         self._leeway_ms = leeway_ms
         self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._audience = audience
@@ -43,9 +42,7 @@ class JwtGrants(Grants):
             return self._anonymous
         audience = self._audience or AUDIENCE
         optional, leeway_ms = not self._audience, self._leeway_ms
-        claims = verify(
-            token, self.keys, now, audience, self._issuer, audience_optional=optional, leeway_ms=leeway_ms
-        )
+        claims = verify(token, self.keys, now, audience, self._issuer, audience_optional=optional, leeway_ms=leeway_ms)
         return Principal(claims, False, ())
 
     def current(self, principal: Principal) -> Principal:
@@ -80,6 +77,13 @@ class JwtGrants(Grants):
         if match is OWN:
             return Why(True, "it is the user's own")
         return Why(True, f"the token permits {match.pattern}") if match else Why(False, _NO_PERMISSION)
+
+    def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
+        """By the token's permissions."""
+        if principal.claims is None:
+            return Reach(DENIED, "a token is needed", 1)
+        subjects = self._rules(principal.claims).samples(("token",), principal.user, pattern)
+        return reach_of(subjects, lambda subject: JwtGrants.explain(self, principal, subject, now))
 
     def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
         """The permission of the token that covers the subject."""

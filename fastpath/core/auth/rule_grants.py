@@ -10,6 +10,7 @@ from ..protocol.errors import Close, Refused
 from ..protocol.subject import owner_of, presence_of
 from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
 from .keys import Keys
+from .reach import Reach, reach_of
 from .reasons import NOT_READY
 from .rules import OWN, SUBSCRIBE, Rule, RuleSet
 from .tokens import KEY_UNKNOWN, LEEWAY_MS, PASSWORD_CHANGED, Claims, verify
@@ -151,6 +152,13 @@ class RuleGrants(Grants):
             return Why(True, "it is the user's own")
         verb = "allows" if rule.allow else "denies"
         return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
+
+    def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
+        """By the rules that may count for it."""
+        if not self.ready or principal.superuser:
+            return Reach()
+        subjects = self._rules.samples(principal.holders, principal.user, pattern)
+        return reach_of(subjects, lambda subject: RuleGrants.explain(self, principal, subject, now))
 
     def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
         """Return what is the same for all superusers, and for all for whom the same rules count."""

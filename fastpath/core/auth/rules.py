@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..protocol.subject import USERS, user_segment
+from .reach import samples
 
 SUBSCRIBE = "subscribe"
 PUBLISH = "publish"
@@ -148,6 +149,10 @@ class RuleSet:
             named = [node for root in roots if (node := (root.children or {}).get(USERS)) is not None]
             return _first([*named, self._own], subject[1:].split("/"), 1, user_segment(user), action, now)
         return _first(roots, subject[1:].split("/"), 0, user, action, now) if roots else None
+
+    def samples(self, holders: Iterable[str], user: str, pattern: str) -> Iterator[str]:
+        """Subjects of a pattern that stand for all of it, where it is to be known who may read it (reach.py)."""
+        return samples([root for root in map(self._roots.get, holders) if root is not None], pattern, user)
 
     def covering(self, holders: Iterable[str], user: str, subject: str) -> list[Rule]:
         """All rules of these holders that cover the subject, in force or not, of whatever action.

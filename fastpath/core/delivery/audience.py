@@ -392,10 +392,11 @@ class PatternSubscription:
 
     ``again`` are subjects that run from before it was subscribed to in another way; ``resumes`` says that the client
     had it before, on another connection; ``search`` goes on to others that are there already, None when it is done;
-    ``limited`` says that the client was told of the bound on its subscriptions.
+    ``limited`` says that the client was told of the bound on its subscriptions, and ``rights`` how much of it may be
+    read, as the client was told.
     """
 
-    __slots__ = ("again", "limited", "request", "resumes", "search", "segments", "text")
+    __slots__ = ("again", "limited", "request", "resumes", "rights", "search", "segments", "text")
 
     def __init__(self, text: str, request: Subscribe, resumes: bool) -> None:
         self.text = text
@@ -405,6 +406,7 @@ class PatternSubscription:
         self.again: set[Topic] = set()
         self.search: Iterator[str | None] | None = None
         self.limited = False
+        self.rights: tuple[str, str] = ("", "")
 
     @property
     def usual(self) -> bool:

@@ -8,7 +8,7 @@ Event                                       Comes of
 connected                                   4.1: for whom, and how often at least something comes
 message                                     a row: subject, content, fields, epoch, seq, time, kind
 subscribed, recovered, resynchronised       a result of ``subscribed`` (protocol.md 4.2), by its ``recovery``
-denied, not_ready, invalid, limit           a result with that error
+denied, not_ready, invalid, limit           a result with that error; denied also a pattern with those ``rights``
 refused                                     ``error`` (4.12): ``error`` itself is what a browser calls a lost stream
 epoch, revoked, lagging, caught_up          4.8, 4.7, 4.13, with subjects for ids
 expiring, notice, and all others            as they are
@@ -227,6 +227,8 @@ class DescribedEvents:
         for one in answer.results:
             result: dict[str, Any] = msgspec.to_builtins(one)
             error, recovery = result.pop("error", ""), result.pop("recovery", "")
+            if result.get("rights") == "denied":  # of a pattern; a part of it is told by the key alone
+                error = result.pop("rights")
             sid = result.pop("sid", None)
             if sid is not None:
                 self._begin(sid, result, recovery)

@@ -234,7 +234,10 @@ class Connected(Answer, tag="connected", kw_only=True):
 
 
 class Result(Struct, omit_defaults=True, kw_only=True):
-    """The outcome of a subscription to one subject (protocol.md 4.2)."""
+    """The outcome of a subscription to one subject (protocol.md 4.2).
+
+    ``rights``, of a pattern, is how much of it may be read, where it is not all.
+    """
 
     subject: str
     pattern: str = ""
@@ -247,6 +250,7 @@ class Result(Struct, omit_defaults=True, kw_only=True):
     error: str = ""
     reason: str = ""
     retry_ms: int = 0
+    rights: str = ""
 
 
 class Subscribed(Answer, tag="subscribed", kw_only=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..auth.reach import Reach
 from ..auth.reasons import ASKED, NOT_READY
 from ..auth.rules import SUBSCRIBE
 from ..delivery.audience import PatternSubscription, PatternSubscriptions, pattern_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 SLICE_WORK = 2000
 """How much is done in one call of ``step``, counted in places of the tree that are looked at: about 2 ms, after which
 everybody has a turn."""
+
+REACHES_MAX = 10_000
+"""Answers that are kept about how much of a pattern may be read."""
 
 SUBJECT_WORK = 20
 """What a subject that is started, or refused, counts for: some 20 µs."""
@@ -77,6 +81,9 @@ class PatternSubscriber:
         self._broker = subscriptions.broker
         self._searching: dict[Client, None] = {}
         self._crowded: dict[Client, None] = {}
+        # How much of a pattern those of a rights key may read, under the rights of one version.
+        self._reaches: dict[tuple[Hashable, str], Reach] = {}
+        self._reaches_version = -1
         self._broker.appeared.append(self.appeared)
 
     @property
@@ -123,7 +130,8 @@ class PatternSubscriber:
         self._broker.interest.patterns.add(client, wild)
         self._search(client, wild)
         if self._broker.grants.ready:
-            return Result(subject=pattern)
+            rights, reason = wild.rights = self._reach(client, pattern, self._broker.grid.moment)[:2]
+            return Result(subject=pattern, rights=rights, reason=reason)
         return Result(subject=pattern, error="not_ready", reason=NOT_READY, retry_ms=limits.retry_ms)
 
     def remove(self, client: Client, patterns: set[str]) -> list[Topic]:
@@ -250,6 +258,39 @@ class PatternSubscriber:
         for wild in (client.wilds or {}).values():
             wild.limited = False
             self._search(client, wild)
+
+    def tell_rights(self, client: Client, now: int) -> int:
+        """The client's rights may have changed: tell it of each pattern that it may read more or less of than it was
+        told; about how many answers that took."""
+        results: list[Result] = []
+        looked = 0
+        if self._broker.grants.ready:
+            for wild in (client.wilds or {}).values():
+                reach = self._reach(client, wild.text, now)
+                looked += reach.looked
+                if wild.rights != reach[:2]:
+                    rights, reason = wild.rights = reach[:2]
+                    results.append(Result(subject=wild.text, rights=rights, reason=reason))
+        if results:
+            self._broker.level(client)
+            self._broker.send(client, Subscribed(results=results))
+        return looked
+
+    def _reach(self, client: Client, pattern: str, now: int) -> Reach:
+        """How much of the pattern the client may read; those who may read the same are asked for once."""
+        grants, principal = self._broker.grants, client.principal
+        if self._reaches_version != grants.version or len(self._reaches) > REACHES_MAX:
+            self._reaches_version = grants.version
+            self._reaches.clear()
+        rights_key = grants.rights_key(principal, may_depend_on_name(pattern))
+        if rights_key is principal:
+            return grants.reach(principal, pattern, now)
+        known = self._reaches.get((rights_key, pattern))
+        if known is None:
+            found = grants.reach(principal, pattern, now)
+            self._reaches[rights_key, pattern] = found._replace(looked=0)
+            return found
+        return known
 
     def tick(self) -> None:
         """Called often: go on with clients that have room again."""

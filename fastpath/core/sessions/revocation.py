@@ -224,6 +224,8 @@ class Revocation:
         if client.principal.user != before:
             for observer in self._broker.observers:
                 observer.renewed(client, before)
+        if client.wilds:
+            self._checks += self._wildcards.tell_rights(client, now)
         if client.group is not None and client.group.topics is not None and self._follow(client, client.group, now):
             return
         for reason, subjects in self._denied(client, now).items():

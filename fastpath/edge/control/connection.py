@@ -15,7 +15,7 @@ from ...core.auth.rule_grants import RuleGrants
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.admission import Outcome
 from ...core.broker.rights_records import NAMED_MAX, Fault
-from ...core.protocol.errors import InvalidMessage, InvalidSubject, Refused
+from ...core.protocol.errors import Close, InvalidMessage, InvalidSubject, Refused
 from ...core.protocol.packets import BATCH_MESSAGES_MAX, PUBLICATION_MAX, PUBLISHER_CHARS_MAX, Unpacker, pack
 from ...core.protocol.subject import check_subject, is_reported, is_system
 from ..runtime.runtime import Runtime, now

@@ -41,7 +41,7 @@ export interface Message {
 
 export type StatusName =
   | "connecting" | "connected" | "disconnected" | "down" | "reconnectRateExceeded" | "paused" | "closed"
-  | "subscribed" | "granted" | "denied" | "revoked" | "notReady" | "refused" | "limited" | "notAdvertised"
+  | "subscribed" | "granted" | "denied" | "partial" | "revoked" | "notReady" | "refused" | "limited" | "notAdvertised"
   | "synchronised" | "resynchronised" | "gap" | "lagging" | "caughtUp"
   | "published" | "publishDenied" | "publishTooLarge" | "publishFailed"
   | "latency" | "expiring" | "notice" | "error";

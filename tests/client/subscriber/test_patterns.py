@@ -16,8 +16,9 @@ from fastpath.client.subscriber.streams import Feed, MessageStream
 from fastpath.core.protocol.errors import InvalidSubject
 from tests.support.proxy import Proxy
 from tests.support.reconnecting import SOON
+from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
-from tests.support.tokens import SECRET, mint_jwt
+from tests.support.tokens import SECRET, mint, mint_jwt
 from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 ANN = mint_jwt("ann", both=["/**"])
@@ -53,6 +54,27 @@ async def told(feed: Feed[Status], name: str, subject: str) -> Status:
 
 def contents(messages: list[Message]) -> list[tuple[str, Any]]:
     return [(message.subject, message.content) for message in messages]
+
+
+async def test_a_pattern_is_denied_and_granted_in_part() -> None:
+    """It says so, with the reason, as rights come and go, and what it covers begins with the right."""
+    with Sidecar(mode="rules", token_secret=SECRET) as sidecar:
+        load_rights(sidecar.control, rule(9, "user:bob", "/**"), generation=1)
+        async with connect(sidecar.client_url, mint("ann")) as client:
+            status, stream = client.status, client.subscribe("/q/*")
+            denied = await told(status, "denied", "/q/*")
+            assert (denied.pattern, denied.reason) == ("/q/*", "no rule allows it")
+            load_rights(sidecar.control, rule(1, "user:ann", "/q/a"), generation=2)
+            await told(status, "granted", "/q/*")
+            await told(status, "subscribed", "/q/*")
+            assert (await told(status, "partial", "/q/*")).reason == "no rule allows it"
+            await client.publish("/q/a", "one")
+            assert contents(await take(stream, 1)) == [("/q/a", "one")]
+            both = rule(1, "user:ann", "/q/*"), rule(2, "user:ann", "/q/b", allow=False)
+            load_rights(sidecar.control, *both, generation=3)
+            assert (await told(status, "partial", "/q/*")).reason == "rule 2 denies it"
+            load_rights(sidecar.control, generation=4)
+            assert (await told(status, "denied", "/q/*")).reason == "no rule allows it"
 
 
 async def test_what_is_there_and_what_comes_to_be(client: Client) -> None:

@@ -79,7 +79,20 @@ def test_names_below_with_any_host_and_an_app_only_by_its_scheme() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["app.example.com", "*", "https://", "https://*", "*.example.org:443", "ws://a.b", "https://a.b/path", "a b", "null", "://a.b", "1x://a", "http://a:99999"],
+    [
+        "app.example.com",
+        "*",
+        "https://",
+        "https://*",
+        "*.example.org:443",
+        "ws://a.b",
+        "https://a.b/path",
+        "a b",
+        "null",
+        "://a.b",
+        "1x://a",
+        "http://a:99999",
+    ],
 )
 def test_what_is_none_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is no origin: write"):

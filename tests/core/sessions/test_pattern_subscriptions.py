@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.protocol.limits import Limits
-from fastpath.core.protocol.messages import Data, Message, Revoked, Subscribe, Subscribed, Unsubscribe
+from fastpath.core.protocol.messages import Data, Message, Revoked, Subscribe, Subscribed, Token, Unsubscribe
 from tests.support.core.rights import SECRET, change, fill, mint, rule
 from tests.support.core.stage import Actor, Stage
+from tests.support.tokens import mint_jwt
 
 
 def results(actor: Actor) -> list[tuple[str, str, str]]:
     """Subject, pattern and error of all that ``subscribed`` told since the last look."""
     told = [one for one in actor.taken() if isinstance(one, Subscribed)]
     return [(one.subject, one.pattern, one.error) for event in told for one in event.results]
+
+
+def found(actor: Actor) -> list[tuple[str, str, str]]:
+    """The same without what was told of patterns themselves."""
+    return [one for one in results(actor) if one[1]]
 
 
 def test_only_what_may_be_read_is_told_and_rights_are_followed() -> None:
@@ -30,7 +37,7 @@ def test_only_what_may_be_read_is_told_and_rights_are_followed() -> None:
     stage.publish("/s/secret/1", "x")
     assert ann.taken() == []
     change(stage, 1, removed=[2])
-    assert sorted(results(ann)) == [("/s/secret/1", "/s/**", ""), ("/s/secret/2", "/s/**", "")]
+    assert sorted(found(ann)) == [("/s/secret/1", "/s/**", ""), ("/s/secret/2", "/s/**", "")]
     stage.publish("/s/secret/1", "y")
     assert len(ann.taken()) == 1
     change(stage, 2, rules=[rule(3, pattern="/s/secret/2", allow=False), rule(4, pattern="/s/secret/3", allow=False)])
@@ -40,7 +47,7 @@ def test_only_what_may_be_read_is_told_and_rights_are_followed() -> None:
     stage.publish("/s/secret/3", "z")
     assert ann.taken() == []
     change(stage, 3, removed=[3, 4])
-    assert sorted(results(ann)) == [("/s/secret/2", "/s/**", ""), ("/s/secret/3", "/s/**", "")]
+    assert sorted(found(ann)) == [("/s/secret/2", "/s/**", ""), ("/s/secret/3", "/s/**", "")]
     ann.say(Unsubscribe(id=2, subjects=["/s/**"]))
     assert (stage.broker.counters.subscriptions, stage.broker.counters.waiting) == (0, 0)
 
@@ -58,11 +65,77 @@ def test_what_the_client_named_itself_is_told_also_when_it_is_denied() -> None:
     assert results(ann) == [("/s/*", "", ""), ("/s/1", "/s/*", ""), ("/s/2", "/s/*", "denied")]
     stage.publish("/s/2", "y")
     change(stage, 1, removed=[2])
-    (event, message) = ann.taken()
-    assert isinstance(event, Subscribed)
+    (whole, event, message) = ann.taken()
+    assert isinstance(whole, Subscribed) and isinstance(event, Subscribed)
+    assert (whole.results[0].subject, whole.results[0].rights) == ("/s/*", "")
     assert (event.results[0].pattern, event.results[0].recovery) == ("/s/*", "recovered")
     assert isinstance(message, Data)
     assert (message.seq, message.content, message.meta.kind) == (2, "y", "recovered")
+
+
+def rights(ann: Actor) -> list[tuple[str, str, str]]:
+    """What was told since of patterns: how much of each may be read, and why not all."""
+    answers = [one for one in ann.taken() if isinstance(one, Subscribed)]
+    return [(one.subject, one.rights, one.reason) for answer in answers for one in answer.results if not one.pattern]
+
+
+def test_a_pattern_says_how_much_of_it_may_be_read() -> None:
+    """Nothing or a part, with the reason, and again when rights come or go; who asks for it later is told the same."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(9, pattern="/elsewhere/*"))
+    stage.publish("/s/1", "x")
+    ann = stage.enter("ann", mint())
+    ann.say(Subscribe(id=1, subjects=["/s/*"]))
+    assert rights(ann) == [("/s/*", "denied", "no rule allows it")]
+    change(stage, 1, rules=[rule(1, pattern="/s/1")])
+    told = ann.taken()
+    assert [(one.results[0].subject, one.results[0].rights) for one in told if isinstance(one, Subscribed)] == [
+        ("/s/*", "partial"),
+        ("/s/1", ""),
+    ], "what has changed for the pattern comes before what it finds"
+    change(stage, 2, rules=[rule(2, pattern="/s/*")])
+    assert rights(ann) == [("/s/*", "", "")]
+    change(stage, 3, rules=[rule(3, pattern="/s/2", allow=False)])
+    assert rights(ann) == [("/s/*", "partial", "rule 3 denies it")]
+    change(stage, 4, rules=[rule(8, pattern="/elsewhere/1")])
+    assert rights(ann) == [], "nothing is told that is as it was"
+    change(stage, 5, removed=[1, 2, 3])
+    assert rights(ann) == [("/s/*", "denied", "no rule allows it")]
+    bob = stage.enter("bob", mint())
+    bob.say(Subscribe(id=1, subjects=["/s/*", "/s/**", "/elsewhere/**"]))
+    assert rights(bob) == [
+        ("/s/*", "denied", "no rule allows it"),
+        ("/s/**", "denied", "no rule allows it"),
+        ("/elsewhere/**", "partial", "no rule allows it"),
+    ]
+
+
+def test_everybody_in_a_group_is_told_when_rights_go() -> None:
+    """Clients that share their place are followed once, and each is told."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage, rule(1, pattern="/s/*"))
+    stage.publish("/s/1", "x")
+    everybody = [stage.enter(f"c{number}", mint()) for number in range(5)]
+    for one in everybody:
+        one.say(Subscribe(id=1, subjects=["/s/*"]))
+        assert ("/s/*", "", "") in rights(one)
+    change(stage, 1, rules=[rule(2, pattern="/s/1", allow=False)])
+    assert [rights(one) for one in everybody] == [[("/s/*", "partial", "rule 2 denies it")]] * 5
+    change(stage, 2, rules=[rule(3, pattern="/s/*", allow=False)], removed=[1])
+    assert [rights(one) for one in everybody] == [[("/s/*", "denied", "rule 3 denies it")]] * 5
+    change(stage, 3, removed=[2, 3], rules=[rule(1, pattern="/s/*")])
+    for one in everybody:
+        assert ("/s/*", "", "") in rights(one)
+
+
+def test_another_token_brings_other_rights() -> None:
+    """Told as a change of the rules is."""
+    stage = Stage(JwtGrants(SECRET))
+    ann = stage.enter("ann", mint_jwt("ann", subscribe=["/t/*"], secret=SECRET))
+    ann.say(Subscribe(id=1, subjects=["/s/*"]))
+    assert rights(ann) == [("/s/*", "denied", "no permission in the token covers it")]
+    ann.say(Token(id=2, token=mint_jwt("ann", subscribe=["/s/**"], secret=SECRET)))
+    assert rights(ann) == [("/s/*", "", "")]
 
 
 def test_before_the_rights_a_pattern_waits() -> None:
@@ -281,5 +354,6 @@ def test_who_waits_follows_the_pattern_as_it_is_now() -> None:
     ann.say(Unsubscribe(id=3, subjects=["/s/1"]))
     assert ann.taken()[-1].subjects == []
     change(stage, 2, removed=[2])
-    (event,) = [one for one in ann.taken() if isinstance(one, Subscribed)]
+    (whole, event) = [one for one in ann.taken() if isinstance(one, Subscribed)]
+    assert (whole.results[0].subject, whole.results[0].rights) == ("/s/*", "")
     assert event.results[0].conflation == 1000

@@ -11,7 +11,7 @@ const STATES = {
   denied: [gettext("denied"), "bad"], revoked: [gettext("revoked"), "bad"], refused: [gettext("refused"), "bad"],
   notReady: [gettext("not ready"), "waiting"], granted: [gettext("granted"), "live"],
   gap: [gettext("gap, asked again"), "waiting"], lagging: [gettext("lagging"), "waiting"], caughtUp: [gettext("live"), "live"],
-  limited: [gettext("too many"), "bad"],
+  limited: [gettext("too many"), "bad"], partial: [gettext("in part"), "waiting"],
 };
 
 export class Followed {

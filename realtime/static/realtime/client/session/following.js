@@ -212,14 +212,20 @@ export class Following {
   }
 
   /** What it finds follows, by itself (3.8). @param {number | undefined} id @param {any} result @param {Pattern} pattern @returns {Event[]} */
-  #patternResult(id, { error, reason = "", retry_ms }, pattern) {
+  #patternResult(id, { error, reason = "", retry_ms, rights = "" }, pattern) {
     const { subject } = pattern;
     if (id !== undefined && id !== pattern.asked) return [];
     if (error === "not_ready") return this.#notReady(pattern, { reason, retry_ms });
     if (error && pattern.live && id === undefined) return [status("limited", { subject, reason })];
     if (error) return this.#refused(pattern, error, reason);
-    Object.assign(pattern, { live: true, retries: 0, resumes: true });
-    return [status("subscribed", { subject, recovery: "", pattern: subject })];
+    const before = pattern.rights;
+    Object.assign(pattern, { live: true, retries: 0, resumes: true, rights });
+    if (rights === "denied") return [status("denied", { subject, reason, pattern: subject })];
+    const partial = rights ? [status("partial", { subject, reason, pattern: subject })] : [];
+    // By itself the server tells only that rights have come or gone.
+    if (id === undefined && partial.length > 0 && before !== "denied") return partial;
+    const granted = id === undefined && before ? [status("granted", { subject, recovery: "" })] : [];
+    return [...granted, status("subscribed", { subject, recovery: "", pattern: subject }), ...partial];
   }
 
   /** It waits for a right, with the server. @param {Wanted} wanted @param {string} reason @param {string} [pattern] @returns {Event[]} */
@@ -306,7 +312,7 @@ export class Following {
     return subjects.flatMap((subject) => {
       const pattern = this.wanted.patterns.get(subject);
       if (pattern) {
-        pattern.live = false;
+        Object.assign(pattern, { live: false, rights: "" });
         return [status("revoked", { subject, pattern: subject, reason })];
       }
       const wanted = this.wanted.subjects.get(subject);

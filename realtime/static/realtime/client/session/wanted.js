@@ -41,7 +41,7 @@ export const NOTHING = [0, 0];
  * A pattern, which has the name `subject` on the wire, and its owners with what each wishes. When it `resumes`, the subjects that the client does not know came
  * to be while it was away (3.8).
  * @typedef {{subject: string, wishes: Map<any, Wish>, history: number, conflation: number, slow: string, resumes: boolean,
- *   order: number, asked: number, live: boolean, retries: number}} Pattern
+ *   order: number, asked: number, live: boolean, retries: number, rights: string}} Pattern
  */
 /**
  * Where a pattern has its wildcards: all of one shape that cover a subject are the one with its segments there. `length`
@@ -141,7 +141,7 @@ export class WantedList {
     const resumes = Object.hasOwn(since, name);
     const order = this.#changes;
     const wishes = new Map([[owner, { conflation, slow }]]);
-    const pattern = { subject: name, wishes, history, conflation, slow, resumes, order, asked: 0, live: false, retries: 0 };
+    const pattern = { subject: name, wishes, history, conflation, slow, resumes, order, asked: 0, live: false, retries: 0, rights: "" };
     this.patterns.set(name, pattern);
     const { id, shape, literals } = shapeOf(name);
     if (!this.#shapes.has(id)) this.#shapes.set(id, shape);
@@ -207,7 +207,7 @@ export class WantedList {
 
   /** The connection is gone: nothing is live, and what was not read yet has not been found. */
   lose() {
-    for (const pattern of this.patterns.values()) Object.assign(pattern, { live: false, retries: 0 });
+    for (const pattern of this.patterns.values()) Object.assign(pattern, { live: false, retries: 0, rights: "" });
     for (const wanted of this.subjects.values()) {
       interrupt(wanted);
       Object.assign(wanted, { live: false, lagging: false, held: false, refused: false, retries: 0, sid: -1, hearersAt: -1 });

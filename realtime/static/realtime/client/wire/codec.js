@@ -21,7 +21,7 @@ export class BadFrame extends Error {
 // Each key: its type, "?" when it may be missing, and what a missing one means. The order is that of the wire.
 const RESULT = {
   subject: "text", pattern: "text?", sid: "int?", epoch: "int?", seq: "int?", recovery: "text?", messages: "int?", conflation: "int?",
-  error: "text?", reason: "text?", retry_ms: "int?",
+  error: "text?", reason: "text?", retry_ms: "int?", rights: "text?",
 };
 
 /** @type {Record<string, Record<string, string>>} */
@@ -96,7 +96,7 @@ const DEFAULTS = {
   asked: { replies: 1, user: "" },
   replied: { reason: "" },
   response: { content: "", more: false, error: "", reason: "", own: false },
-  result: { pattern: "", recovery: "", messages: 0, conflation: 0, error: "", reason: "", retry_ms: 0 },
+  result: { pattern: "", recovery: "", messages: 0, conflation: 0, error: "", reason: "", retry_ms: 0, rights: "" },
 };
 
 const META = {
