@@ -358,6 +358,17 @@ class Generation(models.Model):
         return str(self.value)
 
 
+class KeyIndex(models.Index):
+    """An index of kinds and keys; MariaDB and MySQL are told how much of a long text it has."""
+
+    def create_sql(self, model: type[models.Model], schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+        """As of any index."""
+        index: KeyIndex = self.clone()
+        if schema_editor.connection.vendor == "mysql":
+            index.fields_orders = [(name, "(64)" if name == "key" else "") for name, _ in self.fields_orders]
+        return super(KeyIndex, index).create_sql(model, schema_editor, using, **kwargs)
+
+
 class Change(models.Model):
     """What a generation changed: the key of a rule, a user, one with a new password, a session, a token or options."""
 
@@ -387,7 +398,10 @@ class Change(models.Model):
     )
 
     class Meta:
-        indexes = (models.Index(fields=("generation", "writer", "id"), name="entitlement_change_writer"),)
+        indexes = (
+            models.Index(fields=("generation", "writer", "id"), name="entitlement_change_writer"),
+            KeyIndex(fields=("kind", "key"), name="entitlement_change_key"),
+        )
 
     def __str__(self) -> str:
         return f"{self.generation}: {self.kind} {self.key}"

@@ -25,6 +25,9 @@ from fastpath.client.errors import ControlRefused, SidecarUnavailable
 POLL_SECONDS = 0.2
 """How often the sidecar is asked which process it is and what it holds, and the generation row is read."""
 
+MORE_SECONDS = 0.01
+"""The same while there is more than could be sent at once: other threads have their turn."""
+
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 0.5
 
@@ -84,6 +87,8 @@ class Agent:
         self._server = ""
         self._needed = self._options_alone = False
         self._sent: int | None = None
+        self._ahead = 0
+        self._has_more = False
         self._upkeep_at = 0.0
         self._forget_at = time.monotonic() + UPKEEP_SECONDS
         self._trouble = ""
@@ -97,7 +102,7 @@ class Agent:
             while not self._stop.is_set():
                 if self._attempt():
                     backoff = BACKOFF_SECONDS_MIN
-                    self._stop.wait(POLL_SECONDS)
+                    self._stop.wait(MORE_SECONDS if self._has_more else POLL_SECONDS)
                 else:
                     self._stop.wait(backoff)
                     backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
@@ -174,25 +179,28 @@ class Agent:
         self._sent = held if at is not None and held == at.generation else None
 
     def _send(self) -> None:
-        """Bring the sidecar to the database's generation, by a difference if it is known and small."""
+        """Bring the sidecar to the database's generation, or nearer to it; by a difference if it is known."""
         at = compiler.position()
         if at is None:
             raise ProgrammingError("the generation row is missing; run migrate")
+        self._has_more = at.has_more
         if at.generation == self._sent:
             return
         # A lower generation is that of another database, or of an older state of it.
         if self._sent is None or not at.forgotten <= self._sent < at.generation:
             self._send_all(at.generation)
             return
-        find = compiler.options_difference if self._options_alone else compiler.difference
-        records = find(self._sent, at.generation)
+        if self._options_alone:
+            records = compiler.options_difference(self._sent, at.generation)
+        else:
+            records = compiler.next_difference(self._sent, at.generation, self._ahead)
         if records.largest() > compiler.CHUNK:
             self._send_all(at.generation)
             return
         try:
             self._control.rules_diff(
                 after=self._sent,
-                generation=at.generation,
+                generation=records.generation,
                 rules=records.rules,
                 removed=records.removed,
                 users=records.users,
@@ -204,7 +212,8 @@ class Agent:
                 raise
             self._send_all(at.generation)
         else:
-            self._sent = at.generation
+            self._sent, self._ahead = records.generation, at.generation
+            self._has_more |= self._sent < at.generation
 
     def _send_options(self, generation: int) -> None:
         """The set that the sidecar has came from an agent of a version that knows of no options: they are added."""
@@ -221,7 +230,7 @@ class Agent:
         for chunk in records.chunks():
             self._control.rules_chunk(**chunk)
         self._control.rules_commit(generation)
-        self._sent = generation
+        self._sent = self._ahead = generation
         _log.info(
             "sent all %d rules, %d options, %d changed users and %d revoked sessions, generation %d, to %s",
             len(records.rules),

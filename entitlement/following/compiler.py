@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -35,6 +36,9 @@ from fastpath.core.protocol.packets import pack
 CHUNK = 1000
 """Records of a kind in one frame of the control socket (protocol.md 8.1)."""
 
+AHEAD = 250
+"""How many of them are of changes that come before others, while there are more than fit into one frame."""
+
 QUERY_KEYS = 500
 """Keys in one IN (…): SQLite binds at most 999 values in older versions."""
 
@@ -58,6 +62,8 @@ class Position:
 
     generation: int
     forgotten: int
+    has_more: bool = field(default=False, compare=False)
+    """Whether changes were noted that have no generation yet, as there are many."""
 
 
 @dataclass(slots=True)
@@ -90,9 +96,9 @@ class Records:
 
 def position() -> Position | None:
     """The database's current generation; None before the end of the first ``migrate``."""
-    number_notes(connections[router.db_for_write(Generation)])
+    has_more = number_notes(connections[router.db_for_write(Generation)])
     row = Generation.objects.values_list("value", "forgotten").first()
-    return None if row is None else Position(*row)
+    return None if row is None else Position(*row, has_more)
 
 
 def full_set(generation: int) -> Records:
@@ -119,7 +125,35 @@ def options_difference(after: int, generation: int) -> Records:
 def difference(after: int, generation: int) -> Records:
     """The rules, users, sessions and tokens that changed after a generation; and all options if one of them did."""
     newer = Q(generation__gt=after)
-    keys = [int(key) for key in _latest([Change.Kind.RULE], newer) if _NUMBER.fullmatch(key)]
+    return _difference(generation, newer, newer)
+
+
+def next_difference(after: int, generation: int, ahead: int) -> Records:
+    """The same, or where more than ``CHUNK`` changed a part of it, whose generation it has then.
+
+    A part has first what changed after ``ahead``, up to which the parts before have looked: all rules and options, and
+    some of what is new, so that no single change waits for many others. The rest comes in its order.
+    """
+    newer = Q(generation__gt=after)
+    changes = Change.objects.filter(newer)
+    first = list(changes.order_by("generation").values_list("generation", flat=True)[: CHUNK + 1])
+    if len(first) <= CHUNK:
+        return difference(after, generation)
+    end = max((value for value in first if value < first[CHUNK - AHEAD]), default=first[0])
+    seen = Q(generation__gt=max(after, ahead))
+    return _difference(end, Q(newer, generation__lte=end) | Q(pk__in=_ahead(seen)), seen)
+
+
+def _ahead(seen: Q) -> list[int]:
+    """The keys of new changes that are sent before it is their turn: of who has made the fewest, and the newest."""
+    new = Change.objects.filter(seen).order_by("-generation", "-id").values_list("id", "writer")
+    rows = list(new[: 10 * CHUNK])
+    made = Counter(writer for _, writer in rows)
+    return [number for number, _ in sorted(rows, key=lambda row: made[row[1]])[:AHEAD]]
+
+
+def _difference(generation: int, newer: Q, rules_newer: Q) -> Records:
+    keys = [int(key) for key in _latest([Change.Kind.RULE], rules_newer) if _NUMBER.fullmatch(key)]
     rules: list[dict[str, Any]] = []
     for some in batches(keys, QUERY_KEYS):
         rules += rule_records(Rule.objects.filter(pk__in=some, enabled=True))
@@ -130,7 +164,7 @@ def difference(after: int, generation: int) -> Records:
         [key for key in keys if key not in there],
         user_records(_latest(_OF_USERS, newer)),
         session_records(_latest([Change.Kind.SESSION], newer)) + token_records(_latest([Change.Kind.TOKEN], newer)),
-        option_records() if _latest([Change.Kind.OPTIONS], newer) else None,
+        option_records() if _latest([Change.Kind.OPTIONS], rules_newer) else None,
     )
 
 

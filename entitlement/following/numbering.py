@@ -7,14 +7,16 @@ table; whoever asks for the generation then gives it the next one. That is never
 rows has seen before, which is all that a generation has to say. SQLite has one writer at a time: its triggers number.
 
 Notes of many rows are numbered a slice at a time, and those of others come first in each. What fits into a slice is
-numbered together, so that nobody sees half of a transaction.
+numbered together, so that nobody sees half of a transaction. Of each key the last note stays: all that a reader needs.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from typing import TypeVar
 
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -24,10 +26,9 @@ from entitlement.following import mariadb
 from entitlement.models import Change, DeletedChange, Generation
 
 SLICE = 500
-"""Notes that are numbered with one generation, and a few more; those of rules and options are never told apart."""
+"""Notes that are numbered with one generation, and as many of who has noted more than that.
 
-SHARE = 200
-"""How many of them are of transactions that have noted more than a slice."""
+Those of rules and options are never told apart."""
 
 WRITERS = 250
 """Transactions that are looked at for one slice."""
@@ -36,6 +37,8 @@ BATCH = 500
 """Notes that one statement is about."""
 
 _AT_ONCE = (Change.Kind.RULE, Change.Kind.OPTIONS)
+
+_Item = TypeVar("_Item")
 
 _NUMBERED_BY_TRIGGERS = "sqlite"
 
@@ -60,13 +63,28 @@ def number_now(connection: BaseDatabaseWrapper) -> bool:
         if before is None:
             return False
         deleted = list(_deleted(connection)[:SLICE])
-        keys, has_more = _slice(alias)
+        with _sorting_nothing(connection):
+            keys, has_more = _slice(alias)
         if keys or deleted:
             generations.update(value=before + 1)
-            for some in _batches(keys):
-                _number(connection, some, before + 1)
+            _set_generation(connection, _superseded(alias, keys), Change.FORGOTTEN)
+            _set_generation(connection, keys, before + 1)
             _put_back(connection, deleted, before + 1)
     return has_more or len(deleted) == SLICE
+
+
+@contextmanager
+def _sorting_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """PostgreSQL may know nothing yet of a million new notes, and sort them all to find the first of them."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    options = ("enable_bitmapscan", "enable_seqscan", "enable_sort")
+    with connection.cursor() as cursor:
+        cursor.execute("; ".join(f"SET LOCAL {option} = off" for option in options))
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("; ".join(f"SET LOCAL {option} TO DEFAULT" for option in options))
 
 
 def _pending(alias: str) -> QuerySet[Change]:
@@ -95,16 +113,18 @@ def _slice(alias: str) -> tuple[list[int], bool]:
     keys = list(pending.values_list("id", flat=True)[: SLICE + 1])
     if len(keys) <= SLICE:
         return keys, False
-    waiting = [pending.filter(writer=writer) for writer in islice(_writers(pending), WRITERS)]
-    newest = [(list(noted.order_by("-id").values_list("id", flat=True)[: SLICE + 1]), noted) for noted in waiting]
+    newest = {
+        writer: list(pending.filter(writer=writer).order_by("-id").values_list("id", "kind")[: SLICE + 1])
+        for writer in islice(_writers(pending), WRITERS)
+    }
     found: list[int] = []
     # The shortest first, each as a whole: nobody waits for who has noted more.
-    for own in sorted((own for own, _ in newest if len(own) <= SLICE), key=len):
+    for own in sorted((own for own in newest.values() if len(own) <= SLICE), key=len):
         if len(found) + len(own) <= SLICE:
-            found += own
-    long = [noted for own, noted in newest if len(own) > SLICE]
-    for noted in long[:SHARE]:
-        found += _share(noted, SHARE // len(long[:SHARE]))
+            found += [key for key, _ in own]
+    long = [writer for writer, own in newest.items() if len(own) > SLICE][:SLICE]
+    for writer in long:
+        found += _share(pending.filter(writer=writer), newest[writer], SLICE // len(long))
     return found, True
 
 
@@ -118,29 +138,54 @@ def _writers(pending: QuerySet[Change]) -> Iterator[int | None]:
         writer = pending.filter(writer__gt=writer).aggregate(first=Min("writer"))["first"]
 
 
-def _share(noted: QuerySet[Change], most: int) -> list[int]:
+def _share(noted: QuerySet[Change], newest: list[tuple[int, str]], most: int) -> list[int]:
     """The keys of the newest of one writer's many notes, as on MariaDB several transactions may be one.
 
     Those of rules and options come when nothing else is left: a rule that comes with the end of a membership must not
     be in force before it.
     """
-    others = list(noted.exclude(kind__in=_AT_ONCE).order_by("-id").values_list("id", flat=True)[:most])
-    return others or list(noted.values_list("id", flat=True))
+    others = [key for key, kind in newest if kind not in _AT_ONCE]
+    if not others:
+        others = list(noted.exclude(kind__in=_AT_ONCE).order_by("-id").values_list("id", flat=True)[:most])
+    return others[:most] or list(noted.values_list("id", flat=True))
 
 
-def _number(connection: BaseDatabaseWrapper, keys: list[int], generation: int) -> None:
-    """By primary keys: any other way might wait on MariaDB for the notes of transactions that are still open."""
+def _superseded(alias: str, keys: list[int]) -> list[int]:
+    """The keys of what need not be listed any more: earlier notes of the same, numbered or among these."""
+    notes = Change.objects.using(alias)
+    last: dict[str, dict[str, int]] = {}
+    gone = []
+    for some in _batches(sorted(keys)):
+        for number, kind, key in notes.filter(pk__in=some).order_by("id").values_list("id", "kind", "key"):
+            of_kind = last.setdefault(kind, {})
+            if key in of_kind:
+                gone.append(of_kind[key])
+            of_kind[key] = number
+    for kind, of_kind in last.items():
+        for some in _batches(of_kind):
+            # Not by generation as well: the database might take another index.
+            found = notes.filter(kind=kind, key__in=some).values_list("id", "generation")
+            gone += [number for number, generation in found if generation > Change.PENDING]
+    return gone
+
+
+def _set_generation(connection: BaseDatabaseWrapper, keys: list[int], generation: int) -> None:
+    """Of notes that are neither forgotten yet; those that become so are no news.
+
+    By primary keys: any other way might wait on MariaDB for the notes of transactions that are still open.
+    """
     table = connection.ops.quote_name(Change._meta.db_table)
     by_key = " FORCE INDEX (PRIMARY)" if connection.vendor == mariadb.VENDOR else ""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {table}{by_key} SET generation = %s, time = %s "  # noqa: S608
-            f"WHERE id IN ({', '.join(['%s'] * len(keys))}) AND generation = %s",
-            [generation, int(time.time() * 1000), *keys, Change.PENDING],
-        )
+    for some in _batches(keys):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"UPDATE {table}{by_key} SET generation = %s, time = %s "  # noqa: S608
+                f"WHERE id IN ({', '.join(['%s'] * len(some))}) AND generation <> {Change.FORGOTTEN}",
+                [generation, int(time.time() * 1000), *some],
+            )
 
 
-def _batches(keys: Iterable[int]) -> Iterator[list[int]]:
-    keys = list(keys)
-    for start in range(0, len(keys), BATCH):
-        yield keys[start : start + BATCH]
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while some := list(islice(rest, BATCH)):
+        yield some

@@ -286,6 +286,8 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> Trigg
         f"""
         CREATE TRIGGER %NAME% AFTER {event} ON {quote(watch.table)} FOR EACH ROW{when} BEGIN
             UPDATE {generation} SET value = value + 1;
+            UPDATE {change} SET generation = {Change.FORGOTTEN} WHERE kind = '{watch.kind}'
+                AND key IN (SELECT CAST(o.k AS TEXT) FROM ({keys}) o) AND generation > 0;
             INSERT INTO {change} (generation, kind, key, time)
                 SELECT g.value, '{watch.kind}', CAST(o.k AS TEXT), CAST({epoch(connection)} * 1000 AS INTEGER)
                 FROM {generation} g, ({keys}) o;

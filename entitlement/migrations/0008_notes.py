@@ -2,6 +2,8 @@
 
 from django.db import migrations, models
 
+import entitlement.models
+
 
 def compare_bytes(apps, schema_editor):
     """As the log does (0005)."""
@@ -43,5 +45,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="change",
             index=models.Index(fields=["generation", "writer", "id"], name="entitlement_change_writer"),
+        ),
+        migrations.AddIndex(
+            model_name="change",
+            index=entitlement.models.KeyIndex(fields=["kind", "key"], name="entitlement_change_key"),
         ),
     ]

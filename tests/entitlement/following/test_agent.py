@@ -425,6 +425,20 @@ def test_a_large_change_comes_as_a_full_set(carrier, bob, caplog):
     assert "sent all 2101 rules" in caplog.text
 
 
+def test_many_changes_of_users_come_in_parts(carrier, bob, caplog):
+    """And a right that ends right after them ends as fast as ever."""
+    caplog.set_level(logging.INFO, "entitlement.agent")
+    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+        rule = Rule.objects.create(everyone=True, pattern="/stocks/**")
+        _sync(carrier)
+        assert viewer.subscribe(SUBJECT) == ""
+        User.objects.bulk_create(User(username=f"many{number}") for number in range(6000))
+        rule.delete()
+        viewer.revoked(SUBJECT)
+        _sync(carrier)
+    assert caplog.text.count("sent all") == 1
+
+
 def test_the_agent_outlives_faults_of_the_database(carrier, bob, caplog):
     with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)

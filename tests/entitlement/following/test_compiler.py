@@ -353,3 +353,42 @@ def test_of_a_database_that_began_anew_nobody_is_known():
     found = _read(compiler.full_set(_here()))
     assert [(user.uid, user.active, user.superuser, user.generation) for user in found.users] == [("", False, False, 5)]
     assert not found.faults
+
+
+def test_many_changes_come_in_parts_and_single_ones_first(db, monkeypatch):
+    """Each part has what is new of rules and the newest users; in the end nothing is left out."""
+    monkeypatch.setattr(compiler, "CHUNK", 20)
+    monkeypatch.setattr(compiler, "AHEAD", 5)
+    User.objects.bulk_create(User(username=f"many{number}") for number in range(95))
+    settle()
+    users = {str(key) for key in User.objects.values_list("pk", flat=True)}
+    after = ahead = _here()
+    for key in users:  # one by one, so that each has its generation also where a statement has one
+        User.objects.filter(pk=key).update(is_superuser=True)
+        settle()
+    rule = Rule.objects.create(everyone=True, pattern="/a/b")
+    at = _here()
+    part = compiler.next_difference(after, at, ahead)
+    assert [one["id"] for one in part.rules] == [rule.pk]
+    assert after < part.generation < at
+    told = {user["uid"] for user in part.users}
+    ann = User.objects.create_user("ann")
+    parts = 1
+    while part.generation < _here():
+        assert part.largest() <= compiler.CHUNK
+        after, ahead, at = part.generation, at, _here()
+        part = compiler.next_difference(after, at, ahead)
+        parts += 1
+        if parts == 2:
+            assert str(ann.pk) in {user["uid"] for user in part.users}
+            assert not part.rules, "it was sent"
+        told |= {user["uid"] for user in part.users}
+    assert told == users | {str(ann.pk)}
+    assert parts >= 95 // 20
+
+
+def test_few_changes_come_whole(db):
+    after = _here()
+    rule = Rule.objects.create(everyone=True, pattern="/a/b")
+    assert compiler.next_difference(after, _here(), after) == compiler.difference(after, _here())
+    assert [one["id"] for one in compiler.next_difference(after, _here(), after).rules] == [rule.pk]

@@ -15,7 +15,7 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from entitlement import tokens
-from entitlement.following import compiler, mariadb
+from entitlement.following import compiler, mariadb, numbering
 from entitlement.models import Change, Generation, RevokedToken, Rule
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -136,6 +136,94 @@ def test_many_ask_at_once() -> None:
     assert at.generation == max(generation for _, generation in notes) == Generation.objects.get().value
     for generation, told in seen:
         assert {number for number, own in notes if own <= generation} <= told
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few notes are many."""
+    monkeypatch.setattr(numbering, "SLICE", 10)
+
+
+def _many_users(number: int = 95, **values: object) -> set[tuple[str, str]]:
+    if values:
+        User.objects.filter(username__startswith="many").update(**values)
+    else:
+        User.objects.bulk_create(User(username=f"many{one}") for one in range(number))
+    keys = User.objects.filter(username__startswith="many").values_list("pk", flat=True)
+    return {("user", str(key)) for key in keys}
+
+
+@pytest.mark.usefixtures("short")
+def test_notes_of_many_rows_let_others_go_first() -> None:
+    """Also who began before, and commits after them; and nothing is left out in the end."""
+    bob = User.objects.create_user("bob")
+    _settled()
+    before = _at()
+    with thread() as late, thread() as many, thread() as single:
+        late(transaction.set_autocommit, False).result(10)
+        mine = late(lambda: Rule.objects.create(**RULE)).result(10)
+        theirs = many(_many_users).result(10)
+        single(User.objects.filter(pk=bob.pk).update, is_active=False).result(10)
+        assert _at().has_more
+        assert ("user", str(bob.pk)) in _noted(before)
+        assert len(_noted(before) & theirs) < len(theirs) / 2
+        late(transaction.commit).result(10)
+        assert _at().has_more
+        assert ("rule", str(mine.pk)) in _noted(before)
+        assert len(_noted(before) & theirs) < len(theirs) / 2
+        turns = _settled()
+        assert _noted(before) == {("user", str(bob.pk)), ("rule", str(mine.pk)), *theirs}
+        assert turns >= len(theirs) // numbering.SLICE - 3
+
+
+@pytest.mark.usefixtures("short")
+def test_a_rule_that_comes_with_many_changes_is_not_before_them() -> None:
+    """It may give a right to a group that some of the users have left by the same transaction."""
+    _many_users()
+    _settled()
+    before = _at()
+    with transaction.atomic():
+        rule = Rule.objects.create(**RULE)
+        theirs = _many_users(is_superuser=True)
+    while _at().has_more:
+        assert ("rule", str(rule.pk)) not in _noted(before) or theirs <= _noted(before)
+    assert _noted(before) == {("rule", str(rule.pk)), *theirs}
+
+
+@pytest.mark.usefixtures("short")
+def test_rules_of_one_transaction_are_in_force_together() -> None:
+    _settled()
+    before = _at()
+    Rule.objects.bulk_create(Rule(**RULE) for _ in range(35))
+    at = _at()
+    assert (at.generation, len(_noted(before))) == (before.generation + 1, 35)
+
+
+@pytest.mark.usefixtures("short")
+def test_of_each_key_the_last_note_stays() -> None:
+    """However often all users change."""
+    theirs = _many_users()
+    for number in range(3):
+        before = _at()
+        _many_users(is_superuser=number % 2 == 0)
+        _settled()
+        assert _noted(before) >= theirs
+    kept = Change.objects.filter(generation__gt=Change.PENDING, kind="user", key__in=[key for _, key in theirs])
+    assert sorted(kept.values_list("kind", "key")) == sorted(theirs)
+    bob = User.objects.create_user("bob")
+    with transaction.atomic():
+        for active in (False, True, False):
+            User.objects.filter(pk=bob.pk).update(is_active=active)
+    _settled()
+    assert Change.objects.filter(generation__gt=Change.PENDING, kind="user", key=str(bob.pk)).count() == 1
+
+
+def _settled() -> int:
+    """After so many turns everything is numbered."""
+    turns = 1
+    while _at().has_more:
+        turns += 1
+    return turns
 
 
 def test_what_differs_only_in_case_is_another() -> None:
