@@ -25,10 +25,10 @@ from realtime.conf import conf
 from realtime.forwarding.heads import allowed_hosts, forwarded_for, quoted_query, without_prefix
 
 _QUEUE_BYTES_MAX = 2 << 20
-"""What a browser may send ahead of the sidecar; Daphne takes messages of up to 1 MiB."""
+"""What a browser may send ahead of the sidecar, beside one message of it."""
 
-_FRAME_BYTES_MAX = 16 << 20
-"""The sidecar's largest frame, which its own settings bound."""
+_FRAMES_AHEAD = 2
+"""So many frames that the browser has not taken are read ahead: each may be a whole snapshot."""
 
 _OPEN_SECONDS = 5
 _CLOSE_SECONDS = 2
@@ -112,8 +112,8 @@ async def _open(scope: Scope) -> ClientConnection:
         subprotocols=names or None,  # type: ignore[arg-type]
         additional_headers={"X-Forwarded-For": _forwarded_for(scope)},
         compression=None,
-        max_size=_FRAME_BYTES_MAX,
-        max_queue=16,
+        max_size=None,  # the sidecar's own settings bound them
+        max_queue=_FRAMES_AHEAD,
         proxy=None,
         open_timeout=_OPEN_SECONDS,
         close_timeout=_CLOSE_SECONDS,
@@ -179,9 +179,9 @@ class _Pair:
                 return None
             text = event.get("text")
             data = event["bytes"] if text is None else text
-            self._queued_bytes += len(data)
             if self._queued_bytes > _QUEUE_BYTES_MAX:
                 return _End(Close.SLOW_CONSUMER, "slow_consumer: the sidecar does not take what you send")
+            self._queued_bytes += len(data)
             self._queue.put_nowait(data)
 
     async def _to_sidecar(self) -> None:

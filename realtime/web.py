@@ -26,7 +26,12 @@ from twisted.internet import defer
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
+from fastpath.core.protocol.limits import command_bytes_max
+from realtime.conf import conf
 from realtime.process.programs import require_settings
+
+_MESSAGE_BYTES = 1 << 20
+"""What Daphne takes of a browser where nothing else is asked of it: less than the sidecar does."""
 
 _REASON_BYTES_MAX = 123
 """What a close frame holds beside its code (RFC 6455 5.5)."""
@@ -79,6 +84,14 @@ class BoundedProtocol(WebSocketProtocol):
         self.transport.registerProducer(self.valve, True)
         super().onOpen()
 
+    def sendMessage(self, *arguments: Any, **options: Any) -> None:
+        """Send a message, however large: Autobahn would hold the bound of what browsers send against it."""
+        bound, self.maxMessagePayloadSize = self.maxMessagePayloadSize, 0
+        try:
+            super().sendMessage(*arguments, **options)
+        finally:
+            self.maxMessagePayloadSize = bound
+
     def onClose(self, wasClean: bool, code: int, reason: str) -> None:
         """Let go whoever waits for room."""
         if self.valve is not None:
@@ -99,6 +112,10 @@ class BoundedServer(Server):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        if self.websocket_max_message_size == _MESSAGE_BYTES:
+            self.websocket_max_message_size = command_bytes_max(conf.message_bytes_max)
+        if self.websocket_max_frame_size == _MESSAGE_BYTES:
+            self.websocket_max_frame_size = self.websocket_max_message_size
         self._rejected: set[str | None] = set()  # addresses whose sockets are about to end
         self._streams: dict[Any, Valve] = {}
         """Of answers over HTTP that come in pieces."""

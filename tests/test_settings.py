@@ -75,6 +75,26 @@ BAD = {
     "leeway": ({"FASTPATH_TOKEN_LEEWAY_SECONDS": "301"}, "FASTPATH_TOKEN_LEEWAY_SECONDS: 301 is more than 300"),
     "no room": ({"FASTPATH_OUTBOX_BYTES_MAX": "0"}, "FASTPATH_OUTBOX_BYTES_MAX: 0 is less than 1"),
     "too much": ({"FASTPATH_UNSENT_BYTES_MAX": str(1 << 31)}, "FASTPATH_UNSENT_BYTES_MAX: 2147483648 is more than"),
+    "a snapshot less than a message": (
+        {"FASTPATH_SNAPSHOT_BYTES_MAX": "1000000"},
+        "FASTPATH_SNAPSHOT_BYTES_MAX: 1000000 is less than FASTPATH_MESSAGE_BYTES_MAX, which is 1048576",
+    ),
+    "a message more than a snapshot": (
+        {"FASTPATH_MESSAGE_BYTES_MAX": "9000000", "FASTPATH_OUTBOX_BYTES_MAX": "9000000"},
+        "FASTPATH_SNAPSHOT_BYTES_MAX: 8388608 is less than FASTPATH_MESSAGE_BYTES_MAX, which is 9000000",
+    ),
+    "a message more than a queue": (
+        {"FASTPATH_MESSAGE_BYTES_MAX": "6000000"},
+        "FASTPATH_OUTBOX_BYTES_MAX: 4194304 is less than FASTPATH_MESSAGE_BYTES_MAX, which is 6000000",
+    ),
+    "a message more than Django says": (
+        {"FASTPATH_MESSAGE_BYTES_MAX": "16000000"},
+        "FASTPATH_MESSAGE_BYTES_MAX: 16000000 is more than 15728640",
+    ),
+    "a snapshot more than clients take": (
+        {"FASTPATH_SNAPSHOT_BYTES_MAX": "33554433"},
+        "FASTPATH_SNAPSHOT_BYTES_MAX: 33554433 is more than 33554432",
+    ),
     "mode": ({"FASTPATH_MODE": "open"}, "FASTPATH_MODE: 'open' is none of none, basic, jwt, rules"),
     "hooks": ({"FASTPATH_HOOKS": "subscribed"}, "FASTPATH_HOOKS: 'subscribed' is none of connect, subscribe, publish"),
     "delivery": ({"FASTPATH_DELIVERY": "best"}, "FASTPATH_DELIVERY: 'best' is neither guaranteed nor standard"),

@@ -18,6 +18,10 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
 from fastpath.client.control.client import Control
+from tests.support.edge.largest import LARGEST as FIELDS
+from tests.support.edge.largest import SUBJECT as LARGE
+from tests.support.edge.largest import fill, lengths
+from tests.support.edge.sessions import Caller, ProxiedSession
 from tests.support.realtime.server import WebServer
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import mint
@@ -221,3 +225,43 @@ def test_a_restart_of_the_web_server_says_reconnect(sidecar: Sidecar) -> None:
         ask(client, "connect")
         web.process.terminate()
         assert closed(client)[0] == 4000
+
+
+LARGEST = 1_048_576
+"""The bytes of a message that is allowed, at the default."""
+
+
+@pytest.mark.parametrize("content", ["x" * LARGEST, '"' * LARGEST], ids=["plain", "escaped"])
+def test_the_largest_message_passes_both_ways(web: WebServer, content: str) -> None:
+    """What Daphne takes of a browser is no bound of what is sent to one, and is what the sidecar takes."""
+    with connect(web.url, max_size=None) as reader, connect(web.url, max_size=None) as writer:
+        assert ask(reader, "connect")["op"] == "connected"
+        assert ask(reader, "subscribe", subjects=[SUBJECT])["op"] == "subscribed"
+        assert ask(writer, "connect")["op"] == "connected"
+        for number in range(3):
+            writer.send(json.dumps({"op": "publish", "subject": SUBJECT, "content": content, "closure": str(number)}))
+            assert json.loads(writer.recv(timeout=10))["status"] == "ok"
+        got: list[str] = []
+        while len(got) < 3:
+            message = json.loads(reader.recv(timeout=10))
+            if isinstance(message, list):
+                got.append(message[3])
+        assert got == [content] * 3
+
+
+def test_the_largest_snapshot_passes(web: WebServer, sidecar: Sidecar) -> None:
+    """By the relay, by what is forwarded, and by Django itself."""
+    fill(sidecar)
+    with connect(web.url, max_size=None) as reader:
+        ask(reader, "subscribe", subjects=[LARGE])
+        while not isinstance(message := json.loads(reader.recv(timeout=10)), list):
+            pass
+        assert lengths(message[4]) == FIELDS
+    for headers in ({}, {"Cookie": "sessionid=none"}):  # the second is Django's to answer
+        with Caller(f"127.0.0.1:{web.port}") as caller:
+            told = caller.ask("GET", f"/snapshot?subject={LARGE}", **headers)
+            assert told.status == 200, told
+            assert lengths(told.body["fields"]) == FIELDS
+    with ProxiedSession(f"127.0.0.1:{web.port}", lambda: Caller(f"127.0.0.1:{web.port}")) as session:
+        session.say("subscribe", id=1, subjects=[LARGE])
+        assert lengths(session.message()[4]) == FIELDS

@@ -78,10 +78,7 @@ class EventReader(Socket):
         return count
 
     def _block(self) -> list[str]:
-        while b"\n\n" not in self.buffer:
-            self.buffer = self.read(len(self.buffer) + 1) + self.buffer
-        block, _, self.buffer = self.buffer.partition(b"\n\n")
-        return block.decode().split("\n")
+        return self.read_to(b"\n\n").decode().split("\n")
 
     def next(self) -> Event:
         """The next event, but for the first one, ``connected``."""

@@ -160,10 +160,7 @@ class StreamSession(Session):
 
     def event(self) -> tuple[str, Any]:
         """The next event: its name and its content; a comment has neither."""
-        while b"\n\n" not in self.buffer:
-            self.buffer = self.read(len(self.buffer) + 1) + self.buffer
-        block, _, self.buffer = self.buffer.partition(b"\n\n")
-        fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if line != ":")
+        fields = dict(line.split(": ", 1) for line in self.read_to(b"\n\n").decode().split("\n") if line != ":")
         return fields.get("event", "message" if fields else ""), json.loads(fields.get("data", "null"))
 
     def frame_over_http(self) -> Any:

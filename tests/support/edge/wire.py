@@ -14,7 +14,7 @@ import select
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -88,13 +88,34 @@ class Socket:
 
     def read(self, count: int) -> bytes:
         """Exactly so many bytes; Ended when the connection ends before."""
-        while len(self.buffer) < count:
-            chunk = self._receive()
-            if not chunk:
-                raise Ended(0, "")
-            self.buffer += chunk
+        self._collect(lambda chunks, size: size >= count)
         data, self.buffer = self.buffer[:count], self.buffer[count:]
         return data
+
+    def read_to(self, mark: bytes) -> bytes:
+        """What comes before the mark, which is passed over; Ended when the connection ends before."""
+
+        def has_mark(chunks: list[bytes], size: int) -> bool:
+            del size
+            return mark in (chunks[-1] if len(chunks) == 1 else chunks[-2][1 - len(mark) :] + chunks[-1])
+
+        if mark not in self.buffer:
+            self._collect(has_mark)
+        data, _, self.buffer = self.buffer.partition(mark)
+        return data
+
+    def _collect(self, is_enough: Callable[[list[bytes], int], bool]) -> None:
+        """Read until it is enough, all of it told, the newest last; what has come by then is in the buffer."""
+        chunks, size = [self.buffer], len(self.buffer)
+        try:
+            while not is_enough(chunks, size):
+                chunk = self._receive()
+                if not chunk:
+                    raise Ended(0, "")
+                chunks.append(chunk)
+                size += len(chunk)
+        finally:
+            self.buffer = b"".join(chunks)
 
     def rest(self) -> bytes:
         """All that comes until the connection ends."""
