@@ -174,15 +174,11 @@ class Rule(models.Model):
 
     def check_readable(self, names: Collection[str] | None = None) -> None:
         """Raise ValidationError for a pattern, an action or an effect, of those named or any, that is none."""
-        wrong = {
-            "pattern": patterns.fault(self.pattern),
-            "action": ""
-            if self.action in Action.values
-            else gettext("%(value)r is no action.") % {"value": self.action},
-            "effect": ""
-            if self.effect in Effect.values
-            else gettext("%(value)r is no effect.") % {"value": self.effect},
-        }
+        wrong = {"pattern": patterns.fault(self.pattern)}
+        if self.action not in Action.values:
+            wrong["action"] = gettext("%(value)r is no action.") % {"value": self.action}
+        if self.effect not in Effect.values:
+            wrong["effect"] = gettext("%(value)r is no effect.") % {"value": self.effect}
         found = {name: fault for name, fault in wrong.items() if fault and (names is None or name in names)}
         if found:
             raise ValidationError(found)

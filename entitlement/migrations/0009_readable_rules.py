@@ -36,10 +36,7 @@ class AddConstraintForNewRows(migrations.AddConstraint):
         more = ""
         if connection.vendor == "postgresql":
             more = " NOT VALID"
-        elif (
-            connection.vendor == MYSQL
-            and model._base_manager.using(connection.alias).exclude(self.constraint.condition).exists()
-        ):
+        elif model._base_manager.using(connection.alias).exclude(self.constraint.condition).exists():
             more = " NOT ENFORCED"
         schema_editor.execute(f"{self.constraint.create_sql(model, schema_editor)}{more}", params=None)
 

@@ -100,9 +100,8 @@ def _alarms(states: Sequence[nodes.State]) -> Iterator[str]:
             ) % {"node": state.name, "reason": said}
     for said in dict.fromkeys(state.warnings.get("rights", "") for state in states):
         if said:
-            yield gettext("Rules, users, sessions or options are %(reason)s. Correct or delete them.") % {
-                "reason": said
-            }
+            words = gettext("Rules, users, sessions or options are %(reason)s. Correct or delete them.")
+            yield words % {"reason": said}
     missing = max((int(state.figures.get("triggers_missing", 0)) for state in states), default=0)
     if missing:
         yield gettext(

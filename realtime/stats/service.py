@@ -75,7 +75,8 @@ class NodeLine:
         try:
             said = asking.result()
         except Exception as error:
-            self.answer = RoundAnswer(error=f"its answer cannot be read: {error!r}")
+            self.answer = RoundAnswer(error=f"its answer cannot be read: {error!r}", gone=True)
+            self.complain()
             return True
         self.answer = said.value or RoundAnswer(error=said.error, gone="no answer" not in said.error)
         return True
@@ -155,6 +156,7 @@ class Service:
                 except Exception as error:  # the others' figures count all the same
                     line.answer = RoundAnswer(error=f"its figures cannot be read: {error!r}")
                     line.complain()
+                    collector.gone(line.name)  # nothing will come of it that others would have to wait for
             elif line.answer.gone:
                 collector.gone(line.name)
         if not collector.close():

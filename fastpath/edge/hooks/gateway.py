@@ -10,7 +10,7 @@ import msgspec
 
 from ...core.auth.grants import Principal
 from ...core.auth.hook_decisions import HookDecisions, HookState
-from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, about_party
+from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, Verdict, about_party
 from ...core.auth.reasons import ASKED
 from ...core.broker.observers import ConnectionListener
 from ...core.delivery.audience import Client
@@ -28,6 +28,8 @@ HEADERS_BYTES_MAX = 4096
 """What is kept of a request's headers for the hook; those of the handshake itself are not."""
 
 TICK_SECONDS = 0.1
+
+_NO_VERDICT = [False, "the hook's verdict is none", 0]
 
 _HANDSHAKE = frozenset(
     ("upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions")
@@ -210,7 +212,7 @@ class Asks(ConnectionListener):
         self.runners.heard(peer)
         number = int(arguments.pop("ask"))
         try:
-            reply = msgspec.convert(arguments, Reply)
+            reply = read_reply(arguments)
         except msgspec.ValidationError as error:
             self.runners.answer(number, Reply(failed="the hook's answer is none"))
             raise InvalidMessage("invalid", str(error)) from None
@@ -303,6 +305,26 @@ class _Request:
         if done is not None:
             done(reason)
         self.asked.close()
+
+
+def read_reply(arguments: dict[str, Any]) -> Reply:
+    """An answer of the hook; raises ValidationError. Of several verdicts one that is none denies its subject alone."""
+    try:
+        return msgspec.convert(arguments, Reply)
+    except msgspec.ValidationError as error:
+        given = arguments.get("verdicts")
+        if not isinstance(given, list) or len(given) < 2:
+            raise
+        log.warning("a verdict of the hook is none, and denies: %s", error)
+    return msgspec.convert(arguments | {"verdicts": [one if _is_verdict(one) else _NO_VERDICT for one in given]}, Reply)
+
+
+def _is_verdict(given: Any) -> bool:
+    try:
+        msgspec.convert(given, Verdict)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def bounded(headers: Mapping[str, str]) -> dict[str, str]:

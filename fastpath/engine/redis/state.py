@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,6 +18,8 @@ from . import entries
 from .connection import sections
 from .entries import GROUPS, START, Place
 from .pace import next_count
+
+log = logging.getLogger("fastpath.redis")
 
 SCAN_FIELDS = 2000
 """Fields of a hash asked for at a time: some milliseconds' work for Redis and for us."""
@@ -94,9 +97,12 @@ async def read_group(
     async for flat in _scan(link, entries.positions_key(prefix, group)):
         positions.update(entries.positions_of(flat))
     parts = entries.SnapshotParts(oldest)
+    unreadable = 0
     async for flat in _scan(link, entries.snapshots_key(prefix, group)):
         for name, value in entries.pairs_of(flat):
-            parts.add(name, value)
+            unreadable += not parts.add(name, value)
+    if unreadable:
+        log.error("%d fields of %s are none and are left out", unreadable, entries.snapshots_key(prefix, group))
     return positions, parts.take()
 
 

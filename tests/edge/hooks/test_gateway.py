@@ -11,6 +11,7 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
+from fastpath.edge.hooks.gateway import read_reply
 from tests.support.edge.sessions import KINDS, client_of
 from tests.support.edge.wire import TEXT, Ended, WireClient, WirePublisher, masked
 from tests.support.hook import Answering, Reply, denying, enter, named, no, yes
@@ -34,6 +35,18 @@ def hook(custom: Sidecar) -> Iterator[Answering]:
     """It allows everything, and a token is the name of its bearer."""
     with Answering(custom.control, named) as answering:
         yield answering
+
+
+def test_one_verdict_that_is_none_denies_its_subject_alone() -> None:
+    """Of several; the other subjects of the same answer have theirs."""
+    reply = read_reply({"verdicts": [[True], ["yes"], [False, "x" * 2000], 7, [True, "", 5]]})
+    assert [(one.allow, one.reason, one.seconds) for one in reply.verdicts] == [
+        (True, "", None),
+        (False, "the hook's verdict is none", 0),
+        (False, "the hook's verdict is none", 0),
+        (False, "the hook's verdict is none", 0),
+        (True, "", 5),
+    ]
 
 
 def test_connect_asks_who_it_is(custom: Sidecar, hook: Answering) -> None:

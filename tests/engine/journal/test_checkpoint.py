@@ -17,6 +17,15 @@ from fastpath.core.protocol.messages import Message
 from fastpath.engine.journal import checkpoint as journal_base
 from fastpath.engine.journal import engine as journal
 from fastpath.engine.journal.checkpoint import BaseWriter
+from fastpath.engine.journal.format import (
+    HEAD_BYTES,
+    HEADER,
+    MARK_BYTES,
+    PUBLISHERS,
+    START_BYTES,
+    SUBJECTS,
+    Packer,
+)
 from tests.support.engine.journals import START, Node
 from tests.support.waiting import auntil
 
@@ -200,6 +209,32 @@ def test_a_base_of_many_subjects_is_written_in_short_slices(tmp_path: Path) -> N
     node.crash()
     again = Node(tmp_path)
     assert again.state() == before
+    again.crash()
+
+
+@pytest.mark.parametrize("kind", [SUBJECTS, PUBLISHERS, HEADER])
+def test_a_record_of_a_base_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: int
+) -> None:
+    """Its sums are right: a fault of the writer. It is named, and what stands behind it counts."""
+    node = Node(tmp_path)
+    node.send("/s/1", "first")
+    writer = node.begin_base()
+    while writer.slice(1):
+        pass
+    writer.finish()
+    node.send("/s/1", "second")
+    node.crash()
+    epoch = node.engine.epoch
+    base = next(tmp_path.glob("*.base"))
+    data = base.read_bytes()
+    behind = START_BYTES + HEAD_BYTES + int.from_bytes(data[START_BYTES + 9 : START_BYTES + 13])  # the header
+    mark = data[START_BYTES - MARK_BYTES : START_BYTES]
+    base.write_bytes(data[:behind] + bytes(Packer(mark).pack(kind, 5)) + data[behind:])
+    again = Node(tmp_path, START + 1)
+    assert f"{base.name}: the record at byte {behind} cannot be read" in caplog.text
+    assert again.since("/s/1", epoch, 1) == ["second"]
+    assert again.engine.epoch > epoch
     again.crash()
 
 

@@ -110,6 +110,28 @@ def test_fields_of_before_a_replacement_are_not_in_a_snapshot() -> None:
     }
 
 
+def test_what_is_no_field_of_the_hashes_stops_no_other() -> None:
+    """Whoever wrote it: the snapshots and positions in front of it and behind it are taken."""
+    parts = entries.SnapshotParts(oldest=0)
+    found = [
+        parts.add(name, value)
+        for name, value in (
+            (b"/a/b", b"1000 7 3 tx"),
+            (b"/a/c", b"soon 7 3 tx"),
+            (b"/a/c", b"nothing"),
+            (b"/a/b\0", b"\xff"),
+            (b"/a/b\0bid", b"rx t1"),
+            (b"/a/d", b"1000 7 4 ty"),
+        )
+    ]
+    assert found == [True, False, False, False, False, True]
+    assert {subject: one.newest.content for subject, one in parts.take().items()} == {"/a/b": "x", "/a/d": "y"}
+    assert entries.positions_of([b"/a/b", b"7-3", b"/a/\xff", b"7-1", b"/a/c", b"x", b"/a/d", b"7-4"]) == {
+        "/a/b": (7, 3),
+        "/a/d": (7, 4),
+    }
+
+
 def test_a_snapshot_says_that_the_subject_was_removed() -> None:
     """Whatever fields are left of before; an empty text is no removal."""
     parts = entries.SnapshotParts(oldest=1000)

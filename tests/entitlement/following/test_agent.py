@@ -238,7 +238,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("write", BAD_ROWS.values(), ids=BAD_ROWS)
 def test_one_row_that_cannot_be_read_stops_no_change(carrier, bob, desk, write):
-    """Deny, logout and deactivation go on, in front of such a row and behind it, and with a sidecar that starts anew."""
+    """Deny, logout and deactivation go on, in front of it and behind it, and with a sidecar that starts anew."""
     eve, max_ = User.objects.create_user("eve"), User.objects.create_user("max")
     desk.user_set.set([bob, eve, max_])
     Rule.objects.create(user=eve, pattern="/eve/*")

@@ -301,7 +301,7 @@ def test_values_that_only_sqlite_stores(bob, table, column, value, place):
     SubjectOptions.objects.create(pattern="/b/*", cache_messages=1)
     key = {"rule": rule.pk, "options": options.pk, "user": eve.pk}[place]
     with unchecked():
-        _raw(f"UPDATE {table} SET {column} = CAST(%s AS TEXT) WHERE id = %s", value, key)
+        _raw(f"UPDATE {table} SET {column} = CAST(%s AS TEXT) WHERE id = %s", value, key)  # noqa: S608
     found = _read(compiler.full_set(_here()))
     assert list(found.faults) == [(place, str(key) if place == "user" else key)]
     assert (len(found.rules), len(found.options)) == (2 - (place == "rule"), 2 - (place == "options"))
@@ -339,9 +339,8 @@ class Nameless(User):
 @pytest.mark.parametrize(("name", "sent"), [("none", ""), ("number", "7"), ("broken", None)])
 def test_a_user_whose_name_is_no_text(bob, monkeypatch, name, sent):
     eve = User.objects.create_user(name)
-    monkeypatch.setattr(
-        User, "get_username", lambda self: self.username if self.pk == bob.pk else Nameless.get_username(self)
-    )
+    known = Nameless.get_username
+    monkeypatch.setattr(User, "get_username", lambda self: self.username if self.pk == bob.pk else known(self))
     found = _read(compiler.full_set(_here()))
     users = {user.uid: (user.user, user.active) for user in found.users}
     assert users == {str(bob.pk): ("bob", True), str(eve.pk): ("", False) if sent is None else (sent, True)}

@@ -236,7 +236,7 @@ def test_a_row_that_no_driver_can_read_stops_no_look(node: Sidecar) -> None:
         bad = Rule.objects.create(everyone=True, pattern="/bad/*")
         with connection.cursor() as cursor:
             value = {"sqlite": "'2026-13-45 00:00:00'", "postgresql": "'infinity'"}.get(connection.vendor, "NULL")
-            cursor.execute(f"UPDATE entitlement_rule SET valid_until = {value} WHERE id = {bad.pk}")
+            cursor.execute(f"UPDATE entitlement_rule SET valid_until = {value} WHERE id = {bad.pk}")  # noqa: S608
         triggers.remove(connection)
         watched.all_end()
         assert "rights" not in watched.control.health()["reasons"]

@@ -21,7 +21,8 @@ from entitlement.tokens import mint
 from fastpath.client.control.client import Control
 from realtime.models import StatisticsState
 from realtime.stats import collector, read, service
-from realtime.stats.service import Service
+from realtime.stats.collector import steady
+from realtime.stats.service import NodeLine, RoundAnswer, Service
 from realtime.stats.windows import INDICATORS, KEPT, WINDOWS
 from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
@@ -170,6 +171,39 @@ def test_a_clock_that_is_set_back_in_the_middle_of_a_round_stops_nothing(sidecar
         one.end()
         running._nodes.close()
         connections.close_all()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda line: RoundAnswer(steady(), {"now": "soon", "server": "x", "names": [], "rows": [], "shared": 0}, {}),
+        lambda line: RoundAnswer(steady(), {"names": ["second", "span", "x"], "rows": [[1, 1, "much"]]}, {}),
+        lambda line: {}["nothing"],
+    ],
+    ids=["a clock", "a figure", "no answer"],
+)
+def test_a_node_whose_figures_cannot_be_read_stops_no_other(sidecar: Sidecar, told: Any) -> None:
+    """It is named in the log, and the seconds of the others go on."""
+
+    class Strange(NodeLine):
+        def _round(self, control: Control, wanted: dict[str, Any]) -> RoundAnswer:
+            return told(self)
+
+    with Sidecar() as other:
+        running = Service([sidecar.control, other.control], threading.Event())
+        one = running._collector
+        strange = Strange(other.control, running._nodes, steady)
+        running._lines[1] = strange
+        try:
+            assert one.begin()
+            until(lambda: running.round() and one.timeline.through > 0)
+            before = one.timeline.through
+            until(lambda: running.round() and one.timeline.through > before, 20)
+            assert "cannot be read" in strange.answer.error
+        finally:
+            one.end()
+            running._nodes.close()
+            connections.close_all()
 
 
 def test_only_who_may_see_the_monitoring_reads_it(viewer: User) -> None:
