@@ -132,6 +132,23 @@ def test_a_message_on_a_page_of_a_new_project(site: Site, browser: Browser) -> N
     context.close()
 
 
+def test_who_signs_out_and_in_again_finds_the_page_live(site: Site, browser: Browser) -> None:
+    """In another tab, which makes another CSRF token than that of the page."""
+    context = browser.new_context()
+    other, page = context.new_page(), context.new_page()
+    sign_in(other, site)
+    console = Console(page)
+    page.goto(f"{site.running.url}/order/")
+    assert "user: root" in console.wait("connected")
+    other.click("#logout-form button")
+    console.wait("disconnected")
+    sign_in(other, site)
+    console = Console(page)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    assert "user: root" in console.wait("connected")
+    context.close()
+
+
 def test_presence_in_a_page(site: Site, browser: Browser) -> None:
     """The fragment of presence.md in the page of django.md."""
     context = new_context(browser)

@@ -12,7 +12,8 @@ DEEP = """
     const kept = new WeakMap();
     const deep = (value) => {
         if (typeof value !== "object" || value === null || !Object.isExtensible(value)) return value;
-        if (!["Object", "Array", "Map", "Set"].includes(Object.prototype.toString.call(value).slice(8, -1))) return value;
+        const kind = Object.prototype.toString.call(value).slice(8, -1);
+        if (!["Object", "Array", "Map", "Set"].includes(kind)) return value;
         if (!kept.has(value)) kept.set(value, new Proxy(value, {
             get: (target, key, receiver) => deep(Reflect.get(target, key, receiver)),
             set: (target, key, now, receiver) => Reflect.set(target, key, now, receiver),
@@ -24,8 +25,11 @@ DEEP = """
 EVERYTHING = """
     const tried = [];
     const until = (name, client) => new Promise((done) => { const off = client.on(name, () => { off(); done(); }); });
-    const data = deep({ options: { urls: [{ url: argument.url, weight: 100 }], transports: ["websocket"] },
-        subjects: [`${argument.at}/a`, `${argument.at}/b`], since: {}, fields: { one: "1", raw: new Uint8Array([1, 2]) }, messages: [] });
+    const data = deep({
+        options: { urls: [{ url: argument.url, weight: 100 }], transports: ["websocket"] },
+        subjects: [`${argument.at}/a`, `${argument.at}/b`], since: {},
+        fields: { one: "1", raw: new Uint8Array([1, 2]) }, messages: [],
+    });
     data.client = connect(data.options);
     const { client } = data;
     await until("connected", client);
