@@ -31,9 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("fault", nargs="*", help="names, or beginnings of names; none: all")
     run.add_argument("-n", "--times", type=int, help=f"more injections of each; without it each is brought to {TIMES}")
     run.add_argument("--short", action="store_true", help="each once, not added to the results")
-    run.add_argument(
-        "--seed", type=int, help="of the first run's fault, to choose the same again; watchers choose anew"
-    )
+    run.add_argument("--seed", type=int, help="of the first run's fault, to choose the same again")
     run.add_argument("--results", type=Path, default=RESULTS, help="a file of JSON lines that runs are added to")
     run.add_argument("--again", action="store_true", help="forget the earlier results of these faults first")
     commands.add_parser("list", help="the faults")

@@ -190,7 +190,7 @@ def test_a_name_that_may_be_two_columns_is_refused_as_spark_refuses_it() -> None
     """Where a write is planned either may be meant."""
     schema = StructType.fromDDL("subject string, Subject string, content string")
     options = SinkOptions.parse({"url": "h:1"})
-    with pytest.raises(InvalidColumns, match="column `subject` is ambiguous.*subject, Subject"):
+    with pytest.raises(InvalidColumns, match=r"column `subject` is ambiguous.*subject, Subject"):
         RowBuilder(schema, options)
     check_columns(schema, options)
     RowBuilder(schema, options, case_sensitive=True)
