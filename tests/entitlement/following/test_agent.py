@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from entitlement import conf, tokens
 from entitlement.following import compiler
 from entitlement.following.agent import follow
-from entitlement.models import Generation, Rule, SubjectOptions
+from entitlement.models import Change, Generation, Rule, SubjectOptions
 from fastpath.client.control.client import Control
 from fastpath.client.errors import SidecarUnavailable
 from realtime.models import StatisticsState
