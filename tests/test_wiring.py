@@ -122,6 +122,7 @@ RECORDS = {
 fastpath/. In any other the name stands for something else."""
 
 FRAMEWORKS = {
+    "entitlement/sessions.py": {"request": "the session's middleware saves what the request has for a session"},
     "entitlement/admin_tokens.py": {"obj": "what Django's admin shows is asked of the object"},
     "entitlement/history.py": {
         "update": "Django reads what a manager's method is from the function",

@@ -74,6 +74,7 @@ class RowBuilder:
     """
 
     def __init__(self, schema: t.StructType, options: SinkOptions, *, case_sensitive: bool = False) -> None:
+        self._schema, self._options = schema, options
         self._case_sensitive = case_sensitive
         self._names = schema.fieldNames()
         self._types = {field.name: field.dataType for field in schema.fields}
@@ -94,6 +95,12 @@ class RowBuilder:
             raise InvalidColumns(f"{count} columns would be fields, a message has at most {FIELDS_MAX}")
         for name in (*self._parts, *self._rest):
             check_scalar(name, self._types[name])
+
+    def in_session(self, case_sensitive: bool) -> RowBuilder:
+        """The builder of a task, whose session says whether case counts; raises InvalidColumns."""
+        if case_sensitive == self._case_sensitive:
+            return self
+        return RowBuilder(self._schema, self._options, case_sensitive=case_sensitive)
 
     def table(self, batch: pa.RecordBatch, number: int | None = None) -> Table:
         """The rows of a record batch; ``number`` is that of the batch of the query, for the subscribers."""
@@ -291,14 +298,16 @@ class RowBuilder:
         ]
 
 
-def check_columns(schema: t.StructType, options: SinkOptions) -> None:
-    """Raise InvalidColumns for columns that make no message, whether or not case counts: where a write is planned
-    nobody knows that."""
+def planned(schema: t.StructType, options: SinkOptions) -> RowBuilder:
+    """The builder of a write that is planned: nobody knows there whether case counts, only its tasks do.
+
+    Raises InvalidColumns for columns that make no message either way.
+    """
     try:
-        RowBuilder(schema, options)
+        return RowBuilder(schema, options)
     except InvalidColumns as error:
         try:
-            RowBuilder(schema, options, case_sensitive=True)
+            return RowBuilder(schema, options, case_sensitive=True)
         except InvalidColumns:
             raise error from None
 

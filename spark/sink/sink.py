@@ -26,7 +26,7 @@ from spark.options import InvalidOption, SinkOptions
 from spark.sink import dead_letters
 from spark.sink.at_least_once import RowPublisher
 from spark.sink.frames import Frame, compressed, frames, row_at
-from spark.sink.rows import INVALID, RowBuilder, RowRefused, Table, check_columns
+from spark.sink.rows import INVALID, RowBuilder, RowRefused, Table, planned
 
 ATTEMPTS = 1 << 53
 """Numbers of attempts are drawn below it: Spark's own begin anew with every driver, and two attempts with the same
@@ -64,8 +64,7 @@ class _Writer(Travels, ABC):
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._options = options
-        self._schema = schema
-        check_columns(schema, options)
+        self._builder = planned(schema, options)
         self._write = secrets.token_hex(16)  # the same for every task of a write, not for every batch of a query
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -74,7 +73,7 @@ class _Writer(Travels, ABC):
         Raises RowRefused, and what the client raises when no sidecar answers in time or has room.
         """
         place = self._place()
-        builder = RowBuilder(self._schema, self._options, case_sensitive=_case_counts())
+        builder = self._builder.in_session(_case_counts())
         if self._options.delivery == "at_least_once":
             name = f"{place.transaction}:{place.batch}:{place.partition}"
             publisher = RowPublisher(self._options, builder, name, place.partition)

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampType
 
 from spark.options import OPTIONS, InvalidOption, SinkOptions
-from spark.sink.rows import RowBuilder, Table, check_columns
+from spark.sink.rows import RowBuilder, Table, planned
 from spark.sink.values import InvalidColumns, values
 
 # Reading a schema from text is what needs the session.
@@ -192,8 +192,7 @@ def test_a_name_that_may_be_two_columns_is_refused_as_spark_refuses_it() -> None
     options = SinkOptions.parse({"url": "h:1"})
     with pytest.raises(InvalidColumns, match=r"column `subject` is ambiguous.*subject, Subject"):
         RowBuilder(schema, options)
-    check_columns(schema, options)
-    RowBuilder(schema, options, case_sensitive=True)
+    assert planned(schema, options).table(pa.RecordBatch.from_pylist([], schema=to_arrow_schema(schema))).rows() == []
 
 
 def test_as_of_says_the_time_the_batch_the_job_and_the_version() -> None:

@@ -75,7 +75,7 @@ class Silent(BaseMetadata):
     """Says nothing."""
 
     def determine_metadata(self, *_: Any) -> dict[str, str]:
-        """Nothing."""
+        """A word that ours would not say."""
         return {"metadata": "of the project"}
 
 
