@@ -11,8 +11,7 @@ from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, Request, bui
 import msgspec
 
 from .asking import ask
-from .servers import Server, Servers, parse_servers
-from .subscriber.transports.proxies import is_loopback
+from .servers import Server, Servers, is_loopback, parse_servers
 
 ServersSource = str | Callable[[], Servers | Awaitable[Servers]]
 """An ``http(s)://`` address that answers ``{"servers": [{"url", "weight"}, …]}``, or a callable, async or not."""

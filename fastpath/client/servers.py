@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -52,6 +53,17 @@ def _is_address(url: str) -> bool:
     except ValueError:
         return False
     return url.startswith(("ws://", "wss://")) and host != ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself, by its name or its address."""
+    if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 class ServerList:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from base64 import b64encode
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from websockets.exceptions import InvalidProxy
 from websockets.proxy import Proxy, get_proxy, parse_proxy
 from websockets.uri import parse_uri
+
+from ...servers import is_loopback
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -34,17 +35,6 @@ def proxy_of(url: str, given: str | bool | None) -> str | None:
     if isinstance(given, str):
         return given
     return get_proxy(parse_uri(url)) if given and not is_loopback(urlsplit(url).hostname or "") else None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself, by its name or its address."""
-    if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def named(proxy: str) -> str:

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fastpath.client import Status, Unavailable, connect
-from fastpath.client.subscriber.transports.proxies import is_loopback, named, proxy_of
+from fastpath.client.servers import is_loopback
+from fastpath.client.subscriber.transports.proxies import named, proxy_of
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import auntil
