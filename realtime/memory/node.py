@@ -99,7 +99,10 @@ class MemoryNode:
         self._broker = Broker(
             self._engine,
             self._grants,
-            Limits(message_bytes_max=message_bytes_max),
+            Limits(
+                message_bytes_max=message_bytes_max,
+                snapshot_bytes_max=max(message_bytes_max, Limits().snapshot_bytes_max),
+            ),
             server="memory",
             started=started,
             secret=b"memory",

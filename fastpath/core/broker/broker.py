@@ -27,7 +27,7 @@ from ..delivery.audience import Client, Group, SubjectFeed, Topic
 from ..delivery.conflation_clock import Grid
 from ..delivery.interest import SubscriptionIndex
 from ..delivery.ports import Writer
-from ..delivery.wire_encoding import Encoding
+from ..delivery.wire_encoding import SHARED, Encoding, LargeFrames, pieces
 from ..delivery.writing import Writing
 from ..protocol.as_of import NO_VERSION, version_of
 from ..protocol.codec import MQTT_FORMS, Form
@@ -35,11 +35,9 @@ from ..protocol.limits import Limits
 from ..protocol.messages import AnyAnswer, Base, Epoch, Message
 from ..protocol.options import TopicOptions
 from ..telemetry.counters import Counters
-from . import large_frames
-from .admission import Admission, Done, Outcome, with_refusals
+from .admission import Admission, Done, Outcome, SnapshotBound, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
 from .ports import Engine, Numbering, Replicas, Stopwatch
-from .snapshot_bound import SnapshotBound
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 
@@ -105,7 +103,7 @@ class Broker:
         self.writing = Writing(self)
         self.batches = self.writing.batches
         self._base_frames: dict[Form, bytes] = {}
-        self._large_frames = large_frames.LargeFrames()
+        self._large_frames = LargeFrames()
         self.grid = Grid(self, started)
         engine.attach(self)
 
@@ -375,7 +373,7 @@ class Broker:
 
     def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
         """The message as a WebSocket frame for one client; others may get the same one after it."""
-        if kind != large_frames.SHARED:
+        if kind != SHARED:
             return encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
         frame = self._large_frames.find(topic, encoding, self.base)
         if frame is None:
@@ -457,7 +455,7 @@ class Broker:
         for client in touched:
             frames, client.out = client.out, None
             if frames and not client.closed:
-                for data in large_frames.pieces(frames) if client.allowed else (b"".join(frames),):
+                for data in pieces(frames) if client.allowed else (b"".join(frames),):
                     self.counters.bytes_out += len(data)
                     client.link.write(data)
                 if client.allowed and client.queue is None:

@@ -132,3 +132,49 @@ def length(value: Value) -> int:
 def weight(content: Value, fields: Fields | None) -> int:
     """The bytes of a content and of fields, names and values."""
     return length(content) + sum(length(name) + length(value) for name, value in (fields or {}).items())
+
+
+class Forecast:
+    """What a snapshot will weigh, in bytes, with what is merged into it next; ``seen`` is how many publications to its
+    subject in a batch it knows of."""
+
+    __slots__ = ("_base", "_content", "_sizes", "bytes", "seen")
+
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self.seen = 0
+        self._sizes: dict[str, int] = {}
+        self._base: dict[str, Value] = (snapshot.fields or {}) if snapshot is not None else {}
+        self._content = length(snapshot.newest.content) if snapshot is not None else 0
+        self.bytes = snapshot.weigh() if snapshot is not None else 0
+
+    def copy(self) -> Forecast:
+        """Another one that goes on from here."""
+        other = Forecast(None)
+        other._base, other._sizes = self._base, dict(self._sizes)
+        other._content, other.bytes, other.seen = self._content, self.bytes, self.seen
+        return other
+
+    def after(self, message: Message) -> int:
+        """The bytes with this message as well."""
+        size = message.size or message.weigh()
+        if message.replace:
+            return size
+        return self.bytes - self._content + size - sum(map(self._held, message.fields or ()))
+
+    def take(self, message: Message) -> None:
+        """The message has been accepted, and will be merged."""
+        self.bytes = self.after(message)
+        if message.replace:
+            self._base, self._sizes = {}, {}
+        for name, value in (message.fields or {}).items() if not message.removed else ():
+            self._sizes[name] = length(name) + length(value)
+        if message.removed:
+            self.bytes = 0
+        self._content = length(message.content)
+
+    def _held(self, name: str) -> int:
+        size = self._sizes.get(name)
+        if size is None:
+            value = self._base.get(name)
+            size = 0 if value is None else length(name) + length(value)
+        return size

@@ -120,6 +120,7 @@ def test_what_a_journal_holds_from_before_the_bound(tmp_path: Path, ends: str) -
             check_old(after)
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 def test_what_redis_holds_from_before_the_bound() -> None:
     """Also of another node, which has it still."""
