@@ -18,7 +18,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
     "fastpath.core.broker.broker": 314,
-    "fastpath.server.app": 607,
+    "fastpath.server.app": 608,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,
@@ -29,6 +29,7 @@ MODULES_MAX = {
 SPEAKS_TO_REDIS = {
     f"fastpath/engine/redis/{name}.py"
     for name in (
+        "address",
         "checks",
         "connection",
         "engine",

@@ -153,5 +153,6 @@ FAULTS = (
         well_seconds=40,
         judge=nobody_blamed,
         obstacle=lambda: "" if len(os.sched_getaffinity(0)) > 1 else "one core: its parent would starve as well",
+        short=False,  # it wants a whole core for itself
     ),
 )

@@ -24,7 +24,7 @@ class TokenEnds:
 
     Those that end within the notice and ``ahead_ms`` are in order; of the others each slot knows the first, as there
     may be a million. ``ends`` is called with a client whose token has ended, ``soon`` with one whose token ends soon
-    and the time (ms) when it does.
+    and the time (ms) when it does, and notes that it is warned.
     """
 
     def __init__(
@@ -93,6 +93,5 @@ class TokenEnds:
             self._ends(client)
             return
         if client.greeted and not client.warned and expires <= now + NOTICE_MS:
-            client.warned = True
             self._soon(client, expires)
         self.watch(client, now)

@@ -327,6 +327,7 @@ class Sessions:
             client.link.close(Close.TOKEN_EXPIRED, "token_expired: get a new token, then reconnect")
 
     def _tell_end(self, client: Client, expires: int) -> None:
+        client.warned = True
         self.broker.send(client, Expiring(expires=expires))
 
     def refuse(self, client: Client, number: int | None, code: str, reason: str, *, understood: bool = True) -> None:

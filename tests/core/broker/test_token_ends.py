@@ -206,7 +206,12 @@ def test_each_is_told_once_and_ended_once(lives: list[int], steps: list[tuple[in
     slots: list[dict[Client, None]] = [{} for _ in range(4)]
     told: list[Client] = []
     ended: list[Client] = []
-    ends = TokenEnds(slots, 50_000, ended.append, lambda client, _: told.append(client))
+
+    def warn(client: Client, _: int) -> None:
+        client.warned = True
+        told.append(client)
+
+    ends = TokenEnds(slots, 50_000, ended.append, warn)
     clients = []
     for number, life in enumerate(lives):
         client: Any = SimpleNamespace(
