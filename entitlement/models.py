@@ -359,10 +359,11 @@ class KeyIndex(models.Index):
 
     def create_sql(self, model: type[models.Model], schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
         """As of any index."""
-        index: KeyIndex = self.clone()
-        if schema_editor.connection.vendor == "mysql":
-            index.fields_orders = [(name, "(64)" if name == "key" else "") for name, _ in self.fields_orders]
-        return super(KeyIndex, index).create_sql(model, schema_editor, using, **kwargs)
+        if schema_editor.connection.vendor != "mysql":
+            return super().create_sql(model, schema_editor, using, **kwargs)
+        fields = [model._meta.get_field(name) for name in self.fields]
+        lengths = ["(64)" if name == "key" else "" for name in self.fields]
+        return schema_editor._create_index_sql(model, fields=fields, name=self.name, col_suffixes=lengths, **kwargs)
 
 
 class Change(models.Model):
