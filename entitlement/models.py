@@ -15,7 +15,6 @@ from django.utils.translation import gettext, gettext_lazy
 
 from entitlement import patterns
 from entitlement.history import RuleQuerySet, differences
-from entitlement.rules.readable import readable
 from fastpath.core.protocol.limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SUBJECT_BYTES_MAX
 from fastpath.core.protocol.options import CACHE_MESSAGES_MAX, CACHE_SECONDS_MAX, PUBLISH_RATE_MAX
 from fastpath.core.protocol.subject import is_reported, is_system
@@ -126,7 +125,7 @@ class Rule(models.Model):
                 violation_error_message=gettext_lazy("The rule would end before it begins."),
             ),
             models.CheckConstraint(
-                condition=readable(Action.values, Effect.values),
+                condition=patterns.readable(Action.values, Effect.values),
                 name="entitlement_rule_can_be_read",
                 violation_error_message=gettext_lazy("Nobody can decide by this rule: see its pattern and action."),
             ),

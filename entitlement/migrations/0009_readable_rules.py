@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.db import migrations, models
 
-from entitlement.rules.readable import readable
+from entitlement.patterns import readable
 
 MYSQL = "mysql"
 
