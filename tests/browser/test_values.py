@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastpath.client import connect
 from fastpath.client.control.client import Control
+from fastpath.client.message import Status
 from fastpath.client.publisher import Publisher
 from fastpath.core.protocol.codec import JSON, MSGPACK, Form, decode_server, encode_message
 from fastpath.core.protocol.messages import Data, Message
@@ -73,7 +74,8 @@ READ = """
         const bytes = Buffer.from(data, "base64");
         try {
             const [{ message }] = states[form].receive(form === "json" ? bytes.toString() : new Uint8Array(bytes));
-            return { content: plain(message.content), fields: Object.entries(message.fields).map(([k, v]) => [k, plain(v)]),
+            const fields = Object.entries(message.fields).map(([name, value]) => [name, plain(value)]);
+            return { content: plain(message.content), fields,
                 asOf: message.asOf, replyTo: message.replyTo, closure: message.closure, removed: message.removed,
                 retained: message.retained };
         } catch (error) { return String(error.stack); }
@@ -157,13 +159,19 @@ ROWS_OF_DOORS: list[list[Any]] = [
 ]
 TOO_MUCH = [2**53, -(2**53), 1_795_883_791_704_842_422, 2**64 - 1, {"time": 2**53}, {"version": 2**63}]
 
+
+def size(value: str | bytes) -> int:
+    return len(value if isinstance(value, bytes) else value.encode())
+
+
 HEARD = """
     const names = [], got = [];
     const onStatus = ({ name }) => { if (["disconnected", "error"].includes(name)) names.push(name); };
     const client = connect({ urls: argument.url, form: argument.form, onStatus });
     client.subscribe("/doors/values", (message) => got.push(message), { history: 1000 });
     const end = performance.now() + 20_000;
-    while (got.length < argument.count && performance.now() < end) await new Promise((resolve) => setTimeout(resolve, 10));
+    const pause = () => new Promise((resolve) => setTimeout(resolve, 10));
+    while (got.length < argument.count && performance.now() < end) await pause();
     const size = (value) => typeof value === "string" ? Buffer.byteLength(value) : value.length;
     return [got.map(({ content, fields, asOf }) => [size(content), Object.keys(fields).length, asOf]), names];
 """
@@ -171,7 +179,6 @@ HEARD = """
 
 async def test_at_the_doors(sidecar: Sidecar) -> None:
     """Through a real sidecar: what it takes, every client reads in both forms; what it refuses has its reason."""
-    size = lambda value: len(value if isinstance(value, bytes) else value.encode())
     with Publisher(sidecar.publisher_url) as publisher, Control(sidecar.control) as control:
         rows = [["/doors/values", *row] for row in ROWS_OF_DOORS]
         publisher.send_batch(rows)
@@ -186,12 +193,12 @@ async def test_at_the_doors(sidecar: Sidecar) -> None:
     for form in FORMS:
         argument = {"url": sidecar.client_url, "form": form, "count": len(numbered)}
         assert in_node(HEARD, argument) == [wanted, []]
-        told: list[str] = []
-        async with connect(sidecar.client_url, form=form, on_status=lambda one: told.append(one.name)) as client:
+        told: list[Status] = []
+        async with connect(sidecar.client_url, form=form, on_status=told.append) as client:
             found = []
             async for message in client.subscribe("/doors/values", history=1000):
                 found.append([size(message.content), len(message.fields), message.as_of])
                 if len(found) == len(wanted):
                     break
         assert found == wanted
-        assert "disconnected" not in told
+        assert "disconnected" not in {one.name for one in told}

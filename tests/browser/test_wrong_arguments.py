@@ -56,15 +56,17 @@ HALVES = """
         field: await outcome(() => client.request("/wrong/a", "", { fields: { v: cut } })),
         subscribe: await outcome(() => client.subscribe(["/wrong/" + tail, "/wrong/b", "/*/" + tail], () => {})),
         since: await outcome(() => client.subscribe("/**", () => {}, { since: { ["/wrong/" + tail]: [1, 1] } })),
-        again: (client.pause(), client.resume(), await new Promise((resolve) => client.on("subscribed", resolve)), "on"),
+        again: (client.pause(), client.resume(),
+            await new Promise((resolve) => client.on("subscribed", resolve)), "on"),
         works: await works(), names,
     };
 """
 
 WRONG = """
     const values = [undefined, null, 0, -1, 1.5, NaN, Infinity, 2 ** 53, 10n, true, "", "x", "/", "/a", "/a/b/", "a/b",
-        "/a//b", "/a/\\0", "/" + "é".repeat(300), "/a/" + "b/".repeat(40), "x".repeat(70_000), [], [[]], [1], {}, { a: 1 },
-        () => 1, Symbol("s"), new Date(NaN), new Uint8Array(1), new Map([[1, 2]]), Object.create(null), new Proxy({}, {})];
+        "/a//b", "/a/\\0", "/" + "é".repeat(300), "/a/" + "b/".repeat(40), "x".repeat(70_000), [], [[]],
+        [1], {}, { a: 1 }, () => 1, Symbol("s"), new Date(NaN), new Uint8Array(1), new Map([[1, 2]]),
+        Object.create(null), new Proxy({}, {})];
     const optional = ["history", "conflation", "slow", "since", "fields", "retained", "qos", "replyTo", "closure",
         "replace", "traceparent", "timeout", "replies"];
     const calls = [];
@@ -143,7 +145,8 @@ def test_a_handler_that_replies_with_a_half_has_failed(sidecar: Sidecar, form: s
         await client.respond("/wrong/reply", () => cut);
         await client.respond("/wrong/part", ({ reply }) => { reply("x", { v: cut }); return ""; });
         await client.respond("/wrong/error", () => { throw new RealtimeError("e" + tail, "\\u{1F389}".repeat(600)); });
-        const ask = (name) => client.request(`/wrong/${name}`, "").then(() => "done", ({ status, reason }) => [status, reason]);
+        const ask = (name) => client.request(`/wrong/${name}`, "")
+            .then(() => "done", ({ status, reason }) => [status, reason]);
         return [await ask("reply"), await ask("part"), await ask("error"), await works(), names];
     """
     reply, part, error, works, names = told(sidecar, script, form=form, client=CLIENT)

@@ -5,16 +5,22 @@ A check answers the empty text for yes and the reason for no; those in PENDING a
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from .keys import Keys
-from .reach import Reach
+from .reasons import PENDING
 from .rules import PUBLISH, SUBSCRIBE
 from .tokens import Claims
 
 if TYPE_CHECKING:
     from .hook_decisions import HookState
+
+DENIED, PARTIAL = "denied", "partial"
+"""Nothing of it, and a part of it (protocol.md 3.8); all of it, or what is not known, is the empty text."""
+
+SAMPLES_MAX = 200
+"""Subjects that are asked about for one pattern, in about 2 ms; two are enough where the answers differ."""
 
 ANSWERS_MAX = 4096
 """Answers that one principal remembers; beyond it they are worked out anew."""
@@ -54,6 +60,32 @@ class Why(NamedTuple):
     allowed: bool
     reason: str
     rule: int | None = None
+
+
+class Reach(NamedTuple):
+    """How much may be read, the reason why not all, and how many subjects were asked about."""
+
+    rights: str = ""
+    reason: str = ""
+    looked: int = 0
+
+
+def reach_of(subjects: Iterable[str], why: Callable[[str], Why]) -> Reach:
+    """The reach that these subjects stand for; ``why`` says of each whether it may be read, and notes nothing."""
+    allowed, reason, looked = False, "", 0
+    for subject in subjects:
+        if looked == SAMPLES_MAX:
+            return Reach("" if allowed else PARTIAL, reason, looked)
+        looked += 1
+        answer = why(subject)
+        if answer.allowed or answer.reason in PENDING:
+            allowed = True
+        else:
+            # In the words of a denial: a client is not told which subjects there are that it may not read.
+            reason = reason or (answer.reason if answer.rule is None else f"rule {answer.rule} denies it")
+        if allowed and reason:
+            return Reach(PARTIAL, reason, looked)
+    return Reach("" if allowed or not looked else DENIED, reason, looked)
 
 
 class Grants:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..protocol.errors import Close, Refused
 from ..protocol.subject import USERS, owner_of, user_segment
-from .grants import Grants, Principal, Why
-from .reach import DENIED, Reach
+from .grants import DENIED, Grants, Principal, Reach, Why
 from .reasons import ASKED
 from .rules import PUBLISH, SUBSCRIBE
 from .tokens import TOKEN_CHARS_MAX

@@ -6,9 +6,8 @@ from collections.abc import Hashable
 
 from ..protocol.errors import Close, InvalidSubject, Refused
 from ..protocol.subject import check_pattern, owner_of, presence_of
-from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
+from .grants import ANSWERS_MAX, DENIED, Grants, Principal, Reach, Why, bounded, reach_of
 from .keys import Keys
-from .reach import DENIED, Reach, reach_of
 from .rules import BOTH, OWN, PUBLISH, SUBSCRIBE, Rule, RuleSet
 from .tokens import AUDIENCE, KEY_UNKNOWN, LEEWAY_MS, Claims, verify
 

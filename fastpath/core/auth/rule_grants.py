@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from ..protocol.errors import Close, Refused
 from ..protocol.subject import owner_of, presence_of
-from .grants import ANSWERS_MAX, Grants, Principal, Why, bounded
+from .grants import ANSWERS_MAX, Grants, Principal, Reach, Why, bounded, reach_of
 from .keys import Keys
-from .reach import Reach, reach_of
 from .reasons import NOT_READY
 from .rules import OWN, SUBSCRIBE, Rule, RuleSet
 from .tokens import KEY_UNKNOWN, LEEWAY_MS, PASSWORD_CHANGED, Claims, verify

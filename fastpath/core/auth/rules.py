@@ -9,15 +9,16 @@ and ends at the first place with a rule in force: what it costs is the subject's
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from sys import intern
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from ..protocol.subject import USERS, user_segment
-from .reach import samples
+from ..protocol.limits import SUBJECT_SEGMENTS_MAX
+from ..protocol.subject import PRESENCE, RESERVED, USERS, user_segment
 
 SUBSCRIBE = "subscribe"
 PUBLISH = "publish"
@@ -33,6 +34,11 @@ SPARE_MAX = 1000
 
 _USERNAME = "{username}"
 _USERS_PREFIX = f"/{USERS}/"
+
+_FRESH = "\x01\x02\x03"
+"""A segment that no rule names."""
+
+_WILD = ("*", "**", _USERNAME)
 
 
 class Rule(Struct, frozen=True):
@@ -151,8 +157,11 @@ class RuleSet:
         return _first(roots, subject[1:].split("/"), 0, user, action, now) if roots else None
 
     def samples(self, holders: Iterable[str], user: str, pattern: str) -> Iterator[str]:
-        """Subjects of a pattern that stand for all of it, where it is to be known who may read it (reach.py)."""
-        return samples([root for root in map(self._roots.get, holders) if root is not None], pattern, user)
+        """Subjects of a pattern that stand for all of it, where it is to be known how much of it may be read.
+
+        Where rules do not name a segment, all segments are alike: one that nobody has stands for them.
+        """
+        return _samples([root for root in map(self._roots.get, holders) if root is not None], pattern, user)
 
     def covering(self, holders: Iterable[str], user: str, subject: str) -> list[Rule]:
         """All rules of these holders that cover the subject, in force or not, of whatever action.
@@ -288,3 +297,64 @@ def _walk(
     if (child := children.get("**")) is not None:
         for rule in child.rules or ():
             yield (*path, _REST), rule
+
+
+def _samples(roots: Sequence[_Node], pattern: str, user: str) -> Iterator[str]:
+    """Subjects that the pattern covers, of each kind that patterns below ``roots`` tell from others one at least."""
+    wanted = pattern[1:].split("/")
+    users = tuple({user, user_segment(user)}) if user else ()
+    own = _stand_ins(roots, wanted, [], users)
+    if not pattern.startswith(f"{PRESENCE}/"):
+        return own
+    # Who may read a subject may see who is there (protocol.md 3.9).
+    about = _stand_ins(roots, wanted[2:], [], users)
+    return chain(own, (PRESENCE + subject for subject in about))
+
+
+def _stand_ins(nodes: Sequence[_Node], wanted: Sequence[str], path: list[str], users: Sequence[str]) -> Iterator[str]:
+    """The subjects that begin with ``path``, which leads to the nodes, and go on as ``wanted``."""
+    if not wanted:
+        yield _subject(path)
+        return
+    segment = wanted[0]
+    if segment not in ("*", "**"):
+        yield from _stand_ins(_below(nodes, segment, users), wanted[1:], [*path, segment], users)
+        return
+    for candidate in _candidates(nodes, path, users):
+        below, here = _below(nodes, candidate, users), [*path, candidate]
+        if segment == "*":
+            yield from _stand_ins(below, wanted[1:], here, users)
+            continue
+        if len(here) > 1:
+            yield _subject(here)
+        if len(here) == SUBJECT_SEGMENTS_MAX:
+            continue
+        if len(here) == 1 or any(name != "**" for node in below for name in node.children or ()):
+            yield from _stand_ins(below, wanted, here, users)
+        else:  # however much deeper, it is the same
+            yield _subject([*here, _FRESH])
+
+
+def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str]) -> Iterator[str]:
+    """Segments that stand for all that may come behind the path."""
+    yield _FRESH
+    seen: set[str] = set()
+    if path[:1] == [USERS] or any(_USERNAME in (node.children or ()) for node in nodes):
+        yield from users
+        seen.update(users)
+    for node in nodes:
+        for name in node.children or ():
+            if name not in _WILD and name not in seen and (path or name not in RESERVED):
+                seen.add(name)
+                yield name
+
+
+def _below(nodes: Sequence[_Node], segment: str, users: Sequence[str]) -> list[_Node]:
+    """What may follow the segment."""
+    names = (segment, "*", _USERNAME) if segment in users else (segment, "*")
+    found = (node.children[name] for node in nodes if node.children for name in names if name in node.children)
+    return list(found)
+
+
+def _subject(path: Sequence[str]) -> str:
+    return "/" + "/".join(path)

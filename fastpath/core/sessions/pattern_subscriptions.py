@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..auth.reach import Reach
+from ..auth.grants import Reach
 from ..auth.reasons import ASKED, NOT_READY
 from ..auth.rules import SUBSCRIBE
 from ..delivery.audience import PatternSubscription, PatternSubscriptions, pattern_of

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath.core.auth.basic_grants import BasicGrants
-from fastpath.core.auth.grants import Grants
+from fastpath.core.auth.grants import DENIED, PARTIAL, SAMPLES_MAX, Grants
 from fastpath.core.auth.hook_grants import CustomGrants
 from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.keys import Keys
-from fastpath.core.auth.reach import DENIED, PARTIAL, SAMPLES_MAX
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import SUBSCRIBE, Rule, RuleSet
 from fastpath.core.matching.subscribed_patterns import covers
