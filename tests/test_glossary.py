@@ -20,8 +20,8 @@ PLAIN = {
         spark systemd tls websocket
     """,
     "words of all programs": """
-        address asynchronous base blocking caller cases checks clock close compression connection context decoding disk
-        empty encoding endpoint error file format head installation interpreter kernel kit line listen log login loop
+        address argument asynchronous base blocking caller cases checks clock close compression connection context
+        decoding disk empty encoding endpoint error file format head installation interpreter kernel kit line listen log login loop
         machine memory name operating option page plugin process program project request result script server service
         setting signal statement table thread value web acknowledged
     """,
