@@ -148,11 +148,7 @@ class StepForecasts:
                 if one.retained:
                     self._places.setdefault(one.subject, []).append(at)
         forecast = self._forecast(self._bound, topic, message.subject)
-        places = self._places[message.subject]
-        while places[forecast.seen] < index:
-            if places[forecast.seen] not in passed_over:
-                forecast.take(batch[places[forecast.seen]])
-            forecast.seen += 1
+        forecast.take_those_before(index, batch, self._places[message.subject], passed_over)
         return self._bound.refusal(forecast, message)
 
     def refused_run(self, topic: Topic | None, run: ColumnBatch) -> Refusal | None:

@@ -373,12 +373,13 @@ class Broker:
 
     def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
         """The message as a WebSocket frame for one client; others may get the same one after it."""
-        if kind != SHARED:
+        if kind != SHARED or topic.snapshot is None:
             return encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
-        frame = self._large_frames.find(topic, encoding, self.base)
+        newest, place = topic.snapshot.newest, (topic.epoch, topic.seq, self.base)
+        frame = self._large_frames.find(topic.sid, encoding, newest, place)
         if frame is None:
             frame = encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
-            self._large_frames.keep(topic, encoding, self.base, frame)
+            self._large_frames.keep(topic.sid, encoding, newest, place, frame)
         return frame
 
     def tell(self, topic: Topic, event: AnyAnswer) -> None:

@@ -155,7 +155,7 @@ def take_part(broker: Broker, part: Part) -> None:
     snapshot = None
     if newest is not None and broker.keeps_snapshot(topic):
         snapshot = Snapshot(messages[-1] if newest is True else read_entry(newest))
-        snapshot.restore(fields)
+        snapshot.fields = fields
     if topic.seq and _follow(broker, topic, messages, epoch, seq, floor):
         topic.snapshot = snapshot
         return

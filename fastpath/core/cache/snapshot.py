@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container, Sequence
 
 from ..protocol.columns import ColumnBatch, last_values
 from ..protocol.limits import SNAPSHOT_FIELDS_MAX
@@ -21,11 +21,11 @@ class Snapshot:
     take at most.
     """
 
-    __slots__ = ("_exact", "bytes_most", "fields", "newest")
+    __slots__ = ("_exact", "_fields", "bytes_most", "newest")
 
     def __init__(self, message: Message) -> None:
         self.newest = message
-        self.fields: Fields | None = dict(message.fields) if message.fields and not message.removed else None
+        self._fields: Fields | None = dict(message.fields) if message.fields and not message.removed else None
         self.bytes_most = message.size or weight(message.content, message.fields)
         self._exact = False
 
@@ -34,24 +34,29 @@ class Snapshot:
         """True if the subject was removed, and nothing came since."""
         return self.newest.removed
 
-    def restore(self, fields: Fields | None) -> None:
-        """Have these fields, which were kept elsewhere."""
-        self.fields, self._exact = fields, False
+    @property
+    def fields(self) -> Fields | None:
+        """Each field's newest value; whoever has kept them elsewhere sets them."""
+        return self._fields
+
+    @fields.setter
+    def fields(self, fields: Fields | None) -> None:
+        self._fields, self._exact = fields, False
         self.weigh()
 
     def merge(self, message: Message) -> None:
         """Take over the message's content and its fields; the caller skips messages that are not retained."""
         fields = message.fields
         size = message.size or weight(message.content, fields)
-        if message.replace or self.fields is None:
+        if message.replace or self._fields is None:
             self.newest = message
-            self.fields = dict(fields) if fields and not message.removed else None
+            self._fields = dict(fields) if fields and not message.removed else None
             self.bytes_most, self._exact = size, False
             return
         self.bytes_most += size - self._replaced(fields) if self._exact else size
         self.newest = message
         if fields:
-            self.fields.update(fields)
+            self._fields.update(fields)
         self._heed()
 
     def merge_run(self, run: ColumnBatch, last: Message) -> None:
@@ -61,16 +66,16 @@ class Snapshot:
             return
         fields = dict(last_values(run)) if run.fields else None
         size = weight(last.content, fields)
-        if self.fields is None:
+        if self._fields is None:
             self.bytes_most, self._exact = size, False
         else:
             self.bytes_most += size - self._replaced(fields) if self._exact else size
         self.newest = last
         if fields:
-            if self.fields is None:
-                self.fields = fields
+            if self._fields is None:
+                self._fields = fields
             else:
-                self.fields.update(fields)
+                self._fields.update(fields)
         self._heed()
 
     def _heed(self) -> None:
@@ -84,14 +89,14 @@ class Snapshot:
         """What content and fields take, in bytes of UTF-8."""
         if self._exact:
             return self.bytes_most
-        self.bytes_most = weight(self.newest.content, self.fields)
+        self.bytes_most = weight(self.newest.content, self._fields)
         self._exact = self.bytes_most > EXACT_FROM_BYTES // 4
         return self.bytes_most
 
     def _replaced(self, fields: Fields | None) -> int:
         """What the content and the values weigh that these fields, and a content, take the place of."""
         size = length(self.newest.content)
-        held = self.fields
+        held = self._fields
         if held and fields:
             for name in fields:
                 value = held.get(name)
@@ -101,15 +106,15 @@ class Snapshot:
 
     def fields_after(self, fields: Collection[str]) -> int:
         """At most how many fields the snapshot would hold after merging these; exact when that matters."""
-        if not self.fields:
+        if not self._fields:
             return len(fields)
-        bound = len(self.fields) + len(fields)
-        return bound if bound <= SNAPSHOT_FIELDS_MAX else len(self.fields.keys() | set(fields))
+        bound = len(self._fields) + len(fields)
+        return bound if bound <= SNAPSHOT_FIELDS_MAX else len(self._fields.keys() | set(fields))
 
     def as_message(self, subject: str, epoch: int, seq: int) -> Message:
         """The snapshot as a message at the subject's position."""
         newest = self.newest
-        fields = dict(self.fields) if self.fields else None
+        fields = dict(self._fields) if self._fields else None
         removed = newest.removed
         return Message(
             subject,
@@ -171,6 +176,16 @@ class Forecast:
         if message.removed:
             self.bytes = 0
         self._content = length(message.content)
+
+    def take_those_before(
+        self, index: int, batch: Sequence[Message], places: Sequence[int], passed_over: Container[int]
+    ) -> None:
+        """Take what stands before ``index`` in the batch, of which ``places`` are those of the subject, but for what is
+        ``passed_over``."""
+        while places[self.seen] < index:
+            if places[self.seen] not in passed_over:
+                self.take(batch[places[self.seen]])
+            self.seen += 1
 
     def _held(self, name: str) -> int:
         size = self._sizes.get(name)

@@ -17,7 +17,6 @@ from ..websocket.permessage_deflate import inflate_head
 
 if TYPE_CHECKING:
     from ..protocol.messages import Message
-    from .audience import Topic
 
 RECENT_BYTES_MAX = 4 << 20
 """Stored messages and their compressed frames that an encoding remembers."""
@@ -217,33 +216,32 @@ ENCODINGS: dict[Form, type[Encoding]] = {
 
 class _Kept(NamedTuple):
     newest: Message
-    position: tuple[int, int, int]
+    place: tuple[int, int, int]
     frame: bytes
 
 
 class LargeFrames:
     """The frames of subjects' snapshots as they were made last, for each encoding: large ones are made once for all who
-    ask, and all wait for the same bytes."""
+    ask, and all wait for the same bytes.
+
+    A subject is named by its ``sid``; ``newest`` and ``place`` (epoch, number, base of times) say how it stands.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, Encoding], _Kept] = {}
         self._size = 0
 
-    def find(self, topic: Topic, encoding: Encoding, base: int) -> bytes | None:
+    def find(self, sid: int, encoding: Encoding, newest: Message, place: tuple[int, int, int]) -> bytes | None:
         """The frame of the snapshot as it stands, if it is remembered."""
-        if not self._kept or topic.snapshot is None:
-            return None
-        kept = self._kept.get((topic.sid, encoding))
-        if kept is None or kept.newest is not topic.snapshot.newest or kept.position != (topic.epoch, topic.seq, base):
-            return None
-        return kept.frame
+        kept = self._kept.get((sid, encoding)) if self._kept else None
+        return None if kept is None or kept.newest is not newest or kept.place != place else kept.frame
 
-    def keep(self, topic: Topic, encoding: Encoding, base: int, frame: bytes) -> None:
+    def keep(self, sid: int, encoding: Encoding, newest: Message, place: tuple[int, int, int], frame: bytes) -> None:
         """Remember the frame, if it is large."""
-        if len(frame) < LARGE_BYTES or topic.snapshot is None:
+        if len(frame) < LARGE_BYTES:
             return
-        self._forget((topic.sid, encoding))
-        self._kept[topic.sid, encoding] = _Kept(topic.snapshot.newest, (topic.epoch, topic.seq, base), frame)
+        self._forget((sid, encoding))
+        self._kept[sid, encoding] = _Kept(newest, place, frame)
         self._size += len(frame)
         while self._size > KEPT_BYTES_MAX and len(self._kept) > 1:
             self._forget(next(iter(self._kept)))

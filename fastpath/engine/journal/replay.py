@@ -321,7 +321,7 @@ class Replay:
                 if newest.time > self._now:
                     newest.time = self._now
                 topic.snapshot = Snapshot(newest)
-                topic.snapshot.restore(one.fields)
+                topic.snapshot.fields = one.fields
 
     def _end(self) -> None:
         for topic in self._broker.interest.topics.values():

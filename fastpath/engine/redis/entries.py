@@ -278,7 +278,7 @@ class SnapshotParts:
                 continue
             own = self._rounds.get(subject, 0)
             fields = {name: value for name, (rounds, value) in self._fields.get(subject, {}).items() if rounds == own}
-            snapshot.restore(fields or None)
+            snapshot.fields = fields or None
         return snapshots
 
 

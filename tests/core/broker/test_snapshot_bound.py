@@ -146,7 +146,7 @@ def test_one_that_is_larger_already_goes_on_but_does_not_grow() -> None:
     stage = Stage(limits=LIMITS)
     topic = stage.broker.topic(SUBJECT, stage.broker.engine.epoch)
     topic.snapshot = Snapshot(Message(SUBJECT, "x"))
-    topic.snapshot.restore({"a": "1" * 3000, "b": "2" * 400})
+    topic.snapshot.fields = {"a": "1" * 3000, "b": "2" * 400}
     assert stage.publish(SUBJECT, "y", {"b": "3" * 400}) == 1
     assert stage.publish(SUBJECT, "y", {"b": "3" * 401}) == TOO_LARGE
     assert stage.publish(SUBJECT, "y", {"c": ""}) == TOO_LARGE
