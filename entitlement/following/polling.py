@@ -37,8 +37,9 @@ INSTALL_WAIT_MS = 200
 """How long that waits on PostgreSQL for a table that is in use: others wait behind it."""
 
 LATE_SECONDS = 2.0
-"""When the last look began so long ago, it would not be seen within seconds that triggers are missing. Time in which this
-process did not run is not counted: when it runs again it looks at once."""
+"""When the last look began so long ago, it would not be seen within seconds that triggers are missing.
+
+Time in which this process did not run is not counted: when it runs again it looks at once."""
 
 FOLLOWED_SECONDS = 1.0
 """A change of rights is to have reached the clients by then."""
