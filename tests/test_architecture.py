@@ -18,7 +18,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
     "fastpath.core.broker.broker": 314,
-    "fastpath.server.app": 608,
+    "fastpath.server.app": 609,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,

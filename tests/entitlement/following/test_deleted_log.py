@@ -107,7 +107,6 @@ def test_tokens_that_ended_stay_so_without_an_agent() -> None:
     assert record["sid"] == session_id(session.session_key)
 
 
-@pytest.mark.timing(only="Late")
 def test_live_connections(node: Sidecar) -> None:
     with Watched(node) as watched:
         _run("DELETE FROM entitlement_rule", "DELETE FROM entitlement_change")

@@ -270,7 +270,7 @@ def test_who_was_changed_while_nobody_looked_is_sent_as_they_are(node: Sidecar) 
     try:
         User.objects.update(is_active=False)
         with Viewer(node.client_url, token) as viewer, RunningAgent(node.control):
-            assert viewer.closed(5) == 4502
+            assert viewer.closed() == 4502
     finally:
         triggers.install(connection)
 
