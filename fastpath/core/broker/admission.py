@@ -123,16 +123,10 @@ class StepForecasts:
     def __init__(self, bound: SnapshotBound | None, now: int) -> None:
         self._bound = bound
         self._now = now
-        self._coming = bound.coming if bound is not None else {}
-        self._room = bound.bytes_max if bound is not None else 1 << 62
         self._forecasts: dict[str, Forecast] = {}
         self._places: dict[str, list[int]] | None = None
-
-    def is_tight(self, topic: Topic | None, subject: str, size: int) -> bool:
-        """Count ``size`` more bytes; whether it has to be looked at whether they fit."""
-        self._room -= size
-        held = 0 if topic is None or topic.snapshot is None else topic.snapshot.bytes_most
-        return self._room < (held + self._coming.get(subject, 0) if self._coming else held)
+        self._looked_at: dict[str, int] = {}
+        """By subject how many of the runs its forecast has."""
 
     def refusal(
         self, topic: Topic | None, batch: Sequence[Message], index: int, passed_over: Container[int]
@@ -151,11 +145,21 @@ class StepForecasts:
         forecast.take_those_before(index, batch, self._places[message.subject], passed_over)
         return self._bound.refusal(forecast, message)
 
-    def refused_run(self, topic: Topic | None, run: ColumnBatch) -> Refusal | None:
-        """Why no row of the run may be merged, as one of them would pass the bound; None, and it is accepted."""
+    def refused_run(
+        self, topic: Topic | None, runs: Sequence[ColumnBatch], index: int, passed_over: Container[int]
+    ) -> Refusal | None:
+        """Why no row of the run at ``index`` may be merged, as one of them would pass the bound; None, and it is
+        accepted. Those before it are, but for what is ``passed_over``."""
+        run = runs[index]
         if self._bound is None or not _is_kept(topic, run.retained):
             return None
-        trial = self._forecast(self._bound, topic, run.subject).copy()
+        forecast = self._forecast(self._bound, topic, run.subject)
+        for at in range(self._looked_at.get(run.subject, 0), index):
+            if runs[at].subject == run.subject and runs[at].retained and at not in passed_over:
+                for row in expand(runs[at]):
+                    forecast.take(row)
+        self._looked_at[run.subject] = index + 1
+        trial = forecast.copy()
         for row in expand(run):
             if refusal := self._bound.refusal(trial, row):
                 return refusal
@@ -195,6 +199,9 @@ class Admission:
         self.counters = counters
         self.snapshot_bound = snapshot_bound
         """None where no snapshots are kept, or where another process, to which publications are handed on, keeps it."""
+        self._room = 1 << 62 if snapshot_bound is None else snapshot_bound.bytes_max
+        """So much a step may bring before it has to be looked at whether it fits."""
+        self._coming: dict[str, int] = {} if snapshot_bound is None else snapshot_bound.coming
         self.full = False
         """The memory is used up: nothing new begins, what is there goes on (docs/operate/limits.md)."""
 
@@ -210,7 +217,9 @@ class Admission:
         """
         refused: dict[int, Refusal] = {}
         versions: dict[str, int] = {}
-        forecasts = StepForecasts(self.snapshot_bound, now)
+        bound = self.snapshot_bound
+        room, coming = self._room, self._coming
+        forecasts: StepForecasts | None = None
         known = None if principal is None else self.grants.publishable(principal)
         topics = self.interest.topics
         bytes_max = self.limits.message_bytes_max
@@ -220,7 +229,9 @@ class Admission:
             fields = message.fields
             topic = topics.get(subject)
             size = message.weigh()
-            tight = forecasts.is_tight(topic, subject, size)
+            room -= size
+            held = 0 if topic is None or topic.snapshot is None else topic.snapshot.bytes_most
+            tight = room < (held + coming.get(subject, 0) if coming else held)
             if (
                 topic is None
                 or topic.system
@@ -232,6 +243,7 @@ class Admission:
             ):
                 refusal = self._refusal(principal, message, topic, now)
                 if tight and not refusal:
+                    forecasts = forecasts or StepForecasts(bound, now)
                     refusal = forecasts.refusal(topic, messages, index, refused)
                 refusal = refusal or self._outdated(subject, version_of(message.as_of), versions)
                 if refusal:
@@ -273,6 +285,7 @@ class Admission:
         """The runs that are refused, by their index; rights, sizes and values were looked at before."""
         refused: dict[int, Refusal] = {}
         versions: dict[str, int] = {}
+        room, coming = self._room, self._coming
         forecasts = StepForecasts(self.snapshot_bound, now)
         for index, run in enumerate(runs):
             topic = self.interest.topics.get(run.subject)
@@ -281,8 +294,10 @@ class Admission:
                 refusal = refusal or SYSTEM
             elif topic is not None and run.fields and not run.replace:
                 refusal = self._too_many_fields(topic, run.fields)
-            if forecasts.is_tight(topic, run.subject, run.bytes_most()):
-                refusal = refusal or forecasts.refused_run(topic, run)
+            room -= run.bytes_most()
+            held = 0 if topic is None or topic.snapshot is None else topic.snapshot.bytes_most
+            if room < held + coming.get(run.subject, 0) and not refusal:
+                refusal = forecasts.refused_run(topic, runs, index, refused)
             if run.meta and not refusal:
                 refusal = self._outdated(run.subject, run.version, versions)
             if refusal:

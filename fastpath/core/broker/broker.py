@@ -37,7 +37,7 @@ from ..protocol.options import TopicOptions
 from ..telemetry.counters import Counters
 from .admission import Admission, Done, Outcome, SnapshotBound, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
-from .ports import Engine, Numbering, Replicas, Stopwatch
+from .ports import Engine, Never, Numbering, Replicas, Stopwatch, Timely
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 
@@ -79,6 +79,9 @@ class Broker:
         self.counters = Counters()
         bound = SnapshotBound(limits.snapshot_bytes_max, limits.snapshot_ms) if snapshots and engine.judges else None
         self.admission = Admission(self.interest, grants, limits, self.counters, bound)
+        numbered_elsewhere = bound is not None and engine.numbering is None
+        self.submit = self._submit_followed if numbered_elsewhere else engine.submit
+        """Hands accepted publications to the engine; those that another process numbers count while they are away."""
         self.writer = writer or Writer()
         self.log: Callable[[Sequence[Message]], None] | None = None
         """Told of all that is delivered, before it is: those who follow this broker."""
@@ -91,7 +94,8 @@ class Broker:
         self.trail: PublicationListener | None = None
         """Told of publications; see ``follow``."""
         self._trails: list[PublicationListener] = []
-        self._timely: Callable[[int], None] | None = None
+        self.timely: Timely = Never()
+        """What is due before anything is published or written at a time."""
         self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
         """When so many messages have come in, ``sample`` is told of those that came last, and says when next."""
@@ -109,14 +113,17 @@ class Broker:
 
     # Time
 
-    def keep_time(self, timely: Callable[[int], None]) -> None:
-        """Have ``timely`` called with the time (ms) before anything is published or written at that time."""
-        self._timely = timely
+    def keep_time(self, timely: Timely) -> None:
+        """Look at ``timely`` before anything is published or written."""
+        self.timely = timely
 
     def pass_time(self, now: int) -> None:
-        """It is ``now`` (ms): what is due happens before anything that is said then."""
-        if self._timely is not None:
-            self._timely(now)
+        """It is ``now`` (ms): what is due happens before anything that is said then.
+
+        On the way of each message the comparison stands inline: it costs no call while nothing is due.
+        """
+        if now >= self.timely.due:
+            self.timely.pass_time(now)
 
     # Publications
 
@@ -128,8 +135,8 @@ class Broker:
         ``principal`` None is Django, whose right is not asked. Where the engine numbers elsewhere, the accepted
         messages come back through ``deliver``; ``done`` is called then, else before this returns or once it is safe.
         """
-        if self._timely is not None:
-            self._timely(now)
+        if now >= self.timely.due:
+            self.timely.pass_time(now)
         refused = self.admission.refused(principal, messages, now)
         if refused:
             self.counters.refused(refused.values())
@@ -140,10 +147,9 @@ class Broker:
             self.accepting()
         self.submit(messages, now, done)
 
-    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
-        """Hand accepted publications to the engine."""
+    def _submit_followed(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
         bound = self.admission.snapshot_bound
-        if bound is not None and self.engine.numbering is None:
+        if bound is not None:
             done = bound.follow(messages, self.interest.topics, now, done)
         self.engine.submit(messages, now, done)
 
@@ -431,8 +437,8 @@ class Broker:
 
         With ``now`` the groups of listeners that collect keep what is not due yet.
         """
-        if now is not None:
-            self.pass_time(now)
+        if now is not None and now >= self.timely.due:
+            self.timely.pass_time(now)
         if self.touched:
             self.flush_answers()
         dirty, self.dirty = self.dirty, []

@@ -14,6 +14,25 @@ from ..protocol.packets import Refusal
 from .admission import Done, Outcome
 
 
+class Timely(Protocol):
+    """What happens at its time, before anything is said at that time."""
+
+    due: int
+    """The time (ms) at which there is something to do next, or earlier."""
+
+    def pass_time(self, now: int) -> None:
+        """It is ``now`` (ms): do what is due."""
+
+
+class Never:
+    """Timely: nothing is ever due."""
+
+    due = 1 << 62
+
+    def pass_time(self, now: int) -> None:
+        """Nothing happens."""
+
+
 class Numbering(Protocol):
     """An engine's part that gives messages their positions at once, in one atomic step."""
 

@@ -88,7 +88,7 @@ class Sessions:
         self._moment = 0
         self._programs: dict[str, str] = {}
         self._ends = TokenEnds(self._slots, 2000 * ping_seconds, self._end_token, self._tell_end)
-        broker.keep_time(self._ends.pass_time)
+        broker.keep_time(self._ends)
         rates = guard.rates if guard is not None else RateLimits[object](0, 0)
         self.publish_rates = SubjectRates(broker.interest, rates, broker.counters)
         self.publications = Publications(broker, self.publish_rates)

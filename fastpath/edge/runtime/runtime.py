@@ -213,7 +213,8 @@ class Runtime:
 
     def end(self) -> None:
         """A handler is done: answers leave now, messages at the end of the tick."""
-        self.pass_time()
+        if (moment := now()) >= self.broker.timely.due:
+            self.broker.timely.pass_time(moment)
         self.broker.flush_answers()
         if self.broker.dirty:
             self._flush_soon()
@@ -347,7 +348,8 @@ class Runtime:
 
     def _flush(self) -> None:
         self._flush_due = False
-        self.pass_time()
+        if (moment := now()) >= self.broker.timely.due:
+            self.broker.timely.pass_time(moment)
         counters, latency = self.broker.counters, self.latency
         before = counters.messages_out - latency.collected if latency is not None else 0
         writing = self.broker.writing
