@@ -16,19 +16,19 @@ PLAIN = {
         templatetags urls views
     """,
     "programs, protocols, formats and the project's own names": """
-        datasource epoll fastpath http java jmx jwt kafka mariadb mqtt openapi procfs prometheus pyspark realtime redis
-        spark systemd tls websocket
+        datasource epoll fastpath http java jmx jwt kafka mariadb mqtt openapi postgresql procfs prometheus pyspark
+        realtime redis spark systemd tls websocket
     """,
     "words of all programs": """
-        address argument asynchronous base blocking caller cases checks clock close compression connection context
-        decoding disk empty encoding endpoint error file format head installation interpreter kernel kit line
-        listen log login loop machine memory name operating option page plugin process program project request result
-        script server service setting signal statement table thread value web acknowledged
+        address argument asynchronous base blocking caller cases casts checks clock close compression connection context
+        decoding disk empty encoding endpoint error file format head installation interpreter kernel kit line listen log
+        login loop machine memory name operating option page plugin process program project request result script server
+        service setting signal statement table thread value web acknowledged
     """,
     "commands, and what a program does or is": """
         collect compare discard explain export fetch find listening migrating publish publishing read reading receiving
-        record refresh reload reporting requesting respond responding running saving search seed sending serving set
-        shipping show start stop store subscribe support test tracing write writer writing
+        numbering record refresh reload reporting requesting respond responding running saving search seed sending
+        serving set shipping show start stop store subscribe support test tracing write writer writing
     """,
     "what is measured or shown": """
         bench chart compiling committing conflating connecting cost description document load measure micro monitoring
@@ -36,8 +36,8 @@ PLAIN = {
     """,
     "English, in its own sense": """
         accept access acks action allowed answers arrival asking attention awake basic bridge by contents current
-        described detail direct drive failures following hand hints incoming live local open order outside plain price
-        privileges reasons recent recorded remembered staged state subscribed talk
+        described detail direct drive ends failures following hand hints incoming live local open order outside plain
+        price privileges reasons recent recorded remembered senders staged state subscribed talk
     """,
 }
 """Words that mean in a module's name what they mean anywhere."""

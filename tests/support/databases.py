@@ -30,6 +30,8 @@ def unchecked() -> Iterator[None]:
             off, on = "PRAGMA ignore_check_constraints = ON", "PRAGMA ignore_check_constraints = OFF"
         else:
             off, on = "SET SESSION check_constraint_checks = 0", "SET SESSION check_constraint_checks = 1"
+        if connection.vendor == "postgresql":
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # no table is altered while its triggers wait
         cursor.execute(off)
         try:
             yield

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
+from tests.support.second_look import FOLDER
 from tests.support.sidecar import ROOT
 
 SUITES = {
@@ -30,14 +32,17 @@ SECONDS_MAX = 600
 def run_suite(arguments: str, settings: str, **own: str) -> None:
     """The tests that are not slow, with these settings and environment; shows what pytest says of those that fail."""
     xdist = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments.split()],
-        cwd=ROOT,
-        env=xdist | {"DJANGO_SETTINGS_MODULE": settings} | own,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    with (
+        tempfile.TemporaryDirectory() as results
+    ):  # a second look is at the suite, not at tests of it without its database
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments.split()],
+            cwd=ROOT,
+            env=xdist | {"DJANGO_SETTINGS_MODULE": settings, FOLDER: results} | own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout

@@ -81,6 +81,16 @@ def test_one_byte_decides(way: Callable[[Stage, dict[str, str]], Outcome | RunOu
     assert size(stage) == BOUND, "what is replaced makes room"
 
 
+def test_runs_of_a_step_are_judged_with_those_before_them() -> None:
+    """Also with those that need not be looked at themselves."""
+    stage = Stage(limits=LIMITS)
+    told: list[RunOutcome] = []
+    runs = [ColumnBatch(SUBJECT, ["x"], {name: ["1" * 400]}) for name in "abcd"]
+    release_runs(stage.broker, runs, "tx", 1, stage.now, told.extend)
+    assert told == [1, 1, TOO_LARGE, TOO_LARGE], "rows of each"
+    assert size(stage) == 803
+
+
 def test_the_content_counts_too() -> None:
     stage = filled()
     assert stage.publish(SUBJECT, "x" * 101) == TOO_LARGE
