@@ -8,9 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.db import connections, router
+
 from entitlement import conf as entitlement_conf
 from entitlement import keys, tokens
 from entitlement.following import compiler
+from entitlement.following.numbering import number_now
+from entitlement.models import Generation
 from realtime.conf import conf
 from realtime.memory.client import MemoryClient, Surroundings
 from realtime.memory.node import MemoryNode
@@ -64,7 +68,12 @@ class Site:
             self.settle()
 
     def follow(self) -> None:
-        """Take over the rights of the database, if they are others than the node has."""
+        """Take over the rights of the database, if they are others than the node has.
+
+        Also those of a transaction that is open: a test case may be in one to its end, and numbers for itself.
+        """
+        while number_now(connections[router.db_for_write(Generation)]):
+            pass
         at = compiler.position()
         if at is not None and at.generation != self.node.generation:
             self.node.take_rights(list(compiler.full_set(at.generation).chunks()), at.generation)
