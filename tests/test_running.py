@@ -54,14 +54,18 @@ def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(HEAD + tests)
-    plugins = [f"-p tests.support.{name}" for name in ("no_skips", "seeds", "pure", "second_look", "sidecar_logs")]
+    # No Django, no Hypothesis: of what is installed, only what the runs are about.
+    plugins = [
+        "-p xdist",
+        *(f"-p tests.support.{name}" for name in ("no_skips", "seeds", "pure", "second_look", "sidecar_logs")),
+    ]
     where = f"-c {ROOT}/pyproject.toml --rootdir {folder} -o addopts= --import-mode=importlib -rf"
     done = subprocess.run(
         ["tools/run_tests.sh", "not slow", str(file)],
         cwd=ROOT,
         env=os.environ
         | {"CI": "true", "TEST_PROCESSES": "1", "SEED": "7", "TEST_RESULTS": str(folder / "results")}
-        | {"PYTEST_ADDOPTS": " ".join((*plugins, where))},
+        | {"PYTEST_ADDOPTS": " ".join((*plugins, where)), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -197,3 +201,26 @@ def test_beside_a_sidecar(node):
 
 def test_a_choice_of_nothing_is_an_error(tmp_path: Path) -> None:
     assert run(tmp_path, "").code == 5
+
+
+def test_the_tests_of_a_suite_report_by_their_own_names(tmp_path: Path) -> None:
+    """And a promise that breaks within one is one, whatever words the others have."""
+    inner = tmp_path / "inner" / "test_inner.py"
+    inner.parent.mkdir()
+    inner.write_text(
+        HEAD + "def test_good():\n    pass\n\ndef test_bad():\n    # No BrokenPromise.\n    assert 'well' == ''\n\n"
+        "def test_lost():\n    kept(False, '2 is lost')\n"
+    )
+    plain = f"-c {ROOT}/pyproject.toml --rootdir {inner.parent} -o addopts= --import-mode=importlib"
+    plugins = "-p tests.support.second_look -p no:django"
+    for chosen, promise in (("test_bad or test_good", False), ("test_lost", True), ("", False)):
+        tests = "from tests.support.suites import run_suite\ndef test_suite(subtests):\n    run_suite(subtests, "
+        tests += f"{[*f'{inner} {plain} {plugins} -k'.split(), chosen or 'nothing']!r}, 'realtime.settings')\n"
+        outer = tmp_path / (chosen.replace(" ", "-") or "nothing")
+        outer.mkdir()
+        ended = run(outer, tests)
+        assert ended.code == 1, ended.output
+        assert ("a promise of the product was broken" in ended.output) == promise, ended.output
+        for name in ("bad", "lost"):
+            assert (f"SUBFAILED[test_inner.py::test_{name}]" in ended.output) == (name in chosen), ended.output
+        assert ("it ended with 5, and no test of it failed" in ended.output) == (not chosen)

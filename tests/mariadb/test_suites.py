@@ -14,5 +14,5 @@ ALL = SUITES | {"MariaDB alone": "tests/mariadb/cases"}
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX + 20)
 @pytest.mark.parametrize("suite", ALL)
-def test_suite(mariadb: MariaDB, suite: str) -> None:
-    run_suite(ALL[suite], "tests.support.mariadb_settings", TEST_MARIADB_SOCKET=mariadb.socket)
+def test_suite(mariadb: MariaDB, suite: str, subtests: pytest.Subtests) -> None:
+    run_suite(subtests, ALL[suite].split(), "tests.support.mariadb_settings", TEST_MARIADB_SOCKET=mariadb.socket)

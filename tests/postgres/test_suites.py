@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.support.postgres import Postgres
-from tests.support.suites import SECONDS_MAX, SUITES, run_suite
+from tests.support.suites import LIVE, PUBLISHING, SECONDS_MAX, SUITES, run_suite
 
+ALONE = "PostgreSQL alone"
 OWN = {
-    "outbox": "tests/realtime/publishing/outbox tests/realtime/management/commands/test_realtime_outbox.py",
-    "PostgreSQL alone": "tests/postgres/cases",
+    # The outbox is of PostgreSQL and SQLite.
+    PUBLISHING: "tests/realtime/publishing tests/realtime/management/commands/test_realtime_outbox.py",
+    ALONE: "tests/postgres/cases",
 }
 ALL = SUITES | OWN
 
-AT_EACH_COMMIT = ("rules", "rules of the table", "statistics", "publish", "PostgreSQL alone")
-"""Those that see most in little time."""
+AT_EACH_COMMIT = (LIVE, PUBLISHING, ALONE)
+"""Where the database decides who gets what, and what is told of nowhere else."""
 
 
 @pytest.mark.postgres
@@ -22,5 +24,5 @@ AT_EACH_COMMIT = ("rules", "rules of the table", "statistics", "publish", "Postg
 @pytest.mark.parametrize(
     "suite", [pytest.param(name, marks=[] if name in AT_EACH_COMMIT else [pytest.mark.slow]) for name in ALL]
 )
-def test_suite(postgres: Postgres, suite: str) -> None:
-    run_suite(ALL[suite], "tests.support.postgres_settings", TEST_POSTGRES_HOST=postgres.host)
+def test_suite(postgres: Postgres, suite: str, subtests: pytest.Subtests) -> None:
+    run_suite(subtests, ALL[suite].split(), "tests.support.postgres_settings", TEST_POSTGRES_HOST=postgres.host)
