@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -198,18 +199,32 @@ CHANGES = {
 }
 
 
+class Found(NamedTuple):
+    """What a module does, with lines and names."""
+
+    foreign: list[tuple[int, str, str]]
+    built: list[tuple[int, str]]
+    entered: list[tuple[int, str]]
+    changed: list[tuple[int, str]]
+
+
 @cache
-def trees() -> list[tuple[str, ast.Module]]:
-    """The modules of the product by their paths."""
+def looked_at() -> list[tuple[str, Found]]:
+    """What each module of the product does, by its path: each is parsed once, and no tree stays."""
     paths = (path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py")))
-    return [
-        (str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths if path.parent.name != "migrations"
-    ]
+    return [(str(path.relative_to(ROOT)), look(path.read_text())) for path in paths if path.parent.name != "migrations"]
 
 
-def assigned(tree: ast.AST) -> Iterator[tuple[int, ast.Attribute]]:
+def look(source: str) -> Found:
+    """All that is asked of a module."""
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    return Found([*foreign(nodes)], [*built_for_nothing(nodes)], [*entered(nodes)], [*changed_globals(tree, nodes)])
+
+
+def assigned(nodes: list[ast.AST]) -> Iterator[tuple[int, ast.Attribute]]:
     """Every attribute that is set, or deleted, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             yield node.lineno, node
 
@@ -219,20 +234,20 @@ def is_own(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
 
 
-def declared(tree: ast.Module) -> set[str]:
+def declared(nodes: list[ast.AST]) -> set[str]:
     """The attributes of the classes of a module: what it declares it may set, as its classes are one thing."""
-    names = {node.attr for _, node in assigned(tree) if is_own(node)}
-    for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+    names = {node.attr for _, node in assigned(nodes) if is_own(node)}
+    for cls in (node for node in nodes if isinstance(node, ast.ClassDef)):
         for part in cls.body:
             if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
                 names.add(part.target.id)
     return names
 
 
-def foreign(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+def foreign(nodes: list[ast.AST]) -> Iterator[tuple[int, str, str]]:
     """The attributes of other modules' objects that are set: the line, the object's name, and the attribute's."""
-    own = declared(tree)
-    for line, node in assigned(tree):
+    own = declared(nodes)
+    for line, node in assigned(nodes):
         if not is_own(node) and node.attr not in own:
             yield line, ast.unparse(node.value).rpartition(".")[2], node.attr
 
@@ -242,18 +257,18 @@ def files_of(name: str) -> set[str]:
     return {f"fastpath/{file}.py" for file in RECORDS.get(name, ("", ""))[1].split()}
 
 
-def built_for_nothing(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def built_for_nothing(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Objects that are built and thrown away: what they do is done by being built."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             name = ast.unparse(node.value.func).rpartition(".")[2]
             if name.lstrip("_")[:1].isupper():
                 yield node.lineno, name
 
 
-def entered(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def entered(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Lists of other objects that an object enters itself, or its own method, into: the line, and the list's name."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"):
             continue
         entry, (target, *_) = node.func.value, (*node.args, None)
@@ -266,14 +281,14 @@ def entered(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, entry.attr
 
 
-def changed_globals(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def changed_globals(tree: ast.Module, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Names of a module that change after it was imported."""
     mutable = set()
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, MUTABLE):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             mutable |= {target.id for target in targets if isinstance(target, ast.Name)}
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for node in (inner for function in functions for inner in ast.walk(function)):
         if isinstance(node, ast.Global):
             yield node.lineno, ", ".join(node.names)
@@ -286,9 +301,9 @@ def changed_globals(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_no_object_sets_the_attributes_of_another_one() -> None:
     found = [
         f"{path}:{line}: {name}.{attribute}"
-        for path, tree in trees()
+        for path, seen in looked_at()
         if path != DELIBERATE
-        for line, name, attribute in foreign(tree)
+        for line, name, attribute in seen.foreign
         if path not in files_of(name) and name not in FRAMEWORKS.get(path, ())
     ]
     assert found == []
@@ -296,44 +311,39 @@ def test_no_object_sets_the_attributes_of_another_one() -> None:
 
 def test_every_exception_is_one() -> None:
     excused = {path for name in RECORDS for path in files_of(name)} | FRAMEWORKS.keys()
-    used = {path: {name for _, name, _ in foreign(tree)} for path, tree in trees() if path in excused}
+    used = {path: {name for _, name, _ in seen.foreign} for path, seen in looked_at() if path in excused}
     assert {
         name: gone for name in RECORDS if (gone := {path for path in files_of(name) if name not in used[path]})
     } == {}
     assert {path: names.keys() - used[path] for path, names in FRAMEWORKS.items() if names.keys() - used[path]} == {}
-    changed = {f"{path}: {name}" for path, tree in trees() for _, name in changed_globals(tree)}
+    changed = {f"{path}: {name}" for path, seen in looked_at() for _, name in seen.changed}
     assert CACHES.keys() - changed == set()
-    assert ENTRIES.keys() - {f"{path}: {name}" for path, tree in trees() for _, name in entered(tree)} == set()
+    assert ENTRIES.keys() - {f"{path}: {name}" for path, seen in looked_at() for _, name in seen.entered} == set()
 
 
 def test_no_object_enters_itself_where_it_could_offer_that() -> None:
     """What a component wants to be told stands in its ``offers`` (fastpath/edge/runtime/component.py)."""
     found = [
         f"{path}:{line}: {name}"
-        for path, tree in trees()
+        for path, seen in looked_at()
         if path.startswith("fastpath/") and path != DELIBERATE
-        for line, name in entered(tree)
+        for line, name in seen.entered
         if f"{path}: {name}" not in ENTRIES
     ]
     assert found == []
 
 
 def test_no_object_is_built_for_its_side_effect() -> None:
-    found = [
-        f"{path}:{line}: {name}"
-        for path, tree in trees()
-        if path != DELIBERATE
-        for line, name in built_for_nothing(tree)
-    ]
+    found = [f"{path}:{line}: {name}" for path, seen in looked_at() if path != DELIBERATE for line, name in seen.built]
     assert found == []
 
 
 def test_no_module_changes_after_it_was_imported() -> None:
     found = [
         f"{path}:{line}: {name}"
-        for path, tree in trees()
+        for path, seen in looked_at()
         if path != REGISTRY
-        for line, name in changed_globals(tree)
+        for line, name in seen.changed
         if f"{path}: {name}" not in CACHES
     ]
     assert found == []
@@ -342,18 +352,18 @@ def test_no_module_changes_after_it_was_imported() -> None:
 @pytest.mark.parametrize(
     ("check", "source"),
     [
-        (foreign, "def f(runtime):\n    runtime.audit = 1"),
-        (foreign, "def f(runtime):\n    runtime.a.b, c = 1, 2"),
-        (foreign, "def f(runtime):\n    runtime.count += 1"),
-        (entered, "def f(self, broker):\n    broker.observers.append(self)"),
-        (entered, "def f(self, broker):\n    broker.appeared.append(self._look)"),
-        (entered, "def f(self, peer):\n    peer.ended.append(lambda: self._forget(peer))"),
-        (built_for_nothing, "Audit(1)"),
-        (built_for_nothing, "edge._Audit(1)"),
-        (changed_globals, "_ends: list[int] = []\ndef f():\n    _ends.append(1)"),
-        (changed_globals, "_known = {}\nasync def f():\n    _known['a'] = 1"),
-        (changed_globals, "one = None\ndef f():\n    global one\n    one = 1"),
+        ("foreign", "def f(runtime):\n    runtime.audit = 1"),
+        ("foreign", "def f(runtime):\n    runtime.a.b, c = 1, 2"),
+        ("foreign", "def f(runtime):\n    runtime.count += 1"),
+        ("entered", "def f(self, broker):\n    broker.observers.append(self)"),
+        ("entered", "def f(self, broker):\n    broker.appeared.append(self._look)"),
+        ("entered", "def f(self, peer):\n    peer.ended.append(lambda: self._forget(peer))"),
+        ("built", "Audit(1)"),
+        ("built", "edge._Audit(1)"),
+        ("changed", "_ends: list[int] = []\ndef f():\n    _ends.append(1)"),
+        ("changed", "_known = {}\nasync def f():\n    _known['a'] = 1"),
+        ("changed", "one = None\ndef f():\n    global one\n    one = 1"),
     ],
 )
-def test_the_checks_see_what_they_are_for(check, source: str) -> None:  # type: ignore[no-untyped-def]
-    assert list(check(ast.parse(source)))
+def test_the_checks_see_what_they_are_for(check: str, source: str) -> None:
+    assert getattr(look(source), check)
