@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.support.groups import APART, scope_of, spread
 from tests.support.second_look import LOOKS, UNSTABLE_MAX
 from tests.support.sidecar import ROOT
 
@@ -224,3 +226,22 @@ def test_the_tests_of_a_suite_report_by_their_own_names(tmp_path: Path) -> None:
         for name in ("bad", "lost"):
             assert (f"SUBFAILED[test_inner.py::test_{name}]" in ended.output) == (name in chosen), ended.output
         assert ("it ended with 5, and no test of it failed" in ended.output) == (not chosen)
+
+
+def test_what_starts_much_begins_early_and_not_beside_its_like() -> None:
+    """Each file once, as a whole."""
+    kinds = ("spark", "postgres", "redis", "browser")
+    heavy = [f"tests/{kind}/test_{n}.py::test_a" for kind in kinds for n in range(4)]
+    light = [f"tests/core/test_{n}.py::test_{name}" for n in range(400) for name in "ab"]
+    found = spread(scope_of(nodeid) for nodeid in light + heavy)
+    assert sorted(found) == sorted({scope_of(nodeid) for nodeid in light + heavy})
+    places = [(index, scope) for index, scope in enumerate(found) if "/core/" not in scope]
+    firsts = {kind: next(index for index, scope in places if f"/{kind}/" in scope) for kind in kinds}
+    assert firsts == {kind: index * (APART + 1) for index, kind in enumerate(kinds)}
+    assert all(after[0] - before[0] > 5 for before, after in pairwise(places))
+    assert places[-1][0] < 0.7 * len(found)
+    assert spread(["tests/core/test_a.py"]) == ["tests/core/test_a.py"]
+    assert spread(["tests/redis/test_b.py", "tests/redis/test_a.py"]) == [
+        "tests/redis/test_b.py",
+        "tests/redis/test_a.py",
+    ]
