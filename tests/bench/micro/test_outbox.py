@@ -7,6 +7,7 @@ import pytest
 from fastpath.bench.__main__ import main
 
 
+@pytest.mark.slow
 def test_it_runs_small(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["outbox", "--rows", "50", "--messages", "5", "--repeat", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()

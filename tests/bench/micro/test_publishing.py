@@ -13,6 +13,7 @@ from fastpath.bench.load.sockets import BenchError
 from fastpath.bench.micro.publishing import Kind, started
 
 
+@pytest.mark.slow
 def test_it_runs_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     output = tmp_path / "rounds.json"
     options = ["--threads", "3", "--seconds", "1.5", "--repeat", "1", "--output", str(output)]
