@@ -17,7 +17,7 @@ setup-tests: setup
 run: setup ## set up, then run everything with the live demonstration on http://127.0.0.1:8000/ until Ctrl-C
 	@exec $(PYTHON) manage.py runrealtime --demo $(ARGS)
 
-test: setup-tests ## set up, then run all tests but the slow ones; ARGS="-k snapshot" narrows, SEED=7 chooses
+test: setup-tests ## set up, then run all tests but the slow ones; ARGS="-k snapshot" narrows, SEED=7 chooses, COVER=1 measures coverage
 	@tools/run_tests.sh "not slow" $(ARGS)
 
 test-slow: setup-tests ## the tests that take minutes

@@ -5,6 +5,9 @@
 # the slow ones some wait, too, and run in three; those that measure have the machine for themselves
 # (tests/support/groups.py).
 #
+# `make test COVER=1` says how much of each package the tests reach, in this process and in those that they start, and fails
+# where that is less than the floor in pyproject.toml.
+#
 # In CI what failed is run again by itself when all others are done (tests/support/second_look.py): a busy machine fails no
 # run, and what is UNSTABLE is named by its last lines.
 set -euo pipefail
@@ -33,13 +36,19 @@ if ! line=$(tools/ready_for.sh helm); then
     markers="($markers) and not helm"
     missing+=("$line")
 fi
+measured=()
+if [[ -n ${COVER:-} ]]; then
+    measured=(-m coverage run)
+    rm -rf var/coverage
+    mkdir -p var/coverage
+fi
 results=${TEST_RESULTS:-test-results}
 rm -rf "$results/unstable" "$results/failed.jsonl"
 # What each part ended with counts: 5 is that nothing of what was asked for is in it, 1 that tests failed, more that it broke.
 status=5
 run() {
     local ended=0
-    .venv/bin/python -m pytest -p no:cacheprovider -m "$markers" --no-loadscope-reorder --durations 20 --durations-min 5 "$@" || ended=$?
+    .venv/bin/python "${measured[@]}" -m pytest -p no:cacheprovider -m "$markers" --no-loadscope-reorder --durations 20 --durations-min 5 "$@" || ended=$?
     if ((status == 5 || ended > status && ended != 5)); then status=$ended; fi
 }
 if [[ $markers == *"not slow"* ]]; then
@@ -51,6 +60,11 @@ fi
 for line in "${missing[@]}"; do
     printf 'NOT RUN: %s\n' "$line" >&2
 done
+if [[ -n ${COVER:-} ]]; then
+    .venv/bin/python -m coverage combine --quiet
+    .venv/bin/python -m coverage json --quiet -o var/coverage/report.json
+    .venv/bin/python tools/check_coverage.py var/coverage/report.json || status=$((status > 0 ? status : 1))
+fi
 if [[ ${CI:-} == true && $status == 1 ]]; then
     status=0
     .venv/bin/python -m tests.support.second_look || status=$?
