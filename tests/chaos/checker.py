@@ -45,7 +45,7 @@ def check(run: Run) -> Verdict:
     verdict.findings += _unplaced(run, truth)
     for trace in run.traces:
         if trace.sessions:
-            _add_sessions(verdict, SessionReplay(run, trace, truth.all_numbers, truth.known, sent))
+            _add_sessions(verdict, SessionReplay(run, trace, truth.stored_at(), truth.known, sent))
     verdict.findings += _acknowledged(run, truth)
     for replay in replays:
         verdict.findings += _silent(run, truth, replay)
@@ -96,6 +96,15 @@ class _Truth:
     def known(self, subject: str, seq: int) -> str:
         """The same, empty where nobody knows it."""
         return self.contents[subject].get(seq) or self._acknowledged[subject].get(seq) or ""
+
+    def stored_at(self) -> dict[str, set[int]]:
+        """All numbers of each message: as others saw it, or, where nobody else did as all of them had to skip it, as it
+        was acknowledged."""
+        known = {content: numbers for content, numbers in self.all_numbers.items() if numbers}
+        for by_number in self._acknowledged.values():
+            for seq, content in by_number.items():
+                known.setdefault(content, {seq})
+        return known
 
     def may_be_at(self, content: str, seq: int) -> bool:
         """Whether that is one of the numbers of what may be stored more than once, or can be one that nobody saw."""

@@ -86,7 +86,8 @@ async def _run(
 
 
 def keep(folder: Path, stage: Stage, verdict: Verdict) -> None:
-    """What helps to find the reason: every finding, what was acknowledged when and by whom, and the processes' logs."""
+    """What helps to find the reason: every finding, what was acknowledged when and by whom, the processes' logs, and all
+    that was sent to those clients of whom something was found."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "findings").write_text("".join(f"{finding}\n" for finding in verdict.findings))
     for name, text in stage.logs().items():
@@ -95,6 +96,10 @@ def keep(folder: Path, stage: Stage, verdict: Verdict) -> None:
     for one in sorted(stage.run.publications.values(), key=lambda one: one.acked_ms):
         rows.append(f"{one.acked_ms} sent {one.sent_ms} {one.content} {one.subject} {one.outcome} {one.positions}\n")
     (folder / "publications").write_text("".join(rows))
+    named = {finding.client for finding in verdict.findings}
+    for trace in stage.run.traces:
+        if trace.name in named:
+            (folder / f"trace-{trace.name}").write_text("".join(f"{event}\n" for event in trace.events))
 
 
 def judge(fault: Fault, stage: Stage, verdict: Verdict, pauses: Sequence[int]) -> list[str]:

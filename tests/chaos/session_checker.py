@@ -1,5 +1,5 @@
 """Says what was wrong with the sessions of one subscriber of MQTT, whose messages say no numbers: these are known by
-all others who saw them (docs/reference/mqtt.md, "Sessions")."""
+all others who saw them, or by the acknowledgements (docs/reference/mqtt.md, "Sessions")."""
 
 from __future__ import annotations
 

@@ -120,6 +120,16 @@ def test_a_session_that_is_over_because_of_a_gap_is_none_too_many_where_one_was_
     assert (verdict.resynchronised, verdict.resynchronised_in_reach) == (1, in_reach)
 
 
+@pytest.mark.parametrize("came", [[1, 2, 3, 4, 5], [1, 2, 4, 5], [1, 2, 3, 5, 4]])
+def test_what_all_others_had_to_skip_came_if_its_acknowledgement_says_where_it_is(came: list[int]) -> None:
+    """They were told, by an answer, that they go on behind it: nobody but this one saw p:3 and p:4."""
+    made = run([got(number) for number in came])
+    made.traces[0].events[3:5] = [Answered(150, A, 1, 4, "resynchronised", 0, (1, 2))]
+    wrong = {3: ("unannounced", "p:3"), 4: ("reordered", "p:4")}
+    expected = [] if came == [1, 2, 3, 4, 5] else [wrong[3]] if 3 not in came else [("unannounced", "p:4"), wrong[4]]
+    assert found(check(made)) == expected
+
+
 def by_mqtt(numbers: dict[int, list[int]], *, sessions: str = EXACT, anew: int = 0) -> list[Finding]:
     """What is found where publications that were sent again once, and acknowledged without a number, are stored at
     these."""
