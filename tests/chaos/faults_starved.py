@@ -152,7 +152,7 @@ FAULTS = (
         cap=0,
         well_seconds=40,
         judge=nobody_blamed,
+        # Also in the short form: for half a minute the core is others', and all else that runs has what is left.
         obstacle=lambda: "" if len(os.sched_getaffinity(0)) > 1 else "one core: its parent would starve as well",
-        short=False,  # it wants a whole core for itself
     ),
 )

@@ -3,6 +3,9 @@ id."""
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
@@ -11,7 +14,7 @@ from threading import Event, Thread
 import pytest
 from websockets.exceptions import WebSocketException
 
-from fastpath.core.mqtt.packets import Disconnect
+from fastpath.core.mqtt.packets import Connack, ConnectPacket, Disconnect
 from fastpath.core.mqtt.reasons import Reason
 from tests.support.edge.mqtt import LISTEN, MqttPeer, kept, mqtt
 from tests.support.edge.spread import kill_worker
@@ -39,6 +42,27 @@ def test_a_client_is_connected_once_whichever_worker_it_comes_to() -> None:
                 assert other.publish("workers/a", f"from a thing {number}") == 0
             told = [payload for _, payload, _, _ in before.messages(40)]
             assert told == [payload for _, payload, _, _ in other.messages(40)]
+
+
+def test_who_waits_in_vain_for_its_session_is_told_so_and_not_blamed_for_silence() -> None:
+    """The first worker, which has the sessions, stands still; clients of the other one have said CONNECT."""
+    settings = {"handshake_seconds": 4, "hang_seconds": 0}
+    with Sidecar(listen=LISTEN, workers=2, **settings) as sidecar, ExitStack() as stack:
+        address = sidecar.ready["clients"][0]
+        peers = [stack.enter_context(MqttPeer(address, websocket=True)) for _ in range(16)]
+        pool = stack.enter_context(ThreadPoolExecutor(len(peers)))
+        os.kill(sidecar.ready["workers"][0], signal.SIGSTOP)
+        try:
+            for number, one in enumerate(peers):
+                one.send(ConnectPacket(level=one.level, client_id=f"waits{number}", clean=False))
+            answers = [pool.submit(one.receive, Connack) for one in peers]
+            told = next(as_completed(answers, PATIENCE_SECONDS)).result()
+        finally:
+            os.kill(sidecar.ready["workers"][0], signal.SIGCONT)
+        assert told.code == Reason.SERVER_BUSY
+        assert told.properties["reason_string"] == "its session cannot be had at this moment"
+        assert {answer.result().code for answer in answers} <= {0, Reason.SERVER_BUSY}
+        assert "handshake_timeout" not in sidecar.log
 
 
 class Mouth(Thread):

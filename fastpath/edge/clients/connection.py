@@ -380,6 +380,12 @@ class ClientConnection(Handshake):
             self.lost()
         elif self in self.runtime.http.exchanges:
             self.runtime.http.exchanges[self].expire()
+        elif self.mqtt is not None and self.mqtt.talk.connected and not self.mqtt.talk.begun:
+            # It has said its first command in time: it is the server that keeps it waiting.
+            if self.held & PauseReason.ASKED:
+                self.close(Close.NOT_READY, "not_ready: its password cannot be checked at this moment")
+            else:
+                self.close(Close.OVERLOADED, "overloaded: its session cannot be had at this moment")
         elif self.client is None:
             self.runtime.broker.counters.limit("handshake")
             if self.mqtt is not None:

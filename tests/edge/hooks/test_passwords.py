@@ -126,6 +126,17 @@ def test_while_django_is_away_or_does_not_answer_a_client_is_to_come_again(rules
         assert comes(rules, level).code == 0
 
 
+def test_who_waits_longer_for_the_answer_than_for_a_handshake_is_not_blamed_for_silence() -> None:
+    with (
+        ruled(rule(1, "/stocks/**"), listen=LISTEN, hook_seconds=9, handshake_seconds=1) as waiting,
+        CheckingPasswords(waiting.sidecar.control, lambda question: None),
+    ):
+        answer = comes(waiting)
+        assert answer.code == Reason.SERVER_UNAVAILABLE
+        assert answer.properties["reason_string"] == "its password cannot be checked at this moment"
+        assert "no CONNECT in time" not in waiting.sidecar.log
+
+
 def test_all_addresses_of_a_network_of_ipv6_are_one() -> None:
     given = ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8:1:2:3::4", "2001:db8:1:2:ffff::", "2001:db8:1:3::4", "")
     assert [network_of(one) for one in given] == [
