@@ -86,8 +86,8 @@ async def _run(
 
 
 def keep(folder: Path, stage: Stage, verdict: Verdict) -> None:
-    """What helps to find the reason: every finding, what was acknowledged when and by whom, the processes' logs, and all
-    that was sent to those clients of whom something was found."""
+    """What helps to find the reason: every finding, what was acknowledged when and by whom, the processes' logs, and
+    all that was sent to those clients of whom something was found."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "findings").write_text("".join(f"{finding}\n" for finding in verdict.findings))
     for name, text in stage.logs().items():
