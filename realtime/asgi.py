@@ -1,4 +1,4 @@
-"""The ASGI application around Django's: static files, what the sidecar answers over HTTP, and the relay at /ws.
+"""The ASGI application around Django's: what the sidecar answers over HTTP, the relay at /ws, and files under DEBUG.
 
 A project adds one line to its own ``asgi.py``: ``application = wrap(application)``. One that has no ASGI application is
 served with ``realtime.asgi:application``, which is its Django, wrapped.
@@ -10,6 +10,7 @@ from typing import Any
 
 from channels.routing import ProtocolTypeRouter
 from django.apps import apps
+from django.conf import settings
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
@@ -17,15 +18,17 @@ __all__ = ["wrap"]
 
 
 def wrap(application: Any) -> ProtocolTypeRouter:
-    """``application``, which answers everything but static files, what is forwarded, and /ws.
+    """``application``, which answers everything but what is forwarded and /ws; under DEBUG static files as well.
 
+    Without DEBUG they are the application's own, or a web server's in front: Django's handler would take the address
+    before a middleware that has them, as WhiteNoise does, and knows no names by content.
     To be called when Django has loaded its apps, as ``get_asgi_application()`` does.
     """
     # They read settings as they are imported.
     from realtime.forwarding.application import http_application  # noqa: PLC0415
     from realtime.relay import websocket_application  # noqa: PLC0415
 
-    if apps.is_installed("django.contrib.staticfiles"):
+    if settings.DEBUG and apps.is_installed("django.contrib.staticfiles"):
         application = ASGIStaticFilesHandler(application)
     return ProtocolTypeRouter({"http": http_application(application), "websocket": websocket_application()})
 

@@ -275,3 +275,25 @@ def test_the_modules_under_names_by_content(tmp_path: Path, storage: str) -> Non
     project.append("mysite/production.py", 'REALTIME = {"CONTROL": BASE_DIR / "none.sock"}')
     told = project.manage("check", "--deploy", *production, check=False)
     assert ("realtime.W005" in told.stderr) == (storage == PLAIN_STORAGE)
+
+
+OWN_FILES = """
+from django.conf import settings
+from django.urls import re_path
+from django.views.static import serve
+
+urlpatterns += [re_path(r"^static/(?P<path>.*)$", serve, {"document_root": settings.STATIC_ROOT})]
+"""
+
+
+def test_without_debug_static_files_are_the_applications(tmp_path: Path) -> None:
+    """As WhiteNoise has them, which knows the names by content; Django's handler would stand before it."""
+    project = Project(tmp_path)
+    project.append("mysite/production.py", f'STORAGES["staticfiles"]["BACKEND"] = "{PLAIN_STORAGE}"')
+    project.append("mysite/production.py", 'ALLOWED_HOSTS = ["127.0.0.1"]')
+    project.append("mysite/urls.py", OWN_FILES)
+    project.manage("migrate", "-v0")
+    project.manage("collectstatic", "--noinput", "-v0", "--settings", "mysite.production")
+    named = json.loads((tmp_path / "static" / "staticfiles.json").read_text())["paths"]["realtime/client.js"]
+    with project.running(DJANGO_SETTINGS_MODULE="mysite.production") as site:
+        assert status(f"{site.url}/static/{named}") == 200
