@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check docs bench chaos chaos-short conformance fuzz measure format dist release deb clean
+.PHONY: help setup setup-tests run test test-slow check client docs bench chaos chaos-short conformance fuzz measure format dist release deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -32,6 +32,9 @@ check: setup-tests ## style, types, who imports whom, sizes, the pages of the ma
 	$(PYTHON) tools/check_sizes.py || status=1; \
 	tools/manual.sh || status=1; \
 	exit $$status
+
+client: setup ## write realtime/static/realtime/client.js and its map anew, of the modules in client/ beside it
+	@$(PYTHON) -m tools.client_bundle
 
 docs: setup-tests ## build the manual from docs/ into build/site, to be read from the disk or put on any web server
 	@tools/manual.sh

@@ -34,7 +34,6 @@ class RealtimeConfig(AppConfig):
         register(checks.check_sidecar)
         register(checks.check_listeners)
         register(checks.check_addresses)
-        register(checks.check_static_files, deploy=True)
         _offer_runserver()
 
 

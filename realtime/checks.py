@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.conf import STATICFILES_STORAGE_ALIAS, settings
-from django.contrib.staticfiles.storage import HashedFilesMixin
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
-from django.core.files.storage import storages
 from django.db import Error as DatabaseFailure
 from django.db import connections
 from django.template import Context, TemplateDoesNotExist, TemplateSyntaxError
@@ -201,25 +199,6 @@ def check_hook(**_: Any) -> list[CheckMessage]:
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E011")]
     return []
-
-
-def check_static_files(**_: Any) -> list[CheckMessage]:
-    """With names by content, a module that imports others by their plain names mixes versions after an upgrade."""
-    try:
-        storage = storages[STATICFILES_STORAGE_ALIAS]
-    except (ImproperlyConfigured, ImportError):
-        return []  # collectstatic says what is wrong with it
-    if not isinstance(storage, HashedFilesMixin) or storage.support_js_module_import_aggregation:
-        return []
-    return [
-        Warning(
-            f"{type(storage).__name__} names the client's modules by their content, but not in what they import of "
-            "each other: after an upgrade a browser that has cached some of them mixes two versions.",
-            hint="Set support_js_module_import_aggregation = True in a subclass of it "
-            "(docs/develop/django.md, In production).",
-            id="realtime.W005",
-        )
-    ]
 
 
 def check_sidecar(**_: Any) -> list[CheckMessage]:

@@ -66,8 +66,8 @@ def tarball(path: Path, members: Mapping[str, Member], moment: int) -> None:
 
 
 def npm(version: str) -> tuple[str, dict[str, Member]]:
-    """The name of the JavaScript client's package, and its files: modules as they are, types, licence."""
-    files = listed(f"{CLIENT}/client.js", f"{CLIENT}/client.d.ts", f"{CLIENT}/client")
+    """The name of the JavaScript client's package, and its files: the one, its map, the modules, types, licence."""
+    files = listed(*(f"{CLIENT}/{name}" for name in ("client.js", "client.js.map", "client.d.ts", "client")))
     own = {f"package{name.removeprefix(CLIENT)}": member for name, member in files.items()}
     manifest = json.loads((ROOT / CLIENT / "package.json").read_text(encoding="utf-8"))
     manifest = {"name": manifest.pop("name"), "version": version} | manifest
