@@ -13,6 +13,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseFailure
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.template import Context, TemplateDoesNotExist, TemplateSyntaxError
 from django.template.base import Template
 from django.template.loader import get_template
@@ -25,7 +26,7 @@ from fastpath.client.control.nodes import label
 from fastpath.core.auth.tokens import KEY_UNKNOWN
 from fastpath.core.protocol.errors import Close
 from realtime.conf import KEYS, conf
-from realtime.models import OutboxMessage, OutboxState
+from realtime.models import OutboxMessage, OutboxState, StatisticsBucket, StatisticsState
 from realtime.nodes.asking import Said, ask_each
 from realtime.publishing.outbox.writing import VENDORS
 
@@ -58,6 +59,27 @@ def check_publishing(**_: Any) -> list[CheckMessage]:
         except ImproperlyConfigured as error:
             found.append(Error(str(error), id="realtime.E020"))
     return found
+
+
+def check_statistics(**_: Any) -> list[CheckMessage]:
+    """Whether a database that the settings name for the statistics is there, and for ``manage.py check`` its tables."""
+    try:
+        alias = conf.stats_database
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="realtime.E023")]
+    if not alias or "check" not in sys.argv[1:2]:
+        return []
+    try:
+        tables = connections[alias].introspection.table_names()
+    except DatabaseFailure as error:
+        why = " ".join(str(error).split())
+        return [Warning(f'The database of the statistics, "{alias}", does not answer: {why}.', id="realtime.W007")]
+    absent = {StatisticsState._meta.db_table, StatisticsBucket._meta.db_table} - set(tables)
+    if not absent:
+        return []
+    words = f'the database "{alias}" has no table {" nor ".join(sorted(absent))}: nothing is collected.'
+    hint = f"{Path(sys.argv[0]).name} migrate realtime --database {alias}"
+    return [Error(f'REALTIME["STATS_DATABASE"] is set, and {words}', hint=hint, id="realtime.E023")]
 
 
 def check_token_authenticators(**_: Any) -> list[CheckMessage]:
@@ -104,13 +126,28 @@ def outbox_messages() -> list[CheckMessage]:
         return [Warning(f'The database of the outbox, "{alias}", does not answer: {why}.', id="realtime.W006")]
     absent = {OutboxMessage._meta.db_table, OutboxState._meta.db_table} - set(tables)
     if not absent:
-        return []
+        return _outbox_beside(connection)
     return [
         Error(
             f'REALTIME["OUTBOX"] is set, and the database "{alias}" has no table {" nor ".join(sorted(absent))}: '
             "publish() raises.",
             hint=f"{Path(sys.argv[0]).name} migrate realtime --database {alias}",
             id="realtime.E021",
+        )
+    ]
+
+
+def _outbox_beside(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+    """SQLite fails a transaction that has read and would write when the sender has written meanwhile."""
+    mode = str(connection.settings_dict["OPTIONS"].get("transaction_mode") or "").upper()
+    if connection.vendor != "sqlite" or mode in ("IMMEDIATE", "EXCLUSIVE"):
+        return []
+    return [
+        Warning(
+            f'realtime_outbox writes to the database "{connection.alias}" beside the project: requests of it may fail '
+            'with "database is locked".',
+            hint=f'DATABASES["{connection.alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}} lets them wait.',
+            id="realtime.W008",
         )
     ]
 

@@ -56,6 +56,7 @@ KEYS = {
     "LISTENERS": "dotted paths of the classes that are told what happens in the sidecar (docs/operate/audit.md)",
     "AUDIT_FOLDER": "folder of the audit's files, for runrealtime and `manage.py audit`",
     "DATA": "folder of the sidecar's journal, for runrealtime",
+    "STATS_DATABASE": "database of DATABASES for the statistics; unset: a file of their own beside one of SQLite",
     "STATS_LISTEN": "an address for the statistics alone, http://HOST:PORT or https://HOST:PORT?cert=FILE&key=FILE",
     "STATS_PASSWORD": "what is to be given there; empty: nothing",
     "JMX": "where the figures are served as MBeans, jmx://HOST:PORT or jmx+tls://HOST:PORT?cert=FILE&key=FILE",
@@ -236,6 +237,23 @@ class Conf:
     def listeners(self) -> list[str]:
         """The dotted paths of the listeners' classes."""
         return list(_read("LISTENERS", ()))
+
+    @property
+    def stats_database(self) -> str:
+        """The alias of the database that the statistics are in; empty: the rules of realtime.stats.database say.
+
+        Raises ImproperlyConfigured.
+        """
+        alias = _read("STATS_DATABASE", "")
+        if not isinstance(alias, str) or (alias and alias not in settings.DATABASES):
+            known = ", ".join(map(repr, settings.DATABASES))
+            raise ImproperlyConfigured(f'REALTIME["STATS_DATABASE"] is a database ({known}), not {alias!r}.')
+        return alias
+
+    @property
+    def is_test_run(self) -> bool:
+        """Whether a test runner has set up its environment in this process."""
+        return _in_test_run()
 
     @property
     def stats_listen(self) -> Address | None:

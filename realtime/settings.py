@@ -64,6 +64,7 @@ REALTIME = {
     "AUDIT_FOLDER": VAR / "audit",
     "TOKEN_SECRET": os.environ.get("FASTPATH_TOKEN_SECRET"),
     "HOOK": os.environ.get("REALTIME_HOOK"),
+    "STATS_DATABASE": os.environ.get("REALTIME_STATS_DATABASE"),
     "STATS_LISTEN": os.environ.get("REALTIME_STATS_LISTEN"),
     "STATS_PASSWORD": os.environ.get("REALTIME_STATS_PASSWORD"),
     "JMX": os.environ.get("REALTIME_JMX"),

@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db import router
-
 from fastpath.core.telemetry.samples import RATES
 from realtime.models import StatisticsState
+from realtime.stats.database import to_read
 from realtime.stats.store import load
 from realtime.stats.windows import INDICATORS, KEPT, WINDOWS, History, deviation
 
@@ -35,8 +34,7 @@ def newest(names: Iterable[str] = INDICATORS) -> Told:
     Raises UnknownName, and django.db.Error when the database does not answer.
     """
     asked = known(names)
-    database = router.db_for_read(StatisticsState)
-    with _lock:
+    with to_read() as database, _lock:
         state = StatisticsState.objects.using(database).first()
         if state is None:
             return History().windows(int(time.time()), asked)
@@ -56,12 +54,12 @@ def series(names: Sequence[str], window: str) -> dict[str, Any]:
     asked = known(names)
     if window not in WINDOWS:
         raise UnknownName(f"there is no window {window!r}: {', '.join(WINDOWS)}")
-    database = router.db_for_read(StatisticsState)
-    state = StatisticsState.objects.using(database).first()
-    moment = _moment(state.through if state is not None else -1)
     size = WINDOWS[window].size
-    first = WINDOWS[window].first(moment // size)
-    history = load(database, state.names, size, first) if state is not None else History()
+    with to_read() as database:
+        state = StatisticsState.objects.using(database).first()
+        moment = _moment(state.through if state is not None else -1)
+        first = WINDOWS[window].first(moment // size)
+        history = load(database, state.names, size, first) if state is not None else History()
     told: dict[str, Any] = {"window": window, "seconds": moment - first * size, "t": []}
     for name in asked:
         rows = list(history.rows(window, name, moment))

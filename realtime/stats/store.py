@@ -1,4 +1,4 @@
-"""Keeps the statistics in Django's database, for one collector at a time."""
+"""Keeps the statistics in their database, for one collector at a time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, router, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from realtime.models import StatisticsBucket, StatisticsState
 from realtime.process.holders import has_ended, new_holder
+from realtime.stats.database import prepare, to_write
 from realtime.stats.timeline import SampledNode, Timeline
 from realtime.stats.windows import SIZES, History, Key
 
@@ -46,13 +47,18 @@ class Store:
     """The database as one collector sees it; every method raises django.db.Error when it does not answer."""
 
     def __init__(self) -> None:
-        self.database = router.db_for_write(StatisticsState)
         self._holder = new_holder()
         self._claimed = False
         self._seen: tuple[str, int, float] = ("", -1, 0.0)
 
+    @property
+    def database(self) -> str:
+        """The alias that the statistics are under, in this thread."""
+        return to_write()
+
     def claim(self) -> Saved | None:
         """Become the one that collects, and get what has been collected; None while another one does."""
+        prepare()
         states = StatisticsState.objects.using(self.database)
         state = states.filter(pk=_STATE).first()
         if state is None:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, Annotated, BinaryIO
 
 import msgspec
-from django.db import router
 
 from realtime.models import StatisticsState
+from realtime.stats.database import to_read
 from realtime.stats.store import Store, load, timeline_of
 from realtime.stats.windows import NOTHING, SECOND, SIZES, History, Sums
 
@@ -53,13 +53,13 @@ def export(folder: Path) -> tuple[Path | None, int]:
 
     None where there is nothing new. Raises OSError, and django.db.Error when the database does not answer.
     """
-    database = router.db_for_read(StatisticsState)
-    state = StatisticsState.objects.using(database).first()
     folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-    since, until = _exported(folder), state.through + 1 if state is not None else 0
-    if state is None or until <= since:
-        return None, 0
-    lines = list(_lines(load(database, state.names), since, until))
+    with to_read() as database:
+        state = StatisticsState.objects.using(database).first()
+        since, until = _exported(folder), state.through + 1 if state is not None else 0
+        if state is None or until <= since:
+            return None, 0
+        lines = list(_lines(load(database, state.names), since, until))
     if not lines:
         return None, 0
     path = folder / f"statistics-{datetime.fromtimestamp(until, UTC):{_FORM}}.jsonl.gz"

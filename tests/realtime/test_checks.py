@@ -275,6 +275,10 @@ def test_an_outbox_that_cannot_be_used_is_named(settings: Any, monkeypatch: pyte
         assert checks.outbox_messages() == []
     settings.REALTIME = settings.REALTIME | {"OUTBOX": True, "OUTBOX_ROWS_MAX": 10}
     assert [*checks.check_publishing(), *checks.outbox_messages()] == []
+    with monkeypatch.context() as patch:  # a sender that writes makes transactions that do not wait fail
+        patch.setitem(connection.settings_dict, "OPTIONS", {})
+        [warning] = checks.outbox_messages()
+        assert (warning.id, "IMMEDIATE" in str(warning.hint)) == ("realtime.W008", True)
     monkeypatch.setattr(OutboxMessage._meta, "db_table", "elsewhere")
     [error] = checks.outbox_messages()
     assert (error.id, "elsewhere" in error.msg) == ("realtime.E021", True)

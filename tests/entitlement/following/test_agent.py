@@ -312,6 +312,7 @@ def test_an_agent_and_a_collector_that_get_no_cpu_go_on_beside_their_node(bob, d
     with ExitStack() as stack:
         sidecar = stack.enter_context(Sidecar(mode="rules", token_secret=conf.token_secret()))
         own = {"REALTIME_DATABASE": str(connection.settings_dict["NAME"]), "FASTPATH_CONTROL": sidecar.control}
+        own["REALTIME_STATS_DATABASE"] = "default"  # which the test looks into
         log = stack.enter_context((tmp_path / "log").open("w"))
         pids = [sidecar.pid]
         for command in ("realtime_agent", "realtime_collect"):

@@ -198,7 +198,9 @@ def test_two_at_once_are_refused(everything: Everything, folder: Path) -> None:
 
 def collected(folder: Path) -> tuple[str, int]:
     """Who collects the statistics, and up to which second (-1: none yet)."""
-    with closing(sqlite3.connect(folder / "db.sqlite3", timeout=20)) as database:
+    if not (folder / "db-statistics.sqlite3").exists():
+        return "", -1
+    with closing(sqlite3.connect(folder / "db-statistics.sqlite3", timeout=20)) as database:
         row = database.execute("SELECT holder, through FROM realtime_statisticsstate").fetchone()
     return row or ("", -1)
 
