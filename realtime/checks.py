@@ -267,7 +267,8 @@ def _node_messages(address: str, said: Said[tuple[dict[str, Any], str]], alone: 
     if isinstance(said.failure, ValueError):
         return [Error(f'REALTIME["CONTROL"]: {said.failure}', id="realtime.E002")]
     if said.value is None:
-        what = "Nothing is pushed and publish() raises" if alone else f"The node at {label(address)} is away"
+        lost = "publish() raises" if conf.on_failure != "log" else "what publish() is given is lost"
+        what = f"Nothing is pushed and {lost}" if alone else f"The node at {label(address)} is away"
         here = f"or by `python -m fastpath` with FASTPATH_CONTROL={address}"
         there = "of another host: is it running, and are the certificates those of its control+tls address?"
         return [

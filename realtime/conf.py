@@ -45,7 +45,7 @@ KEYS = {
     "CONTROL_SECONDS": "how long to wait for an answer there, in seconds",
     "PUBLISH_SECONDS": "how long a call of publish() may take, in seconds",
     "BACKEND": "where publish() sends: sidecar, memory (its core in this process) or dummy, as by itself in test runs",
-    "ON_FAILURE": "what publish() does when no sidecar takes a message: log or raise; unset: raise, log after commits",
+    "ON_FAILURE": "what publish() does when no sidecar takes a message: log, raise, or call: not after a commit",
     "OUTBOX": "publish() writes rows that realtime_outbox sends: True, or the database they are in",
     "OUTBOX_ROWS_MAX": "how many rows of the outbox may wait",
     "TRACING": "whether publish() is a span of the project's own OpenTelemetry: True or False",
@@ -74,7 +74,7 @@ KEYS = {
 
 
 BACKENDS = ("sidecar", "memory", "dummy")
-ON_FAILURE = ("", "log", "raise")
+ON_FAILURE = ("log", "call", "raise")
 
 
 class Server(NamedTuple):
@@ -131,8 +131,8 @@ class Conf:
 
     @property
     def on_failure(self) -> str:
-        """``log``, ``raise``, or empty: raise at the call, log at the commit. Raises ImproperlyConfigured."""
-        return _one_of("ON_FAILURE", ON_FAILURE, "")
+        """``log``, ``raise``, or ``call``: raise at the call, log at the commit. Raises ImproperlyConfigured."""
+        return _one_of("ON_FAILURE", ON_FAILURE, "log")
 
     @property
     def tracing(self) -> bool:
@@ -156,6 +156,11 @@ class Conf:
             known = ", ".join(map(repr, settings.DATABASES))
             raise ImproperlyConfigured(f'REALTIME["OUTBOX"] is True, False or a database ({known}), not {given!r}.')
         return alias if alias and self.backend == "sidecar" else ""
+
+    @property
+    def logs_full_outbox(self) -> bool:
+        """Whether the settings say "log" themselves: else what was promised a row of the transaction is raised."""
+        return self.on_failure == "log" and bool(_read("ON_FAILURE", ""))
 
     @property
     def outbox_rows_max(self) -> int:

@@ -58,6 +58,7 @@ REALTIME = {
     or os.environ.get("FASTPATH_CONTROL")
     or control_path(VAR),
     "BACKEND": "sidecar",  # also in the tests of this repository, which start sidecars of their own
+    "ON_FAILURE": "call",  # the tests of this repository are told what a call failed by
     "OUTBOX": os.environ.get("REALTIME_OUTBOX"),
     "SERVERS": json.loads(os.environ.get("REALTIME_SERVERS") or "null"),
     "DATA": VAR / "fastpath",

@@ -8,6 +8,7 @@ close and the codes of RFC 6455, and keeps tokens out of the access log.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -45,6 +46,24 @@ _THREADS_SECONDS = 5
 
 _TOKEN = re.compile(r"([?&]token=)[^&#]*")
 """A token is a key: it does not belong into a log."""
+
+
+def _logs_at_root() -> bool:
+    """Whether the project itself says where the root of all loggers writes; else that is Daphne's doing."""
+    given = settings.LOGGING or {}
+    return bool(given.get("root", {}).get("handlers") or given.get("loggers", {}).get("", {}).get("handlers"))
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    """Whether nobody has written the record to this process's output yet, as Django's own handler does while DEBUG."""
+    logger: logging.Logger | None = logging.getLogger(record.name)
+    while logger is not None and logger.parent is not None:
+        for handler in logger.handlers:
+            to_output = isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stderr, sys.stdout)
+            if to_output and record.levelno >= handler.level and handler.filter(record):
+                return False
+        logger = logger.parent if logger.propagate else None
+    return True
 
 
 @implementer(IPushProducer)
@@ -116,6 +135,9 @@ class BoundedServer(Server):
             self.websocket_max_message_size = command_bytes_max(conf.message_bytes_max)
         if self.websocket_max_frame_size == _MESSAGE_BYTES:
             self.websocket_max_frame_size = self.websocket_max_message_size
+        if not _logs_at_root():
+            for handler in logging.getLogger().handlers:
+                handler.addFilter(_is_new)
         self._rejected: set[str | None] = set()  # addresses whose sockets are about to end
         self._streams: dict[Any, Valve] = {}
         """Of answers over HTTP that come in pieces."""

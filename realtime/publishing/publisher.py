@@ -101,9 +101,9 @@ def publish(
 
     Raises TypeError or PublishRefused (NotEncodable, MessageTooLarge) at once for what can never be sent;
     TransactionManagementError when it is not clear which commit to wait for; SynchronousOnlyOperation in asynchronous
-    code; PublishFailed when no node could store it, and SidecarUnavailable when none answers within
-    REALTIME["PUBLISH_SECONDS"]: inside a transaction at its first message, so that it can still be rolled back. What
-    fails after the commit is logged. REALTIME["ON_FAILURE"] changes the last two: docs/develop/publishing.md.
+    code. That no node could store it, or none answers within REALTIME["PUBLISH_SECONDS"], is logged and counted, and
+    None is returned. With REALTIME["ON_FAILURE"] it raises PublishFailed and SidecarUnavailable then, inside a
+    transaction at its first message, so that it can still be rolled back: docs/develop/publishing.md.
     """
     rows = [checked(Publication(subject, content, fields, retained, qos, as_of, reply_to, closure, replace))]
     return _first(_publish(rows, using, fail_silently))

@@ -6,8 +6,10 @@ import json
 import os
 import posixpath
 import re
+import sqlite3
 import sys
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,9 +52,31 @@ def test_one_command_runs_it_and_it_publishes(project: Project) -> None:
         assert set(site.links()) == {"web", "admin", "monitoring", "console"}
         assert [status(site.links()[page]) for page in ("admin", "monitoring", "console")] == [200] * 3, "its login"
         assert status(site.url + "/order/") == 200
+        assert status(site.url + "/nowhere") == status(site.url + "/metrics") == 404, "what is ours is below our prefix"
+        until(lambda: "GET /nowhere" in site.output)
+        assert site.output.count("Not Found: /nowhere") == 1, "Django's handler and Daphne's would both write it"
         assert project.shell("from realtime import publish; print(publish('/orders/all', '42').seq)").strip() == "1"
         check = project.manage("check", check=False)
         assert (check.returncode, "realtime." in check.stderr) == (0, False), check.stderr
+
+
+def test_it_can_be_taken_out_again(tmp_path: Path) -> None:
+    """With nothing left in the database of the project: neither a table nor a trigger on its own ones."""
+    project = Project(tmp_path)
+    project.manage("migrate", "-v0")
+
+    def ours() -> int:
+        with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
+            query = """SELECT COUNT(*) FROM sqlite_master
+                WHERE type = 'trigger' OR name LIKE 'realtime%' OR name LIKE 'entitlement%'"""
+            return int(database.execute(query).fetchone()[0])
+
+    assert ours() > 20
+    for command in one("docs/develop/django.md", "sh", "realtime zero").split("&&"):
+        program, *words = command.split()
+        assert program == "python"
+        project.run(*words)
+    assert ours() == 0
 
 
 @pytest.mark.parametrize("field", ["AutoField", "BigAutoField"])
@@ -223,6 +247,7 @@ def imports(folder: Path, manifest: dict[str, str]) -> dict[str, set[str]]:
 
 PAGES = """
 import re
+import sqlite3
 from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse

@@ -1,4 +1,4 @@
-"""The production settings of docs/develop/django.md pass Django's deployment check."""
+"""The production settings of docs/operate/checkout.md pass Django's deployment check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.sidecar import Sidecar
 
 def _block() -> str:
     """The commands of the page."""
-    return one("docs/develop/django.md", "sh", "check --deploy")
+    return one("docs/operate/checkout.md", "sh", "check --deploy")
 
 
 def _run(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:

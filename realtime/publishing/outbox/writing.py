@@ -52,7 +52,7 @@ def write(rows: Sequence[Row], using: str | None, silent: bool) -> None:
     try:
         _rooms.write(connection, model, messages)
     except OutboxFull as error:
-        if not silent and conf.on_failure != "log":
+        if not (silent or conf.logs_full_outbox):
             raise
         failures.note([(row, error) for row in rows], len(rows), "as the outbox is full")
         return

@@ -288,9 +288,12 @@ def test_it_is_raised_where_the_settings_say_so(node: Sidecar, settings: Any) ->
     assert not User.objects.filter(username="bob").exists()
 
 
-def test_where_it_is_only_logged_no_call_fails(node: Sidecar, settings: Any, caplog: Any) -> None:
-    """But for what is wrong with the message itself."""
-    settings.REALTIME = settings.REALTIME | {"ON_FAILURE": "log"}
+@pytest.mark.parametrize("given", ["log", None])
+def test_by_default_it_is_only_logged_and_no_call_fails(
+    node: Sidecar, settings: Any, caplog: Any, given: str | None
+) -> None:
+    """A line for each call or transaction; but for what is wrong with the message itself."""
+    settings.REALTIME = settings.REALTIME | {"ON_FAILURE": given}
     node.kill()
     assert publish(SUBJECT, "193") is None
     with transaction.atomic():

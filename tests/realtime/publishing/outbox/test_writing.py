@@ -92,7 +92,7 @@ def test_what_is_too_large_is_refused_at_the_call() -> None:
 
 
 def test_a_full_outbox_says_so_and_leaves_the_transaction_as_it_was(settings: Any) -> None:
-    settings.REALTIME = settings.REALTIME | {"OUTBOX_ROWS_MAX": 3}
+    settings.REALTIME = settings.REALTIME | {"OUTBOX_ROWS_MAX": 3, "ON_FAILURE": None}  # the default
     with transaction.atomic():
         publish(SUBJECT, "1")
         with pytest.raises(OutboxFull, match=r"outbox_full: the outbox has 3 rows.*realtime_outbox.*OUTBOX_ROWS_MAX"):
