@@ -17,7 +17,7 @@ from entitlement import patterns
 from entitlement.history import RuleQuerySet, differences
 from fastpath.core.protocol.limits import CONFLATION_GRID_MS, CONFLATION_MS_MAX, SUBJECT_BYTES_MAX
 from fastpath.core.protocol.options import CACHE_MESSAGES_MAX, CACHE_SECONDS_MAX, PUBLISH_RATE_MAX
-from fastpath.core.protocol.subject import is_reported, is_system
+from fastpath.core.protocol.subject import NAMES, is_reported, is_system
 
 
 class Action(models.TextChoices):
@@ -188,8 +188,10 @@ class Rule(models.Model):
             return fault
         if is_system(self.pattern) and self.action != Action.SUBSCRIBE and not is_reported(self.pattern):
             return gettext("Subjects under /__sys__/ are the server's: they can be read, never published to.")
-        if "/{username}" in self.pattern and self.anonymous:
-            return gettext("Who is not signed in has no user name: {username} would match nothing.")
+        for name in NAMES:
+            if f"/{name}" in self.pattern and self.anonymous:
+                words = gettext("Who is not signed in has no name and no id: %(name)s would match nothing.")
+                return words % {"name": name}
         return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,7 +17,16 @@ from django.utils.translation import gettext, gettext_noop
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
 from fastpath.core.protocol.options import check_option_pattern
-from fastpath.core.protocol.subject import USERS, check_pattern, is_system, user_segment
+from fastpath.core.protocol.subject import (
+    NAMES,
+    USER_ID,
+    USERNAME,
+    USERS,
+    check_pattern,
+    is_system,
+    named_segment,
+    user_segment,
+)
 
 REPAIRS_MAX = SUBJECT_SEGMENTS_MAX
 """A pattern may have a fault in each segment; after so many repairs none is offered."""
@@ -36,9 +45,10 @@ _ADVICE = {
     gettext_noop("too many segments"): gettext_noop("a subject has at most %(most)s segments"),
     gettext_noop("** only as the last segment"): gettext_noop("* stands for one segment in the middle"),
     gettext_noop("* must be a whole segment"): gettext_noop("part of a segment cannot be matched"),
-    gettext_noop("only {username} may stand in braces, as a whole segment"): gettext_noop(
-        "{username} stands for the name of the user who asks"
+    gettext_noop("only {username} or {user_id} may stand in braces, as a whole segment"): gettext_noop(
+        "{username} stands for the name of the user who asks, {user_id} for the id"
     ),
+    gettext_noop("behind /user/ stands a name, not {user_id}"): gettext_noop("one user's id may be another one's name"),
 }
 
 _MOST = {"too long": SUBJECT_BYTES_MAX, "too many segments": SUBJECT_SEGMENTS_MAX}
@@ -48,6 +58,7 @@ _OTHERS = (
     gettext_noop("not a text"),
     gettext_noop("not UTF-8"),
     gettext_noop("{username} is for rules: name the user"),
+    gettext_noop("{user_id} is for rules: name the user"),
 )
 """Reasons that a pattern of a rule never has, but a subject that somebody types (protocol.md 2)."""
 
@@ -76,7 +87,8 @@ def option_fault(pattern: str) -> str:
     try:
         check_option_pattern(pattern)
     except InvalidSubject:
-        return gettext("{username} stands for whoever asks, and options are the same for all: * stands for any name.")
+        words = gettext("%(name)s stands for whoever asks, and options are the same for all: * stands for any name.")
+        return words % {"name": next(name for name in NAMES if name in pattern)}
     return ""
 
 
@@ -131,6 +143,14 @@ def _surrogate(pattern: str) -> tuple[int, str]:
     return next(place for place, character in enumerate(pattern) if "\ud800" <= character <= "\udfff"), ""
 
 
+def _meant(segment: str) -> str:
+    """What stands for who asks and was probably meant by a segment in braces; else any segment."""
+    text = segment.lower()
+    if "user" in text or "name" in text:
+        return "{user_id}" if text.strip("{}").endswith(("id", "pk")) else USERNAME
+    return "*"
+
+
 _PLACES: dict[str, Callable[[str], tuple[int, str]]] = {
     "no leading slash": lambda pattern: (0, f"/{pattern}" if pattern else ""),
     "empty segment": lambda pattern: (pattern.index("//") + 1, pattern.replace("//", "/*/", 1)),
@@ -147,33 +167,36 @@ _PLACES: dict[str, Callable[[str], tuple[int, str]]] = {
     "* must be a whole segment": lambda pattern: _segment(
         pattern, lambda segment, _: "*" in segment and segment not in ("*", "**"), lambda _: "*"
     ),
-    "only {username} may stand in braces, as a whole segment": lambda pattern: _segment(
-        pattern,
-        lambda segment, _: not {"{", "}"}.isdisjoint(segment) and segment != "{username}",
-        lambda segment: "{username}" if "user" in segment or "name" in segment else "*",
+    "only {username} or {user_id} may stand in braces, as a whole segment": lambda pattern: _segment(
+        pattern, lambda segment, _: not {"{", "}"}.isdisjoint(segment) and segment not in NAMES, _meant
+    ),
+    "behind /user/ stands a name, not {user_id}": lambda pattern: (
+        len(f"/{USERS}/"),
+        pattern.replace("{user_id}", USERNAME, 1),
     ),
 }
 """For each reason (protocol.md 2.1, 2.3): the character at fault, counted from 0, and the pattern without it."""
 
 
-def wider(pattern: str, user: str = "", most: int = 2000) -> set[str] | None:
+def wider(pattern: str, user: str = "", most: int = 2000, *, uid: str = "", asked: bool = False) -> set[str] | None:
     """The texts of all patterns that cover every subject of this one (a subject is one, too), itself among them.
 
-    With a user also those with ``{username}``. None when there are more than ``most``: a pattern of many segments.
+    Where it is a subject that somebody has ``asked`` about, or with a user, also those with ``NAMES``: of who has no
+    such name every one, because it may deny. None when there are more than ``most``: a pattern of many segments.
     """
     segments = pattern[1:].split("/")
     prefixes = [""]
     found: set[str] = set()
+    spelled = user_segment if segments[0] == USERS else named_segment
+    named = [(text, spelled(name)) for text, name in zip(NAMES, (user, uid), strict=True) if name or asked]
     if segments[0] == USERS:  # no wildcard stands for it (protocol.md 2.4)
-        user = user_segment(user)
         prefixes = [f"/{segments.pop(0)}"]
     for segment in segments:
         found.update(f"{prefix}/**" for prefix in prefixes)
         if segment == "**":
             break
         forms = ["*"] if segment == "*" else [segment, "*"]
-        if user and segment == user:
-            forms.append("{username}")
+        forms += [text for text, name in named if segment == name or (asked and not name)]
         prefixes = [f"{prefix}/{form}" for prefix in prefixes for form in forms]
         if len(prefixes) + len(found) > most:
             return None
@@ -183,14 +206,14 @@ def wider(pattern: str, user: str = "", most: int = 2000) -> set[str] | None:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some subject is covered by both; ``{username}`` may be any name."""
+    """Whether some subject is covered by both; ``NAMES`` may be any name."""
     first, second = one[1:].split("/"), other[1:].split("/")
     if USERS in (first[0], second[0]) and first[0] != second[0]:
         return False
     for mine, theirs in zip(first, second, strict=False):
         if "**" in (mine, theirs):
             return True
-        if mine != theirs and not {mine, theirs} & {"*", "{username}"}:
+        if mine != theirs and not {mine, theirs} & {"*", *NAMES}:
             return False
     return len(first) == len(second)
 
@@ -206,18 +229,18 @@ class Bytes(Func):
         return super().as_sql(compiler, connection, template="LENGTH(CAST(%(expressions)s AS BLOB))", **more)
 
 
-def readable(actions: list[str], effects: list[str]) -> Q:
+def readable(actions: list[str], effects: list[str], names: Sequence[str] = NAMES) -> Q:
     """A rule that is switched off, or has a pattern (protocol.md 2.3), and one of these actions and effects."""
-    return Q(enabled=False) | (Q(action__in=actions) & Q(effect__in=effects) & _pattern())
+    return Q(enabled=False) | (Q(action__in=actions) & Q(effect__in=effects) & _pattern(names))
 
 
-def _pattern() -> Q:
+def _pattern(names: Sequence[str]) -> Q:
     """What ``check_pattern`` accepts, but for NUL and half a character, which databases refuse or cannot look for."""
     pattern = F("pattern")
     closed = Concat(pattern, Value("/"))
     # Each segment with slashes of its own: /a/*/b as //a//*//b/. A wildcard is a whole segment, or none.
     segments: Combinable = Concat(Replace(pattern, Value("/"), Value("//")), Value("/"))
-    for whole in ("/*/", "/**/", "/{username}/"):
+    for whole in ("/*/", "/**/", *(f"/{name}/" for name in names)):
         segments = Replace(segments, Value(whole), Value(""))
     count = Length(pattern) - Length(Replace(pattern, Value("/"), Value("")))
     found = (
@@ -230,6 +253,8 @@ def _pattern() -> Q:
     )
     for character in "*{}":
         found &= _without(segments, character)
+    if USER_ID in names:
+        found &= ~Q(Exact(StrIndex(closed, Value(f"/{USERS}/{USER_ID}/")), 1))
     return found
 
 

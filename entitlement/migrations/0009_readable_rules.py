@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
         AddConstraintForNewRows(
             model_name="rule",
             constraint=models.CheckConstraint(
-                condition=readable(["subscribe", "publish", "both"], ["allow", "deny"]),
+                condition=readable(["subscribe", "publish", "both"], ["allow", "deny"], ["{username}"]),
                 name="entitlement_rule_can_be_read",
                 violation_error_message="Nobody can decide by this rule: see its pattern and action.",
             ),

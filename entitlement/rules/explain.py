@@ -40,6 +40,11 @@ class Person:
     superuser: bool = False
     active: bool = True
 
+    @property
+    def uid(self) -> str:
+        """The id as tokens have it; empty for somebody who is not signed in."""
+        return "" if self.user is None else str(self.user.pk)
+
     def __str__(self) -> str:
         return self.name or gettext("Somebody who is not signed in")
 
@@ -132,7 +137,7 @@ class Decider:
             )
         if person.superuser:
             return Verdict(True, None, gettext("active superusers may do everything"))
-        decisive = self._enabled.decide(person.holders, person.name, subject, action, now)
+        decisive = self._enabled.decide(person.holders, person.name, subject, action, now, person.uid)
         if decisive is OWN:
             return Verdict(True, None, "what is below /user/ and the own name may be read without a rule", implied=True)
         about = presence_of(subject) if action == SUBSCRIBE else ""
@@ -151,7 +156,9 @@ class Decider:
         verdict = self.verdict(subject, action, now)
         return [
             Line(rule, rule == verdict.rule, self._part(rule, record, verdict, action, now))
-            for record in self._all.covering(self.person.holders, self.person.name, verdict.asked or subject)
+            for record in self._all.covering(
+                self.person.holders, self.person.name, verdict.asked or subject, self.person.uid
+            )
             for rule in (self.rules[record.id],)
         ]
 
@@ -212,7 +219,7 @@ def rules_about(who: Person, subjects: Iterable[str]) -> list[Rule]:
     rules = Rule.objects.filter(held).select_related("user", "group").order_by()
     patterns: set[str] = set()
     for subject in subjects:
-        found = wider(subject, who.name)
+        found = wider(subject, who.name, uid=who.uid, asked=True)
         if found is None:  # a subject of many segments: too many patterns to ask for each
             return list(rules)
         patterns |= found

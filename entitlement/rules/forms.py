@@ -31,7 +31,7 @@ PATTERN_HELP = gettext_lazy(
     "<code>/stocks/us/IBM</code> this subject alone · "
     "<code>/stocks/*/IBM</code> <b>*</b> stands for exactly one segment · "
     "<code>/stocks/**</code> <b>**</b> at the end stands for one or more · "
-    "<code>/inbox/{username}</code> the name of the user who asks."
+    "<code>/inbox/{username}</code> the name of the user who asks, <code>{user_id}</code> the id."
 )
 
 PLAIN_INPUT = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}

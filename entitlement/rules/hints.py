@@ -8,7 +8,7 @@ from django.utils.translation import gettext
 
 from entitlement.models import Action, Effect, Rule
 from entitlement.patterns import overlap, wider
-from fastpath.core.protocol.subject import specificity
+from fastpath.core.protocol.subject import NAMES, specificity
 
 LOOK_MAX = 2000
 """Rules that are looked at; where more would have to be, nothing is said."""
@@ -58,9 +58,9 @@ def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
     closest = max(wide, key=lambda other: specificity(other.pattern))
     first = rule.pattern.split("/")[1]
     begins = Q()
-    if first not in ("*", "**", "{username}"):
+    if first not in ("*", "**", *NAMES):
         begins = Q(pattern="/**")
-        for segment in (first, "*", "{username}"):
+        for segment in (first, "*", *NAMES):
             begins |= Q(pattern__startswith=f"/{segment}/")
     against = Rule.objects.filter(begins, enabled=True).exclude(effect=rule.effect)
     opposed = list(against.values_list("pattern", flat=True)[: LOOK_MAX + 1])

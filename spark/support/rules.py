@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastpath.core.protocol.errors import InvalidSubject
-from fastpath.core.protocol.subject import check_pattern, covers
+from fastpath.core.protocol.subject import NAMES, USER_ID, check_pattern, covers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,8 @@ def load_members(path: Path) -> dict[str, frozenset[str]]:
 class Uses:
     """Finds the rules that a use falls under; it travels to the executors.
 
-    Without `members` a rule for a group holds for every user: then one that is told to be unused surely is.
+    Without `members` a rule for a group holds for every user: then one that is told to be unused surely is. The audit
+    tells names and no ids, so `{user_id}` may be any id.
     """
 
     def __init__(self, rules: Iterable[Rule], members: Mapping[str, frozenset[str]] | None = None) -> None:
@@ -74,9 +75,9 @@ class Uses:
         """The numbers of the rules that say something about this user, subject, action and effect."""
         by = self._by.get((action, effect), {})
         segments = subject.split("/")[1:]
-        for first in dict.fromkeys((segments[0], "*", "**", "{username}")):
+        for first in dict.fromkeys((segments[0], "*", "**", *NAMES)):
             for rule in by.get(first, ()):
-                if covers(rule.pattern[1:].split("/"), segments, user) and self._holds(rule.who, user):
+                if _covers(rule, segments, user) and self._holds(rule.who, user):
                     yield rule.number
 
     def match(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -100,3 +101,12 @@ class Uses:
         if kind == "group":
             return bool(user) if self._members is None else user in self._members.get(name, ())
         return who == EVERYONE or (not user if who == ANONYMOUS else kind == "user" and name == user)
+
+
+def _covers(rule: Rule, segments: list[str], user: str) -> bool:
+    """Whether the rule's pattern covers the subject for this user; of nobody, a deny covers whatever name is there."""
+    wanted = rule.pattern[1:].split("/")
+    if not user and rule.effect == "allow" and not {*NAMES}.isdisjoint(wanted):
+        return False
+    unknown = (USER_ID,) if user else NAMES
+    return covers(["*" if segment in unknown else segment for segment in wanted], segments, user)

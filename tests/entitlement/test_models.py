@@ -60,8 +60,10 @@ def test_validity_ends_after_it_begins(db):
 def test_rules_that_could_never_apply(db):
     with pytest.raises(ValidationError, match="can be read, never published to"):
         Rule(everyone=True, pattern="/__sys__/stats", action="both").full_clean()
-    with pytest.raises(ValidationError, match="has no user name"):
+    with pytest.raises(ValidationError, match="has no name and no id"):
         Rule(anonymous=True, pattern="/inbox/{username}").full_clean()
+    with pytest.raises(ValidationError, match=r"\{user_id\} would match nothing"):
+        Rule(anonymous=True, pattern="/inbox/{user_id}").full_clean()
 
 
 def test_a_rule_in_words(db, bob):
@@ -71,6 +73,8 @@ def test_a_rule_in_words(db, bob):
 PATTERNS = (
     "orders/**", "/ok/*", "/**", "/*", "/a", "/", "", "/a//b", "//a/b", "/a/b/", "/a/**/b", "/**/b", "/**/**",
     "/a/b*", "/a/**b", "/a/ü*", "/*/*", "/a/*/*/**", "/a/{username}/x", "/a/{user}/x", "/a/x{username}",
+    "/a/{user_id}/x", "/{user_id}/a", "/a/{user_ids}/x", "/a/x{user_id}", "/user/{user_id}/x", "/a/user/{user_id}/x",
+    "/user/{user_id}", "/user/x/{user_id}",
     "/a/{username}", "/{username}/{username}/*", "/a/{USERNAME}", "/A/B%C_", "/a/b\\", " /a/b", "/a/b ",
     "/" + "\u4fa1" * 400,
     "/" + "/".join("x" * 32), "/" + "/".join("x" * 33), "/a/" + "x" * 509, "/a/" + "x" * 510,

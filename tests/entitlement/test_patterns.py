@@ -22,10 +22,16 @@ FAULTS = [
     ("/stocks/***", "* must be a whole segment (character 9): ", "/stocks/*"),
     (
         "/inbox/{user}",
-        "Only {username} may stand in braces, as a whole segment (character 8): ",
+        "Only {username} or {user_id} may stand in braces, as a whole segment (character 8): ",
         "/inbox/{username}",
     ),
-    ("/orders/{id}", "Only {username} may stand in braces, as a whole segment (character 9): ", "/orders/*"),
+    (
+        "/orders/{id}",
+        "Only {username} or {user_id} may stand in braces, as a whole segment (character 9): ",
+        "/orders/*",
+    ),
+    ("/orders/{userid}", "Only {username} or {user_id} may stand in braces", "/orders/{user_id}"),
+    ("/user/{user_id}/**", "Behind /user/ stands a name, not {user_id} (character 7): ", "/user/{username}/**"),
     ("/a" * 33, "Too many segments (character 66): ", "/a" * 31 + "/**"),
     ("/a\x00/b", "Reserved segment (character 3): ", "/a/b"),
     ("/stocks/" + "ä" * 300, "Too long (character 261): ", ""),

@@ -21,7 +21,7 @@ from fastpath.core.protocol.subject import presence_of
 from realtime.nodes.control_sockets import control as shared_control
 from tests.support.databases import settle
 from tests.support.edge.wire import Ended, WireClient
-from tests.support.entitlement.truth import Row, create, people, rows
+from tests.support.entitlement.truth import IDS, Row, create, people, rows
 from tests.support.sidecar import Sidecar
 from tools.truth_table import PAGE, page
 
@@ -48,15 +48,15 @@ def test_core(row: Row) -> None:
             rules.put(Rule(number, KEYS.get(who, who), pattern, action, effect == "allow", start, end))
     grants = RuleGrants("")
     grants.replace(rules, {}, {}, 1, 0)
-    user = "" if row.who == "anonymous" else row.who
-    principal = Principal(None, row.who == "root", HOLDERS.get(row.who, ("anonymous", "everyone")), user)
+    user, uid = "" if row.who == "anonymous" else row.who, str(IDS.get(row.who, ""))
+    principal = Principal(None, row.who == "root", HOLDERS.get(row.who, ("anonymous", "everyone")), user, uid)
     reason = grants.check(principal, row.action, row.subject, 0)
     assert (not reason) == row.allowed
     if reason:
         assert reason == (f"rule {row.by} denies it" if row.by else "no rule allows it")
     elif row.by:
         asked = presence_of(row.subject) or row.subject
-        rule = rules.decide(principal.holders, user, asked, row.action, 0)
+        rule = rules.decide(principal.holders, user, asked, row.action, 0, uid)
         assert rule is not None
         assert rule.id == row.by
 

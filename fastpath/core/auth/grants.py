@@ -30,15 +30,18 @@ class Principal:
     """The identity a connection acts for; ``claims`` is None for anonymous, ``asked`` unless a hook decides as well."""
 
     __slots__ = (
-        *("answers", "asked", "claims", "expires", "holders", "known_at", "publishable", "superuser", "user"),
+        *("answers", "asked", "claims", "expires", "holders", "known_at", "publishable", "superuser", "uid", "user"),
         "version",
     )
 
-    def __init__(self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "") -> None:
+    def __init__(
+        self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "", uid: str = ""
+    ) -> None:
         self.claims = claims
         self.expires = claims.expires if claims else None
         """The time when the token ends, in ms."""
         self.user = user or (claims.user if claims else "")
+        self.uid = uid or (claims.uid if claims else "")
         self.superuser = superuser
         self.holders = holders
         self.version = 0  # of the rights, users and sessions that it was made under

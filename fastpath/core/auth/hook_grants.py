@@ -69,7 +69,7 @@ class Hooked(Grants):
         """Return a principal that nobody shares, because the hook answers for a connection; raises Refused."""
         principal = super().principal(token, now)
         if principal.claims is None:
-            return Principal(None, principal.superuser, principal.holders, principal.user)
+            return Principal(None, principal.superuser, principal.holders, principal.user, principal.uid)
         return principal
 
     def current(self, principal: Principal) -> Principal:

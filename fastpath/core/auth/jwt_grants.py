@@ -81,7 +81,7 @@ class JwtGrants(Grants):
         """By the token's permissions."""
         if principal.claims is None:
             return Reach(DENIED, "a token is needed", 1)
-        subjects = self._rules(principal.claims).samples(("token",), principal.user, pattern)
+        subjects = self._rules(principal.claims).samples(("token",), principal.user, pattern, principal.uid)
         return reach_of(subjects, lambda subject: JwtGrants.explain(self, principal, subject, now))
 
     def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
@@ -89,9 +89,10 @@ class JwtGrants(Grants):
         assert principal.claims is not None
         rules = self._rules(principal.claims)
         about = presence_of(subject) if action == SUBSCRIBE else ""
-        match = None if about and owner_of(about) else rules.decide(("token",), principal.user, subject, action, now)
+        user, uid = principal.user, principal.uid
+        match = None if about and owner_of(about) else rules.decide(("token",), user, subject, action, now, uid)
         if about and not match:  # who may read a subject may see who is there (protocol.md 3.9)
-            match = rules.decide(("token",), principal.user, about, action, now)
+            match = rules.decide(("token",), user, about, action, now, uid)
         return match
 
     def _rules(self, claims: Claims) -> RuleSet:
@@ -113,7 +114,7 @@ class JwtGrants(Grants):
         if principal.claims is None:
             return None
         rules = self._rules(principal.claims)
-        return rules, principal.user if named or rules.names else ""
+        return rules, (principal.user, principal.uid) if named or rules.names else ""
 
     def publishable(self, principal: Principal) -> set[str] | None:
         """What the token allows stays so."""

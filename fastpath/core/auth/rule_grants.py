@@ -128,7 +128,7 @@ class RuleGrants(Grants):
         about = presence_of(subject) if action == SUBSCRIBE else ""
         if about and owner_of(about):
             return self.check(principal, action, about, now)
-        rule = self._rules.decide(principal.holders, principal.user, subject, action, now)
+        rule = self._rules.decide(principal.holders, principal.user, subject, action, now, principal.uid)
         if rule is not None and rule.allow:
             return ""
         if about:  # who may read a subject may see who is there (protocol.md 3.9)
@@ -141,7 +141,7 @@ class RuleGrants(Grants):
             return Why(False, NOT_READY)
         if principal.superuser:
             return Why(True, "a superuser may read everything")
-        rule = self._rules.decide(principal.holders, principal.user, subject, SUBSCRIBE, now)
+        rule = self._rules.decide(principal.holders, principal.user, subject, SUBSCRIBE, now, principal.uid)
         about = presence_of(subject)
         if about and (owner_of(about) or rule is None or not rule.allow):
             return self.explain(principal, about, now)
@@ -156,19 +156,20 @@ class RuleGrants(Grants):
         """By the rules that may count for it."""
         if not self.ready or principal.superuser:
             return Reach()
-        subjects = self._rules.samples(principal.holders, principal.user, pattern)
+        subjects = self._rules.samples(principal.holders, principal.user, pattern, principal.uid)
         return reach_of(subjects, lambda subject: RuleGrants.explain(self, principal, subject, now))
 
     def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
         """Return what is the same for all superusers, and for all for whom the same rules count."""
         if principal.superuser:
             return True
-        return self._counting(principal), principal.user if named or self._rules.names else ""
+        return self._counting(principal), (principal.user, principal.uid) if named or self._rules.names else ""
 
     def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
         """A rule that comes to be about one of them alone is none about this one."""
-        name = principal.user if named or self._rules.names else ""  # of many users there is none
-        return Principal(None, principal.superuser, self._counting(principal), name)
+        known = named or self._rules.names  # of many users there is no name
+        name, uid = (principal.user, principal.uid) if known else ("", "")
+        return Principal(None, principal.superuser, self._counting(principal), name, uid)
 
     def _counting(self, principal: Principal) -> tuple[str, ...]:
         """The principal's holders that have rules."""

@@ -1,9 +1,11 @@
 """The rules of one generation, matched against a subject: most specific wins, deny wins a tie (features.md E2).
 
 Patterns are compared segment by segment from the left: a literal segment is more specific than ``*``, and ``*`` more
-than ``**``. ``{username}`` counts as the literal that it stands for. Rules live in one tree per holder (``user:5``,
-``group:3``, ``everyone``, ``anonymous``). A check walks the trees of all holders at once, most specific branch first,
-and ends at the first place with a rule in force: what it costs is the subject's length, not the number of rules.
+than ``**``. ``{username}`` and ``{user_id}`` count as the literals that they stand for. Who has no such name, or one
+that no segment can be, is allowed nothing by them, and denied by them whatever stands there: not knowing who it is
+takes no deny away. Rules live in one tree per holder (``user:5``, ``group:3``, ``everyone``, ``anonymous``). A check
+walks the trees of all holders at once, most specific branch first, and ends at the first place with a rule in force:
+what it costs is the subject's length, not the number of rules.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..protocol.limits import SUBJECT_SEGMENTS_MAX
-from ..protocol.subject import PRESENCE, RESERVED, USERS, user_segment
+from ..protocol.subject import NAMES, PRESENCE, RESERVED, USER_ID, USERNAME, USERS, named_segment, user_segment
 
 SUBSCRIBE = "subscribe"
 PUBLISH = "publish"
@@ -32,13 +34,12 @@ DUE_MAX = 25_000
 SPARE_MAX = 1000
 """Moments of rules that have been replaced since, beyond some for each rule, before they are swept out."""
 
-_USERNAME = "{username}"
 _USERS_PREFIX = f"/{USERS}/"
 
 _FRESH = "\x01\x02\x03"
 """A segment that no rule names."""
 
-_WILD = ("*", "**", _USERNAME)
+_WILD = ("*", "**", *NAMES)
 
 
 class Rule(Struct, frozen=True):
@@ -57,7 +58,7 @@ class Rule(Struct, frozen=True):
         return (self.start is None or self.start <= now) and (self.end is None or now < self.end)
 
 
-OWN = Rule(0, "", f"/{USERS}/{_USERNAME}/**", SUBSCRIBE, True)
+OWN = Rule(0, "", f"/{USERS}/{USERNAME}/**", SUBSCRIBE, True)
 """The implied rule of everybody who has a name: one's own subjects may be read. No rule of Django's has this id."""
 
 
@@ -77,7 +78,7 @@ class RuleSet:
     def __init__(self) -> None:
         self.rules: dict[int, Rule] = {}
         self.names = 0
-        """How many rules have a ``{username}``: without any, no answer depends on the user's name."""
+        """How many rules name who asks (``NAMES``): without any, no answer depends on the user's name or id."""
         self._roots: dict[str, _Node] = {}
         self._timed: dict[int, Rule] = {}
         # When validities begin and end: a heap of the moments (ms), and whose they are; rules that are gone stay there.
@@ -90,7 +91,7 @@ class RuleSet:
         self._own = _Node()  # the implied rule's segments behind the first
         named = _Node()
         rest = _Node()
-        self._own.children, named.children, rest.rules = {_USERNAME: named}, {"**": rest}, [OWN]
+        self._own.children, named.children, rest.rules = {USERNAME: named}, {"**": rest}, [OWN]
 
     @property
     def holders(self) -> Collection[str]:
@@ -116,7 +117,7 @@ class RuleSet:
         else:
             insort(node.rules, rule, key=_rank)
         self.rules[rule.id] = rule
-        self.names += _USERNAME in rule.pattern
+        self.names += _is_named(rule)
         if rule.start is not None or rule.end is not None:
             self._timed[rule.id] = rule
             self._expect(rule)
@@ -131,7 +132,7 @@ class RuleSet:
         if rule is None:
             return set()
         self._timed.pop(rule_id, None)
-        self.names -= _USERNAME in rule.pattern
+        self.names -= _is_named(rule)
         path = [self._roots[rule.who]]
         segments = rule.pattern[1:].split("/")
         for segment in segments:
@@ -145,7 +146,9 @@ class RuleSet:
             del self._roots[rule.who]
         return {rule.who}
 
-    def decide(self, holders: Iterable[str], user: str, subject: str, action: str, now: int) -> Rule | None:
+    def decide(
+        self, holders: Iterable[str], user: str, subject: str, action: str, now: int, uid: str = ""
+    ) -> Rule | None:
         """The rule that decides for a bearer of these holders' rights, or None when none covers the subject.
 
         Of a subject below ``/user/`` only rules that name this segment decide, and for whoever has a name ``OWN``.
@@ -153,26 +156,25 @@ class RuleSet:
         roots = [root for root in map(self._roots.get, holders) if root is not None]
         if subject.startswith(_USERS_PREFIX):
             named = [node for root in roots if (node := (root.children or {}).get(USERS)) is not None]
-            return _first([*named, self._own], subject[1:].split("/"), 1, user_segment(user), action, now)
-        return _first(roots, subject[1:].split("/"), 0, user, action, now) if roots else None
+            return _first([*named, self._own], subject[1:].split("/"), 1, _names(user, uid, own=True), action, now)
+        return _first(roots, subject[1:].split("/"), 0, _names(user, uid), action, now) if roots else None
 
-    def samples(self, holders: Iterable[str], user: str, pattern: str) -> Iterator[str]:
+    def samples(self, holders: Iterable[str], user: str, pattern: str, uid: str = "") -> Iterator[str]:
         """Subjects of a pattern that stand for all of it, where it is to be known how much of it may be read.
 
         Where rules do not name a segment, all segments are alike: one that nobody has stands for them.
         """
-        return _samples([root for root in map(self._roots.get, holders) if root is not None], pattern, user)
+        return _samples([root for root in map(self._roots.get, holders) if root is not None], pattern, user, uid)
 
-    def covering(self, holders: Iterable[str], user: str, subject: str) -> list[Rule]:
+    def covering(self, holders: Iterable[str], user: str, subject: str, uid: str = "") -> list[Rule]:
         """All rules of these holders that cover the subject, in force or not, of whatever action.
 
         In the order in which they decide: of those in force and of the action asked for, the first one does.
         """
         roots = [root for root in map(self._roots.get, holders) if root is not None]
         segments = subject[1:].split("/")
-        if segments[0] == USERS:
-            user = user_segment(user)
-        found = [match for root in roots for match in _walk(root, segments, 0, user)]
+        names = _names(user, uid, own=segments[0] == USERS)
+        found = [match for root in roots for match in _walk(root, segments, 0, names) if _counts(match[1], names)]
         if segments[0] == USERS:
             found = [match for match in found if match[1].pattern.startswith(_USERS_PREFIX)]
         found.sort(key=lambda match: (match[0], not match[1].allow, match[1].id), reverse=True)
@@ -239,40 +241,64 @@ def _rank(rule: Rule) -> tuple[bool, int]:
     return rule.allow, -rule.id
 
 
-def _first(nodes: list[_Node], segments: list[str], at: int, user: str, action: str, now: int) -> Rule | None:
+def _is_named(rule: Rule) -> bool:
+    """Whether the rule names who asks."""
+    return "{" in rule.pattern
+
+
+def _names(user: str, uid: str, own: bool = False) -> tuple[str, str]:
+    """What stands for ``NAMES``, empty where it is missing; ``own``: below ``/user/``, where each has a spelling."""
+    return (user_segment(user), user_segment(uid)) if own else (named_segment(user), named_segment(uid))
+
+
+def _counts(rule: Rule, names: tuple[str, str]) -> bool:
+    """Whether a rule that was found counts: one that allows does not where a name that it needs is missing."""
+    if not rule.allow or (names[0] and names[1]) or "{" not in rule.pattern:
+        return True
+    segments = rule.pattern.split("/")
+    return all(bool(name) or text not in segments for text, name in zip(NAMES, names, strict=True))
+
+
+def _first(
+    nodes: list[_Node], segments: list[str], at: int, names: tuple[str, str], action: str, now: int
+) -> Rule | None:
     """The rule that decides, of those below these equally specific places that cover the segments from ``at`` on."""
     if at == len(segments):
-        return _best(nodes, action, now)
+        return _best(nodes, action, now, names)
     segment = segments[at]
     literal: list[_Node] = []
     star: list[_Node] = []
     rest: list[_Node] = []
-    own = segment == user  # a user has a name: no segment is empty
+    user, uid = names
+    own = not user or segment == user
+    same = not uid or segment == uid
+    plain = segment not in NAMES  # a subject's segment that is spelled so is no name that a rule could stand for
     for node in nodes:
         children = node.children
         if children is None:
             continue
-        child = children.get(segment)
-        if child is not None:
+        if plain and (child := children.get(segment)) is not None:
             literal.append(child)
-        if own and (child := children.get(_USERNAME)) is not None:
+        if own and (child := children.get(USERNAME)) is not None:
+            literal.append(child)
+        if same and (child := children.get(USER_ID)) is not None:
             literal.append(child)
         if (child := children.get("*")) is not None:
             star.append(child)
         if (child := children.get("**")) is not None:
             rest.append(child)
     for below in (literal, star):
-        if below and (rule := _first(below, segments, at + 1, user, action, now)) is not None:
+        if below and (rule := _first(below, segments, at + 1, names, action, now)) is not None:
             return rule
-    return _best(rest, action, now) if rest else None
+    return _best(rest, action, now, names) if rest else None
 
 
-def _best(nodes: list[_Node], action: str, now: int) -> Rule | None:
+def _best(nodes: list[_Node], action: str, now: int, names: tuple[str, str]) -> Rule | None:
     """Of the rules that end at these places, the one in force that decides about the action."""
     best: Rule | None = None
     for node in nodes:
         for rule in node.rules or ():
-            if (rule.action == action or rule.action == BOTH) and rule.in_force(now):
+            if (rule.action == action or rule.action == BOTH) and rule.in_force(now) and _counts(rule, names):
                 if best is None or _rank(rule) < _rank(best):
                     best = rule
                 break  # the others of this place stand behind it
@@ -280,7 +306,7 @@ def _best(nodes: list[_Node], action: str, now: int) -> Rule | None:
 
 
 def _walk(
-    node: _Node, segments: list[str], at: int, user: str, path: tuple[int, ...] = ()
+    node: _Node, segments: list[str], at: int, names: tuple[str, str], path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], Rule]]:
     """Every rule below ``node`` whose pattern covers the segments from ``at`` on, with its specificity."""
     if at == len(segments):
@@ -288,21 +314,23 @@ def _walk(
             yield path, rule
         return
     children = node.children or {}
-    if (child := children.get(segments[at])) is not None:
-        yield from _walk(child, segments, at + 1, user, (*path, _LITERAL))
-    if user and segments[at] == user and (child := children.get(_USERNAME)) is not None:
-        yield from _walk(child, segments, at + 1, user, (*path, _LITERAL))
+    segment = segments[at]
+    if segment not in NAMES and (child := children.get(segment)) is not None:
+        yield from _walk(child, segments, at + 1, names, (*path, _LITERAL))
+    for text, name in zip(NAMES, names, strict=True):
+        if (not name or segment == name) and (child := children.get(text)) is not None:
+            yield from _walk(child, segments, at + 1, names, (*path, _LITERAL))
     if (child := children.get("*")) is not None:
-        yield from _walk(child, segments, at + 1, user, (*path, _STAR))
+        yield from _walk(child, segments, at + 1, names, (*path, _STAR))
     if (child := children.get("**")) is not None:
         for rule in child.rules or ():
             yield (*path, _REST), rule
 
 
-def _samples(roots: Sequence[_Node], pattern: str, user: str) -> Iterator[str]:
+def _samples(roots: Sequence[_Node], pattern: str, user: str, uid: str) -> Iterator[str]:
     """Subjects that the pattern covers, of each kind that patterns below ``roots`` tell from others one at least."""
     wanted = pattern[1:].split("/")
-    users = tuple({user, user_segment(user)}) if user else ()
+    users = tuple({*_names(user, uid), *_names(user, uid, own=True)})  # an empty one: a name is missing
     own = _stand_ins(roots, wanted, [], users)
     if not pattern.startswith(f"{PRESENCE}/"):
         return own
@@ -339,8 +367,8 @@ def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str
     """Segments that stand for all that may come behind the path."""
     yield _FRESH
     seen: set[str] = set()
-    if path[:1] == [USERS] or any(_USERNAME in (node.children or ()) for node in nodes):
-        yield from users
+    if path[:1] == [USERS] or any(not {*NAMES}.isdisjoint(node.children or ()) for node in nodes):
+        yield from filter(None, users)
         seen.update(users)
     for node in nodes:
         for name in node.children or ():
@@ -351,7 +379,7 @@ def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str
 
 def _below(nodes: Sequence[_Node], segment: str, users: Sequence[str]) -> list[_Node]:
     """What may follow the segment."""
-    names = (segment, "*", _USERNAME) if segment in users else (segment, "*")
+    names = (segment, "*", *NAMES) if segment in users or "" in users else (segment, "*")
     found = (node.children[name] for node in nodes if node.children for name in names if name in node.children)
     return list(found)
 

@@ -16,6 +16,10 @@ MQTT = "__mqtt__"
 USERS = "user"
 """The first segment of what is a user's own: ``/user/NAME/…``, which NAME may read (protocol.md 2.4)."""
 
+USERNAME, USER_ID = "{username}", "{user_id}"
+NAMES = (USERNAME, USER_ID)
+"""Segments of a right that stand for who asks: the name, and the id (``uid``) of the token."""
+
 RESERVED = frozenset(("__sys__", MQTT, USERS))
 """First segments that a wildcard does not stand for: what is below them is asked for by name."""
 
@@ -41,8 +45,8 @@ def check_subject(text: str) -> None:
 def check_pattern(text: str, *, names: bool = True) -> None:
     """Accept a well-formed pattern of a right, else raise InvalidSubject (protocol.md 2.3).
 
-    ``*`` stands for one segment, ``**`` as the last one for one or more, ``{username}`` for the user's name, which
-    a subscription cannot have (``names`` is false).
+    ``*`` stands for one segment, ``**`` as the last one for one or more, ``{username}`` and ``{user_id}`` for the
+    user's name and id, which a subscription cannot have (``names`` is false).
     """
     if text == "/**":
         return  # everything: a subject has two segments or more, and ** stands for all of them
@@ -52,10 +56,12 @@ def check_pattern(text: str, *, names: bool = True) -> None:
     for segment in segments:
         if "*" in segment and segment not in ("*", "**"):
             raise InvalidSubject("* must be a whole segment", text)
-        if not names and segment == "{username}":
-            raise InvalidSubject("{username} is for rules: name the user", text)
-        if names and ("{" in segment or "}" in segment) and segment != "{username}":
-            raise InvalidSubject("only {username} may stand in braces, as a whole segment", text)
+        if not names and segment in NAMES:
+            raise InvalidSubject(f"{segment} is for rules: name the user", text)
+        if names and ("{" in segment or "}" in segment) and segment not in NAMES:
+            raise InvalidSubject("only {username} or {user_id} may stand in braces, as a whole segment", text)
+    if names and segments[:2] == [USERS, USER_ID]:  # somebody's id may be another one's name
+        raise InvalidSubject("behind /user/ stands a name, not {user_id}", text)
 
 
 def check_wanted(text: str) -> None:
@@ -78,6 +84,12 @@ def refused_offer(pattern: str) -> tuple[str, str]:
     return "", ""
 
 
+def named_segment(name: str) -> str:
+    """The segment that a name or an id of a user is in a right; empty where none can be it: then it counts as
+    missing."""
+    return "" if "/" in name or "\x00" in name or name in ("*", "**") else name
+
+
 def covers(wanted: Sequence[str], given: Sequence[str], user: str = "") -> bool:
     """Return whether the pattern of a right of that user covers a subject, both as their segments (protocol.md 2.3)."""
     count = len(wanted)
@@ -88,7 +100,7 @@ def covers(wanted: Sequence[str], given: Sequence[str], user: str = "") -> bool:
     elif len(given) != count:
         return False
     return all(
-        wanted[at] in ("*", given[at]) or (wanted[at] == "{username}" and user == given[at]) for at in range(count)
+        wanted[at] == "*" or (user if wanted[at] == USERNAME else wanted[at]) == given[at] for at in range(count)
     )
 
 

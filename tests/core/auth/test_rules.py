@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.core.auth import rules as rules_module
-from fastpath.core.auth.rules import SPARE_MAX, Rule, RuleSet
+from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.rules import SPARE_MAX, SUBSCRIBE, Rule, RuleSet
+from tests.support.core.rights import SECRET, mint
 
 TABLE = [
     # rules as (pattern, allow); subject; whether it is allowed, None when nothing covers it
@@ -200,3 +202,29 @@ def test_it_agrees_with_the_model(entries: list, segments: list) -> None:
         found.remove(number)
     assert verdict(found, subject) is None
     assert not found._roots
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "*", "**", "x\x00"])
+@pytest.mark.parametrize("text", ["{username}", "{user_id}"])
+def test_a_name_that_no_segment_can_be_allows_nothing_and_denies_everything(name: str, text: str) -> None:
+    """Neither does it widen a right, nor is a deny lost by it."""
+    names = {"user": name, "uid": "1"} if text == "{username}" else {"user": "ann", "uid": name}
+    asked = {"holders": ["user:1"], "action": "subscribe", "now": 0} | names
+    for pattern, subject in (("/a/?", "/a/b"), ("/a/?/**", "/a/b/c"), ("/?/?", "/a/b"), ("/*/?/x", "/a/b/x")):
+        named = pattern.replace("?", text)
+        assert rules((named, True)).decide(subject=subject, **asked) is None
+        assert rules(("/**", False), (named, True)).decide(subject=subject, **asked).id == 0
+        assert rules(("/**", True), (named, False)).decide(subject=subject, **asked).id == 1
+
+
+def test_ids_that_share_rules_share_no_cohort() -> None:
+    """Two who differ by their ids alone have different keys, once a rule has an id in its pattern."""
+    grants = RuleGrants(SECRET)
+    for pattern, same in (("/a/*", True), ("/a/{user_id}", False)):
+        whole = RuleSet()
+        whole.put(Rule(1, "everyone", pattern, SUBSCRIBE, True))
+        grants.replace(whole, {}, {}, 1, 0)
+        one, other = (grants.principal(mint("ann", uid), 0) for uid in ("1", "2"))
+        assert (grants.rights_key(one) == grants.rights_key(other)) is same
+        proxy = grants.rights_proxy(one)
+        assert [grants.check(proxy, SUBSCRIBE, f"/a/{uid}", 0) == "" for uid in "12"] == [True, same]

@@ -38,6 +38,7 @@ VALID = [
     "/a" * 32,
     "/A/b",
     "/a/{username}",
+    "/a/{user_id}",
     "/__sys__/stats",
 ]
 
@@ -62,8 +63,10 @@ def test_valid_subjects_pass(subject: str) -> None:
         ("/a/**/b", "** only as the last segment"),
         ("/a/b*", "* must be a whole segment"),
         ("/a/***", "* must be a whole segment"),
-        ("/a/{user}", "only {username} may stand in braces, as a whole segment"),
-        ("/a/x{username}", "only {username} may stand in braces, as a whole segment"),
+        ("/user/{user_id}/**", "behind /user/ stands a name, not {user_id}"),
+        ("/a/x{user_id}", "only {username} or {user_id} may stand in braces, as a whole segment"),
+        ("/a/{user}", "only {username} or {user_id} may stand in braces, as a whole segment"),
+        ("/a/x{username}", "only {username} or {user_id} may stand in braces, as a whole segment"),
         ("/a", "only one segment"),
         ("a/b", "no leading slash"),
     ],
@@ -76,7 +79,7 @@ def test_invalid_patterns_say_why(pattern: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["/**", "/a/b", "/a/*", "/*/b", "/a/**", "/*/**", "/users/{username}", "/u/{username}/**"]
+    "pattern", ["/**", "/a/b", "/a/*", "/*/b", "/a/**", "/*/**", "/users/{username}", "/u/{username}/{user_id}/**"]
 )
 def test_valid_patterns_pass(pattern: str) -> None:
     """The wildcards of protocol.md 2.3."""

@@ -18,6 +18,7 @@ CASES = [
     ("everyone deny subscribe /a/b", "user:bob allow subscribe /a/b", "already decides this (deny everyone"),
     ("group:desk deny both /a/b", "user:bob allow subscribe /a/b", "(deny group desk to both /a/b) decides where"),
     ("everyone allow subscribe /a/**", "group:desk allow subscribe /a/*/c", "already decides this: it says the same,"),
+    ("everyone allow subscribe /**", "user:bob allow subscribe /a/{user_id}", "already decides this: it says the"),
     ("everyone allow subscribe /**", "user:bob allow subscribe /a/{username}", "already decides this: it says the"),
 ]
 

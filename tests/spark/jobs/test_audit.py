@@ -108,6 +108,17 @@ def test_a_rule_is_used_by_whom_it_is_for() -> None:
     assert list(uses.of("bob", "/users/bob/x", "subscribe", "allow")) == [3]
     assert list(uses.of("bob", "/users/ann/x", "subscribe", "allow")) == []
     assert list(uses.of("bob", IBM, "subscribe", "deny")) == [6]
+    named = [
+        Rule(7, "everyone", "/orders/{user_id}", "subscribe", "allow"),
+        Rule(8, "everyone", "/orders/{user_id}", "subscribe", "deny"),
+        Rule(9, "everyone", "/{username}/x", "subscribe", "deny"),
+    ]
+    # The audit has no ids: any may be the user's; who has none is allowed nothing, and denied all.
+    assert list(Uses(named).of("ann", "/orders/5", "subscribe", "allow")) == [7]
+    assert list(Uses(named).of("", "/orders/5", "subscribe", "allow")) == []
+    assert list(Uses(named).of("", "/orders/5", "subscribe", "deny")) == [8]
+    assert list(Uses(named).of("", "/ann/x", "subscribe", "deny")) == [9]
+    assert list(Uses(named).of("bob", "/ann/x", "subscribe", "deny")) == []
     # Without members a rule for a group is used by whoever could be in it, but by nobody without a name.
     assert list(Uses(rules).of("ann", IBM, "subscribe", "allow")) == [1, 2]
     assert list(Uses(rules).of("", IBM, "subscribe", "allow")) == [4]

@@ -19,6 +19,9 @@ PATH = ROOT / "tests" / "entitlement" / "truth.json"
 GROUPS = ("desk", "night")
 """The groups of ann."""
 
+IDS = {"ann": 7001, "bob": 7002}
+"""The ids of users by which rows of the table ask."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -45,7 +48,7 @@ def rows() -> list[Row]:
 def people() -> dict[str, Any]:
     """The users of the table, all of them active."""
     users = get_user_model().objects
-    found: dict[str, Any] = {name: users.create_user(name) for name in ("ann", "bob")}
+    found: dict[str, Any] = {name: users.create_user(name, pk=key) for name, key in IDS.items()}
     found |= {name: users.create_superuser(name) for name in ("root", "gone")}
     found["ann"].groups.set([Group.objects.create(name=name) for name in GROUPS])
     return found
