@@ -79,9 +79,7 @@ class Broker:
         self.counters = Counters()
         bound = SnapshotBound(limits.snapshot_bytes_max, limits.snapshot_ms) if snapshots and engine.judges else None
         self.admission = Admission(self.interest, grants, limits, self.counters, bound)
-        numbered_elsewhere = bound is not None and engine.numbering is None
-        self.submit = self._submit_followed if numbered_elsewhere else engine.submit
-        """Hands accepted publications to the engine; those that another process numbers count while they are away."""
+        self.submit = engine.submit if engine.numbering or bound is None else self._submit_followed
         self.writer = writer or Writer()
         self.log: Callable[[Sequence[Message]], None] | None = None
         """Told of all that is delivered, before it is: those who follow this broker."""
@@ -148,6 +146,7 @@ class Broker:
         self.submit(messages, now, done)
 
     def _submit_followed(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
+        """Hand publications to who numbers them elsewhere: for the bound on snapshots they count while they are away."""
         bound = self.admission.snapshot_bound
         if bound is not None:
             done = bound.follow(messages, self.interest.topics, now, done)
