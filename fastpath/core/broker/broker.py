@@ -146,7 +146,7 @@ class Broker:
         self.submit(messages, now, done)
 
     def _submit_followed(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
-        """Hand publications to who numbers them elsewhere: for the bound on snapshots they count while they are away."""
+        """Hand publications to who numbers them elsewhere; the bound on snapshots counts them while they are away."""
         bound = self.admission.snapshot_bound
         if bound is not None:
             done = bound.follow(messages, self.interest.topics, now, done)
