@@ -142,9 +142,9 @@ def _take_over(alias: str, where: str) -> None:
         return
     if state is None:
         return
-    state.holder = ""
+    values = {field.attname: getattr(state, field.attname) for field in StatisticsState._meta.concrete_fields}
     with transaction.atomic(using=alias):
-        state.save(using=alias, force_insert=True)
+        StatisticsState.objects.using(alias).create(**values | {"holder": ""})
         StatisticsBucket.objects.using(alias).bulk_create(rows, _AT_ONCE)
     log.warning(
         'the statistics are in %s from now on: %d buckets of the database "%s" were copied, and stay there, too',
