@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from entitlement.following.triggers import membership_field
 from entitlement.models import Action, Effect, Rule
 from realtime.conf import FEED
 from realtime.demo.instruments import INSTRUMENTS, SENSORS, instrument, subject
@@ -32,10 +33,12 @@ def seed() -> list[str]:
     users = {name: _user(name, made) for name in ("admin", *MEMBERS, FEED, SENSOR)}
     groups = {name: Group.objects.get_or_create(name=name) for name in DESKS.values()}
     made += [f"group {name}" for name, (_, created) in groups.items() if created]
+    membership = membership_field()
     for name, desks in MEMBERS.items():
         user, created = users[name]
         # A membership that somebody took away since stays away.
-        user.groups.add(*(groups[desk][0] for desk in desks if created or groups[desk][1]))
+        if membership is not None:
+            getattr(user, membership.name).add(*(groups[desk][0] for desk in desks if created or groups[desk][1]))
     _superseded().delete()
     rules = 0
     for symbol, _, exchange in INSTRUMENTS:
@@ -79,8 +82,8 @@ def _user(name: str, made: list[str]) -> tuple[object, bool]:
     user = model._default_manager.filter(**{model.USERNAME_FIELD: name}).first()
     if user is not None:
         return user, False
-    is_admin = name == "admin"
-    user = model(**{model.USERNAME_FIELD: name, "is_staff": is_admin, "is_superuser": is_admin})
+    flags = {"is_staff", "is_superuser"} & {field.name for field in model._meta.get_fields()}
+    user = model(**{model.USERNAME_FIELD: name}, **dict.fromkeys(flags, name == "admin"))
     if name == FEED:
         user.set_unusable_password()
     else:

@@ -84,7 +84,8 @@ class Command(BaseCommand):
         _refuse_second_sidecar()
         if options["demo"]:
             os.environ["REALTIME_DEMO"] = "1"
-            if not get_user_model().objects.filter(username=FEED).exists():
+            model = get_user_model()
+            if not model._default_manager.filter(**{model.USERNAME_FIELD: FEED}).exists():
                 call_command("realtime_demo", stdout=self.stdout)
         sidecar, web = _sidecar(), _web(host, port) if with_web else None
         hooks, responders = _hooks(), _responders()

@@ -5,8 +5,19 @@ from __future__ import annotations
 import sys
 import time
 import uuid
+from types import SimpleNamespace
+from typing import Any
 
 import django
+
+from tests.support.guide import one
+
+
+def the_hook_of_the_manual() -> Any:
+    """The first example of docs/develop/hooks.md, as it stands there."""
+    names: dict[str, Any] = {}
+    exec(one("docs/develop/hooks.md", "python", "class Rooms(Hook)"), names)  # noqa: S102 - our own page
+    return names["Rooms"]()
 
 
 def main() -> None:
@@ -20,8 +31,12 @@ def main() -> None:
     from entitlement import conf, tokens
     from entitlement.admin import members_of
     from entitlement.following import compiler, triggers
+    from entitlement.models import Rule
+    from entitlement.rules.explain import explain, person
     from fastpath.core.auth.keys import Keys
     from fastpath.core.auth.tokens import verify
+    from realtime.demo.seed import seed
+    from realtime.hooks import allow
 
     call_command("migrate", verbosity=0)
     call_command("check", databases=["default"], fail_level="WARNING")
@@ -48,8 +63,28 @@ def main() -> None:
     assert sent()[0]["user"] == "eve@example.org"
     get_user_model().objects.update(last_login=None)
     assert sent() == []
+    get_user_model().objects.update(email="ann@example.org", is_active=True)
+    assert sent()[0]["user"] == "ann@example.org"
+    hook = the_hook_of_the_manual()
+    request = SimpleNamespace(token="ann@example.org", notice=lambda _: None)
+    assert hook.connect(request) == allow(user="ann@example.org")
+    get_user_model().objects.update(is_active=False)
+    assert sent() == [record | {"groups": [str(group.pk)], "active": False}]
+    assert not hook.connect(request).allowed
+    assert not hook.connect(SimpleNamespace(token="eve@example.org", notice=lambda _: None)).allowed
+    rule = Rule.objects.create(everyone=True, pattern="/orders/{user_id}")
+    assert explain(person(None), f"/orders/{ann.pk}", "subscribe", ask=False).verdict.rule is None
+    get_user_model().objects.update(is_active=True)
+    ann.refresh_from_db()
+    assert explain(person(ann), f"/orders/{ann.pk}", "subscribe", ask=False).verdict.rule == rule
+    assert explain(person(ann), f"/orders/{group.pk}", "subscribe", ask=False).verdict.rule is None
+    sent()
     ann.delete()
     assert sent() == [record | {"user": "", "active": False}]
+    assert "user admin" in seed()
+    assert seed() == []
+    assert tokens.user_named("admin").is_superuser
+    assert sorted(tokens.user_named("alice").crews.values_list("name", flat=True)) == ["NASDAQ desk", "NYSE desk"]
     sys.stdout.write("told to the end\n")
 
 
