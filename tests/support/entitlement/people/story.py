@@ -20,6 +20,27 @@ def the_hook_of_the_manual() -> Any:
     return names["Rooms"]()
 
 
+def explain_by_id(ann: Any) -> None:
+    """A rule with {user_id} is about a key that is a UUID."""
+    from entitlement.models import Rule
+    from entitlement.rules.explain import explain, person
+
+    rule = Rule.objects.create(everyone=True, pattern="/orders/{user_id}")
+    for who, key, found in ((ann, ann.pk, rule), (ann, uuid.uuid4(), None), (None, ann.pk, None)):
+        assert explain(person(who), f"/orders/{key}", "subscribe", ask=False).verdict.rule == found
+
+
+def demonstrate() -> None:
+    """The demonstration's users, in a project whose users have other fields."""
+    from entitlement import tokens
+    from realtime.demo.seed import seed
+
+    assert "user admin" in seed()
+    assert seed() == []
+    assert tokens.user_named("admin").is_superuser
+    assert sorted(tokens.user_named("alice").crews.values_list("name", flat=True)) == ["NASDAQ desk", "NYSE desk"]
+
+
 def main() -> None:
     """Migrate, change people in every way, and compare what is sent for them."""
     django.setup()
@@ -31,11 +52,8 @@ def main() -> None:
     from entitlement import conf, tokens
     from entitlement.admin import members_of
     from entitlement.following import compiler, triggers
-    from entitlement.models import Rule
-    from entitlement.rules.explain import explain, person
     from fastpath.core.auth.keys import Keys
     from fastpath.core.auth.tokens import verify
-    from realtime.demo.seed import seed
     from realtime.hooks import allow
 
     call_command("migrate", verbosity=0)
@@ -72,19 +90,13 @@ def main() -> None:
     assert sent() == [record | {"groups": [str(group.pk)], "active": False}]
     assert not hook.connect(request).allowed
     assert not hook.connect(SimpleNamespace(token="eve@example.org", notice=lambda _: None)).allowed
-    rule = Rule.objects.create(everyone=True, pattern="/orders/{user_id}")
-    assert explain(person(None), f"/orders/{ann.pk}", "subscribe", ask=False).verdict.rule is None
     get_user_model().objects.update(is_active=True)
     ann.refresh_from_db()
-    assert explain(person(ann), f"/orders/{ann.pk}", "subscribe", ask=False).verdict.rule == rule
-    assert explain(person(ann), f"/orders/{group.pk}", "subscribe", ask=False).verdict.rule is None
+    explain_by_id(ann)
     sent()
     ann.delete()
     assert sent() == [record | {"user": "", "active": False}]
-    assert "user admin" in seed()
-    assert seed() == []
-    assert tokens.user_named("admin").is_superuser
-    assert sorted(tokens.user_named("alice").crews.values_list("name", flat=True)) == ["NASDAQ desk", "NYSE desk"]
+    demonstrate()
     sys.stdout.write("told to the end\n")
 
 
