@@ -84,6 +84,7 @@ class LinkSocket:
         self._looking = self._stuck = False
         self._reading = True
         self._taken_at = 0.0
+        self._largest = 0  # bytes of the largest packet since nothing waited
         self.waiting = 0
         self.holds = False
         self.closed = False
@@ -101,12 +102,15 @@ class LinkSocket:
         if not self.closed and not self._broken:
             self._out.append(data)
             self.waiting += len(data)
+            self._largest = max(self._largest, len(data))
 
     def flush(self) -> None:
         """Write what is queued, as far as the socket takes it; the rest follows by itself. Over the bound it is cut."""
+        if self.closed:
+            return
         if not self._blocked:
             self._write()
-        if self.waiting > LINK_BYTES_MAX and self.waiting - max(map(len, self._out)) > LINK_BYTES_MAX:
+        if self.waiting > LINK_BYTES_MAX + self._largest:
             self.close(f"over {LINK_BYTES_MAX} bytes wait for it")
         elif self.waiting > HOLD_BYTES and not self.holds and not self._stuck and not self.closed:
             self._taken_at = self._clock.time
@@ -136,9 +140,14 @@ class LinkSocket:
         if self._blocked:
             self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
-        self._out.clear()
+        self._drop()
         self.holds = False
         self._loop.call_soon(self._lost, why)
+
+    def _drop(self) -> None:
+        """Nobody takes what waits any more: nothing does."""
+        self._out.clear()
+        self._sent = self.waiting = self._largest = 0
 
     def _hold(self, holds: bool) -> None:
         self.holds = holds
@@ -183,10 +192,11 @@ class LinkSocket:
         except OSError:
             # The other side is gone. What it wrote before is still to be read: reading finds the end.
             self._broken = True
-            out.clear()
-            self._sent = self.waiting = 0
+            self._drop()
             self.read(True)
         self._stuck = False
+        if not out:
+            self._largest = 0
         if self.holds:
             self._taken_at = self._clock.time
             if self.waiting <= HOLD_BYTES // 2:
