@@ -202,6 +202,7 @@ HALVES = {
     "a field": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"x","fields":{"v":"\ud83c"}}',
     "the name of a field": rb'{"op":"publish","id":7,"subject":"/bad/half","content":"x","fields":{"\ud83c":"v"}}',
     "a subject": rb'{"op":"subscribe","id":7,"subjects":["/bad/\ud83c","/bad/half"]}',
+    "the first of all halves": rb'{"op":"subscribe","id":7,"subjects":["/a/\ud800"]}',
     "a position": rb'{"op":"subscribe","id":7,"subjects":["/bad/half"],"since":{"/bad/\ud83c":[1,1]}}',
     "a pattern": rb'{"op":"advertise","id":7,"patterns":["/bad/\ud83c"]}',
     "a token": rb'{"op":"token","token":"\ud83c","id":7}',
@@ -222,11 +223,19 @@ def test_half_a_character_refuses_its_command(shared: Sidecar, command: bytes) -
         assert other.message()[3] == "\\ud83c 🎉"
 
 
-def test_what_is_no_utf8_refuses_its_command(shared: Sidecar) -> None:
+@pytest.mark.parametrize("data", [b"\xed\xa0", b"\xff\xff"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"op": "publish", "id": 7, "subject": "/bad/half", "content": "##", "closure": "c"},
+        {"op": "token", "id": 7, "token": "##"},
+    ],
+    ids=["a content", "a token"],
+)
+def test_what_is_no_utf8_refuses_its_command(shared: Sidecar, command: dict[str, Any], data: bytes) -> None:
     """In MessagePack, where only the text itself cannot be read."""
     with WireClient(shared, "msgpack") as client:
-        command = {"op": "publish", "id": 7, "subject": "/bad/half", "content": "##", "closure": "c"}
-        client.frame(BINARY, msgspec.msgpack.encode(command).replace(b"##", b"\xed\xa0"))
+        client.frame(BINARY, msgspec.msgpack.encode(command).replace(b"##", data))
         answer = client.answer("error")
         assert (answer["id"], answer["code"], answer["reason"]) == (7, "invalid", "a text that is not UTF-8")
         assert client.say("ping") == client.answer("pong")["id"]

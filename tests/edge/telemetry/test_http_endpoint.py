@@ -15,6 +15,7 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.core.telemetry.figures import FIGURES
+from fastpath.core.websocket.handshake import HEAD_BYTES_MAX
 from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX
 from fastpath.edge.telemetry.prometheus import metric_of
 from tests.support.certificates import Certificate
@@ -134,7 +135,7 @@ def test_what_is_none_of_its_pages(sidecar: Sidecar) -> None:
     status, body = ask(sidecar, "/readyz", "HEAD")
     assert (status, body) == (200, "")
     address = sidecar.ready["metrics"][0]
-    for data in (b"\x16\x03\x01\x02\x00", b"x" * 20_000, b"GET /healthz HTTP/1.1\r\n\r\n"):
+    for data in (b"\x16\x03\x01\x02\x00", b"x" * (HEAD_BYTES_MAX + 1), b"GET /healthz HTTP/1.1\r\n\r\n"):
         with Socket(address, first=data) as strange:
             assert strange.rest().startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 414 ", b"HTTP/1.1 431 "))
 

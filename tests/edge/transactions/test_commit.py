@@ -146,8 +146,8 @@ def test_rows_that_are_refused_when_they_are_released_are_named(tmp_path: Path) 
         assert life.ask("stage", [TRANSACTION, 0, 2, 1, chunk], sum(len(one[1]) for one in runs), runs)[1] == 3
     refused = life.runtime.broker.admission.refused_runs
 
-    def refuse(runs: Any) -> Any:
-        return refused(runs) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[0]}
+    def refuse(runs: Any, now: int) -> Any:
+        return refused(runs, now) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[0]}
 
     life.runtime.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
     [_, summary] = life.ask("commit", TRANSACTION, 0, [[2, 1, 6]], {})
@@ -183,8 +183,8 @@ def test_refused_rows_are_told_though_the_disk_was_full_behind_them(
     append, answers = life.engine.append_runs, [None, FULL]
     refused = life.runtime.broker.admission.refused_runs
 
-    def refuse(runs: Any) -> Any:
-        return refused(runs) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[1]}
+    def refuse(runs: Any, now: int) -> Any:
+        return refused(runs, now) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[1]}
 
     life.runtime.broker.admission.refused_runs = refuse  # type: ignore[method-assign]
     life.engine.append_runs = lambda *arguments: (  # type: ignore[method-assign]
@@ -209,8 +209,8 @@ def test_refused_rows_are_told_though_something_failed_right_behind_them(
     refused = life.runtime.broker.admission.refused_runs
     faults = [True]
 
-    def refuse(runs: Any) -> Any:
-        return refused(runs) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[1]}
+    def refuse(runs: Any, now: int) -> Any:
+        return refused(runs, now) | {i: ("too_large", "no") for i, one in enumerate(runs) if one.subject == SUBJECTS[1]}
 
     def full(*arguments: Any) -> Any:
         return FULL if where == "in the same piece" and faults and faults.pop() else append(*arguments)
