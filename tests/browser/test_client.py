@@ -91,6 +91,7 @@ def test_snapshot_history_and_standard_quality(page: Page, sidecar: Sidecar) -> 
     [snapshot] = client.messages
     assert (snapshot["content"], snapshot["kind"]) == ("4", "snapshot")
     assert set(snapshot["fields"]) == {f"f{number}" for number in range(5)}
+    client.do("subscription.unsubscribe()")
     client.do("void messages.splice(0)")
     client.subscribe(SUBJECT, history=3)
     client.publish(SUBJECT, "live", qos="standard")

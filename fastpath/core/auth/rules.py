@@ -36,6 +36,8 @@ SPARE_MAX = 1000
 
 _USERS_PREFIX = f"/{USERS}/"
 
+_SYSTEM, _PRESENT = PRESENCE[1:].split("/")
+
 _FRESH = "\x01\x02\x03"
 """A segment that no rule names."""
 
@@ -332,47 +334,63 @@ def _samples(roots: Sequence[_Node], pattern: str, user: str, uid: str) -> Itera
     wanted = pattern[1:].split("/")
     users = tuple({*_names(user, uid), *_names(user, uid, own=True)})  # an empty one: a name is missing
     own = _stand_ins(roots, wanted, [], users)
-    if not pattern.startswith(f"{PRESENCE}/"):
-        return own
     # Who may read a subject may see who is there (protocol.md 3.9).
-    about = _stand_ins(roots, wanted[2:], [], users)
-    return chain(own, (PRESENCE + subject for subject in about))
+    if about := _present(wanted):
+        return chain(own, (PRESENCE + subject for subject in _stand_ins(roots, about, [], users, behind=True)))
+    return own
 
 
-def _stand_ins(nodes: Sequence[_Node], wanted: Sequence[str], path: list[str], users: Sequence[str]) -> Iterator[str]:
-    """The subjects that begin with ``path``, which leads to the nodes, and go on as ``wanted``."""
+def _present(wanted: Sequence[str]) -> Sequence[str]:
+    """What a pattern wants of subjects, if it covers who is there; else nothing."""
+    if wanted[0] != _SYSTEM or len(wanted) == 1:
+        return ()
+    if wanted[1] == "**":
+        return wanted[1:]
+    return wanted[2:] if wanted[1] in ("*", _PRESENT) else ()
+
+
+def _stand_ins(
+    nodes: Sequence[_Node], wanted: Sequence[str], path: list[str], users: Sequence[str], *, behind: bool = False
+) -> Iterator[str]:
+    """The subjects that begin with ``path``, which leads to the nodes, and go on as ``wanted``.
+
+    ``behind``: of those who are there, where wildcards stand for the reserved first segments as well.
+    """
     if not wanted:
         yield _subject(path)
         return
     segment = wanted[0]
     if segment not in ("*", "**"):
-        yield from _stand_ins(_below(nodes, segment, users), wanted[1:], [*path, segment], users)
+        yield from _stand_ins(_below(nodes, segment, users), wanted[1:], [*path, segment], users, behind=behind)
         return
-    for candidate in _candidates(nodes, path, users):
+    for candidate in _candidates(nodes, path, users, behind):
         below, here = _below(nodes, candidate, users), [*path, candidate]
         if segment == "*":
-            yield from _stand_ins(below, wanted[1:], here, users)
+            yield from _stand_ins(below, wanted[1:], here, users, behind=behind)
             continue
         if len(here) > 1:
             yield _subject(here)
         if len(here) == SUBJECT_SEGMENTS_MAX:
             continue
         if len(here) == 1 or any(name != "**" for node in below for name in node.children or ()):
-            yield from _stand_ins(below, wanted, here, users)
+            yield from _stand_ins(below, wanted, here, users, behind=behind)
         else:  # however much deeper, it is the same
             yield _subject([*here, _FRESH])
 
 
-def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str]) -> Iterator[str]:
+def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str], behind: bool) -> Iterator[str]:
     """Segments that stand for all that may come behind the path."""
     yield _FRESH
     seen: set[str] = set()
+    if behind and not path:
+        yield USERS  # no rule needs to name what is a user's own
+        seen.add(USERS)
     if path[:1] == [USERS] or any(not {*NAMES}.isdisjoint(node.children or ()) for node in nodes):
         yield from filter(None, users)
         seen.update(users)
     for node in nodes:
         for name in node.children or ():
-            if name not in _WILD and name not in seen and (path or name not in RESERVED):
+            if name not in _WILD and name not in seen and (path or behind or name not in RESERVED):
                 seen.add(name)
                 yield name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import nlargest
+from heapq import nsmallest
 from typing import Any
 
 Row = dict[str, Any]
@@ -17,7 +17,7 @@ def together(rows: Iterable[Row]) -> list[Row]:
     """Make one row of each sender, of what is told of it here and there. Nothing may have been left out of that."""
     found: dict[tuple[str, str, str], Row] = {}
     for row in rows:
-        known = found.setdefault((row["user"], row["kind"], row["name"]), {})
+        known = found.setdefault(_named(row), {})
         for name, value in row.items():
             if isinstance(value, str):
                 known[name] = value
@@ -29,20 +29,29 @@ def together(rows: Iterable[Row]) -> list[Row]:
 
 
 def shown(rows: list[Row], count: int) -> list[Row]:
-    """The busiest first; of the others those of whom something waits, then those who sent last.
+    """The busiest first; of the others those of whom something waits, then those who sent last; of equals by name.
 
     Of more than ``count`` up to a half is kept for those of whom something waits for the longest time: what is stuck is
-    seen, however many are busy.
+    seen, however many are busy. The order of the rows that are given does not matter.
     """
     if len(rows) > count:
-        stuck = [row for row in nlargest(count // 2, rows, key=_waits_ms) if _waits_ms(row)]
+        stuck = [row for row in nsmallest(count // 2, rows, key=_longest_waiting) if _waits_ms(row)]
         kept = set(map(id, stuck))
-        rows = stuck + nlargest(count - len(stuck), [row for row in rows if id(row) not in kept], key=_weight)
-    return sorted(rows, key=_weight, reverse=True)
+        rows = stuck + nsmallest(count - len(stuck), [row for row in rows if id(row) not in kept], key=_busiest)
+    return sorted(rows, key=_busiest)
 
 
-def _weight(row: Row) -> tuple[float, bool, int]:
-    return row["messages_per_s"], bool(row.get("uncommitted") or row.get("unacknowledged")), row["last_ms"]
+def _busiest(row: Row) -> tuple[Any, ...]:
+    waits = bool(row.get("uncommitted") or row.get("unacknowledged"))
+    return -row["messages_per_s"], not waits, -row["last_ms"], *_named(row)
+
+
+def _longest_waiting(row: Row) -> tuple[Any, ...]:
+    return -_waits_ms(row), *_named(row)
+
+
+def _named(row: Row) -> tuple[str, str, str]:
+    return row["user"], row["kind"], row["name"]
 
 
 def _waits_ms(row: Row) -> int:

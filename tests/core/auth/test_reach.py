@@ -22,10 +22,11 @@ NOW = 1_700_000_000_000
 NAMES = ("a", "b", "ann", "user")
 SEGMENTS = (*NAMES, "z", "__sys__", "presence")
 SUBJECTS = ["/" + "/".join(parts) for length in range(2, 5) for parts in product(SEGMENTS, repeat=length)]
+PRESENCES = ["/__sys__/presence" + subject for subject in SUBJECTS]
 ENDS = st.sampled_from(["", "/*", "/**", "/a", "/ann"])
 WANTED = st.builds(
     lambda first, middle, end: "/" + "/".join([first, *middle]) + end,
-    st.sampled_from([*NAMES, "*", "__sys__/presence"]),
+    st.sampled_from([*NAMES, "*", "__sys__", "__sys__/presence"]),
     st.lists(st.sampled_from([*NAMES, "*"]), max_size=1),
     st.sampled_from(["/*", "/**"]),
 ) | st.just("/**")
@@ -56,10 +57,11 @@ def grants_of(rules: list[tuple[str, bool, str]]) -> RuleGrants:
 @settings(max_examples=250, deadline=None)
 @given(RULES, WANTED)
 def test_it_is_what_all_subjects_together_say(rules: list[tuple[str, bool, str]], pattern: str) -> None:
-    """Compared with each subject of up to four segments, of names in the rules and others."""
+    """Compared with each subject of up to four segments, of names in the rules and others, and with who is there."""
     grants = grants_of(rules)
     ann = grants.principal(mint("ann", seconds=10**9), NOW)
-    answers = {not grants.check(ann, SUBSCRIBE, one, NOW) for one in SUBJECTS if covers(pattern, one)}
+    subjects = SUBJECTS + PRESENCES if pattern.startswith("/__sys__/") else SUBJECTS
+    answers = {not grants.check(ann, SUBSCRIBE, one, NOW) for one in subjects if covers(pattern, one)}
     reach = grants.reach(ann, pattern, NOW)
     if reach.looked < SAMPLES_MAX and answers:
         assert reach.rights == {(True,): "", (False,): DENIED}.get(tuple(answers), PARTIAL), (rules, pattern, reach)
@@ -84,6 +86,13 @@ def test_it_is_what_all_subjects_together_say(rules: list[tuple[str, bool, str]]
         ([], "/user/bob/**", DENIED, "no rule allows it"),
         ([("/chat/*", True, "everyone")], "/__sys__/presence/chat/*", "", ""),
         ([("/chat/*", True, "everyone")], "/__sys__/presence/**", PARTIAL, "no rule allows it"),
+        ([("/chat/*", True, "everyone")], "/__sys__/**", PARTIAL, "no rule allows it"),
+        ([("/chat/*", True, "everyone")], "/__sys__/*/chat/*", PARTIAL, "no rule allows it"),
+        ([], "/__sys__/presence/**", PARTIAL, "no rule allows it"),
+        ([], "/__sys__/presence/user/ann/**", "", ""),
+        ([], "/__sys__/presence/user/**", PARTIAL, "no rule allows it"),
+        ([], "/__sys__/presence/*/*", DENIED, "no rule allows it"),
+        ([("/user/bob/**", True, "everyone")], "/__sys__/presence/*/bob/*", PARTIAL, "no rule allows it"),
     ],
 )
 def test_by_rules(rules: list[tuple[str, bool, str]], pattern: str, rights: str, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -58,6 +59,15 @@ def test_the_order() -> None:
     assert [one["name"] for one in shown(rows, 15)] == ["busier", "busy", "waits", "quiet", "old"]
 
 
+def test_equals_are_in_the_order_of_their_names() -> None:
+    """However they are told, and where only some of them are shown; of those of whom something waits as well."""
+    names = ["a", "b", "c", "d"]
+    for told in permutations(names):
+        for rows in ([row(name, 1.0) for name in told], [stuck(name, 9) for name in told]):
+            assert [one["name"] for one in shown(rows, 15)] == names
+            assert [one["name"] for one in shown(rows, 3)] == names[:3]
+
+
 PARTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(0, 99)), max_size=120)
 
 
@@ -68,5 +78,4 @@ def test_wherever_the_parts_are_told_the_list_is_the_same(parts: list[tuple[int,
     nodes = [together(one for place, one in rows if place // 2 == node) for node in range(2)]
     found = shown(together(one for node in nodes for one in node), 15)
     at_once = shown(together(one for _, one in rows), 15)
-    key = [(one["messages_per_s"], one["oldest_ms"]) for one in found]
-    assert key == [(one["messages_per_s"], one["oldest_ms"]) for one in at_once]
+    assert found == at_once

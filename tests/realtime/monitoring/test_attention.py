@@ -122,6 +122,7 @@ def test_senders_are_added_up_before_any_is_left_out() -> None:
     assert found[-1] == stuck
 
 
+@pytest.mark.django_db
 def test_the_page_is_told_of_a_real_job(settings: Any) -> None:
     user = User.objects.create_user("operator")
     user.user_permissions.add(Permission.objects.get(codename="view_monitoring"))

@@ -154,10 +154,10 @@ def row(subject: str, rate: float, subscribers: int, deliveries: float) -> dict[
 
 
 def test_the_busiest_subjects_of_several_nodes_are_made_one_list() -> None:
-    """Nodes deliver the same messages, each to its own clients: subscribers and deliveries add up, rates do not."""
+    """Nodes on one Redis deliver the same messages, each to its own clients: only subscribers and deliveries add up."""
     answers = [
-        NodeAnswer(0, "a", {"subjects": [row("/x", 10, 3, 30), row("/y", 9, 1, 9)]}),
-        NodeAnswer(1, "b", {"subjects": [row("/x", 9.5, 2, 19), row("/z", 50, 0, 0)]}),
+        NodeAnswer(0, "a", {"shared": True, "subjects": [row("/x", 10, 3, 30), row("/y", 9, 1, 9)]}),
+        NodeAnswer(1, "b", {"shared": True, "subjects": [row("/x", 9.5, 2, 19), row("/z", 50, 0, 0)]}),
         NodeAnswer(2, "c", error="away"),
     ]
     found = attention.busiest_subjects(answers, "messages_per_s")

@@ -21,8 +21,8 @@ def in_node(script: str, argument: Any) -> Any:
     program = f"""
         import {{ connect }} from {json.dumps(CLIENT)};
         const told = await (async (argument) => {{ {script} }})({json.dumps(argument)});
-        console.log(JSON.stringify(told));
-        process.exit(0);
+        // The process ends when all of it has gone: a pipe holds 64 KiB.
+        process.stdout.write(JSON.stringify(told), () => process.exit(0));
     """
     done = subprocess.run(
         [NODE, "--input-type=module", "--eval", program], capture_output=True, text=True, timeout=SECONDS_MAX
