@@ -129,23 +129,23 @@ class Client {
   async publish(subject, content, options = {}) {
     const { fields = {}, retained = true, qos = "guaranteed", replyTo = "", replace = false, traceparent = "" } = options;
     if (qos !== "guaranteed" && qos !== "standard") throw new TypeError("qos is \"guaranteed\" or \"standard\"");
-    const closure = checkClosure(options.closure ?? `js-${++this.#closures}`);
+    const closure = checkClosure(options.closure ?? "") || `js-${++this.#closures}`;
     // It may wait, and go again: what the program does with its buffers meanwhile is no part of it.
     const own = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, copied(value)]));
     const frame = {
       op: "publish", subject, content: copied(content), fields: own, retained: Boolean(retained), qos, reply_to: replyTo,
       closure, replace: Boolean(replace), traceparent,
     };
-    return this.#publish(frame, options.closure !== undefined);
+    return this.#publish(frame, Boolean(options.closure));
   }
 
   /** @param {string} subject @param {any} [options] @returns {Promise<{epoch: number, seq: number, closure: string}>} */
   async remove(subject, options = {}) {
-    const { qos = "guaranteed", closure = `js-${++this.#closures}` } = options;
+    const { qos = "guaranteed" } = options;
     if (qos !== "guaranteed" && qos !== "standard") throw new TypeError("qos is \"guaranteed\" or \"standard\"");
-    checkClosure(closure);
+    const closure = checkClosure(options.closure ?? "") || `js-${++this.#closures}`;
     const frame = { op: "publish", subject, content: "", fields: {}, retained: true, qos, reply_to: "", closure, removed: true };
-    return this.#publish(frame, options.closure !== undefined);
+    return this.#publish(frame, Boolean(options.closure));
   }
 
   /** @param {any} frame @param {boolean} isNamed @returns {Promise<{epoch: number, seq: number, closure: string}>} */
