@@ -20,10 +20,10 @@ PLAIN = {
         realtime redis spark systemd tls websocket
     """,
     "words of all programs": """
-        address argument asynchronous base blocking caller cases casts checks clock close compression connection context
-        decoding disk empty encoding endpoint error file format head installation interpreter kernel kit line listen log
-        login loop machine memory name operating option page plugin process program project request result script server
-        service setting signal statement table thread value web acknowledged
+        address argument asynchronous base blocking caller cases casts checks clock database close compression
+        connection context decoding disk empty encoding endpoint error file format head installation interpreter kernel
+        kit line listen log login loop machine memory name operating option page plugin process program project request
+        result script server service setting signal statement table thread value web acknowledged
     """,
     "commands, and what a program does or is": """
         collect compare discard explain export fetch find listening migrating publish publishing read reading receiving
