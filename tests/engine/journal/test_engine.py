@@ -19,6 +19,7 @@ from fastpath.client.control.client import Control
 from tests.support.edge.rules import rule, ruled
 from tests.support.edge.spread import spread
 from tests.support.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.promises import kept
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
 
@@ -108,8 +109,8 @@ def test_killed_under_load_everything_acknowledged_is_there_and_clients_recover(
             sid, _, _, content, *_ = client.message()
             got[client.subjects[sid]].append(content)
         stored = sum(map(len, got.values())) // 7  # batches are whole or not at all
-        assert stored >= load.acknowledged
-        assert got == load.contents(stored)
+        kept(stored >= load.acknowledged, f"{stored} batches are there, {load.acknowledged} were acknowledged")
+        kept(got == load.contents(stored), "not all that is stored, in its order")
         assert {result["subject"]: result["seq"] for result in results} == {
             subject: len(contents) for subject, contents in got.items()
         }
