@@ -153,15 +153,16 @@ class Poll:
         elif connection.vendor == mariadb.VENDOR:
             self._look_beside_triggers(connection, now)
         elif now >= self._copy_at:
-            self._copy_anew(connection, now)
+            self._hold(Copy(connection), now)
         if self._polling and not absent:
             _log.info("the triggers are there again")
             self._polling = False
         elif absent and now >= self._install_at:
             self._install(connection, now)
 
-    def _copy_anew(self, connection: BaseDatabaseWrapper, now: float) -> None:
-        self._copy = Copy(connection)
+    def _hold(self, copy: Copy, now: float) -> None:
+        """Compare with this copy from now on: what had changed before it is noted."""
+        self._copy = copy
         self._copy_at = now + max(COPY_SECONDS, COPY_SHARE * (time.monotonic() - now))
 
     def _look_for_cascades(self, connection: BaseDatabaseWrapper) -> None:
@@ -187,13 +188,12 @@ class Poll:
             return
         numbering.number_notes(connection)
         since = generation(connection)
-        before = self._copy
-        self._copy_anew(connection, now)
-        if before is None:
+        copy = Copy(connection)
+        if self._copy is None:
             # The rules may have been emptied while nobody looked: all are sent once.
             note(connection, (), forget=True)
-        elif self._copy is not None:
-            changed = self._copy.changes_since(before)
+        else:
+            changed = copy.changes_since(self._copy)
             changes = unnoted(connection, changed, self._copied_generation, self._own)
             self._own = {own for own in self._own if own > self._copied_generation}
             if self._cascades:
@@ -203,18 +203,21 @@ class Poll:
                 _log.warning("%d changes were noted by no trigger", len(changes))
             if changes:
                 self._own.add(note(connection, changes))
+        self._hold(copy, now)
         self._copied_generation = since
 
     def _begin(self, connection: BaseDatabaseWrapper, absent: list[str], now: float) -> None:
         _log.error(
             "%d triggers are missing (%s): the tables are compared until they are there", len(absent), ", ".join(absent)
         )
-        before, self._copy = self._copy, Copy(connection)
+        copy = Copy(connection)
+        # What changed before the first copy is not known: everything is sent anew, with every user as they are now.
+        changes = copy.changes_since(self._copy) if self._copy is not None else copy.everybody()
+        note(connection, changes, forget=True)
+        # Not before it is noted: where the database takes nothing now, the next look finds the same again.
+        self._copy = copy
         self._polling = True
         self._install_at = now + INSTALL_SECONDS
-        # What changed before the first copy is not known: everything is sent anew, with every user as they are now.
-        changes = self._copy.changes_since(before) if before is not None else self._copy.everybody()
-        note(connection, changes, forget=True)
 
     def _install(self, connection: BaseDatabaseWrapper, now: float) -> None:
         """Bring them back, if this database user may; another version of the project may want others."""

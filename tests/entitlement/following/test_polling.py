@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from entitlement.following import polling
 
@@ -61,3 +65,52 @@ def test_a_process_that_hardly_runs_is_in_no_trouble_for_that(clock: Clock) -> N
         assert poll.trouble() == ""
         poll._attempt()
         assert poll.trouble() == ""
+
+
+class Copies:
+    """Stands for copies of the tables: between two of them something has always changed."""
+
+    numbers: Iterator[int] = count()
+
+    def __init__(self, _: Any) -> None:
+        self.number = next(self.numbers)
+
+    def changes_since(self, older: Copies) -> set[tuple[str, str]]:
+        """All that changed from one copy to the other."""
+        return {("user", str(number)) for number in range(older.number, self.number)}
+
+
+def test_what_changed_is_noted_though_the_database_takes_nothing_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of SQLite that is locked: when triggers are found missing, and while they are."""
+    there: set[str] = {"one"}
+    noted: list[tuple[set[tuple[str, str]], bool]] = []
+    locked = [False]
+
+    def note(_: Any, changes: set[tuple[str, str]], *, forget: bool = False) -> int:
+        if locked[0]:
+            raise OperationalError("database is locked")
+        noted.append((changes, forget))
+        return 1
+
+    monkeypatch.setattr(Copies, "numbers", count())
+    monkeypatch.setattr(polling, "Copy", Copies)
+    monkeypatch.setattr(polling, "note", note)
+    names = SimpleNamespace(
+        present=lambda _: dict.fromkeys(there), wanted=lambda _: {"one"}, install=lambda *_, **__: 0
+    )
+    monkeypatch.setattr(polling, "triggers", names)
+    poll = polling.Poll(threading.Event())
+    poll._attempt()
+    assert noted == []
+    there.clear()
+    locked[0] = True
+    for _ in range(3):
+        poll._attempt()
+    locked[0] = False
+    poll._attempt()
+    assert noted == [({("user", str(number)) for number in range(4)}, True)]
+    locked[0] = True
+    poll._attempt()
+    locked[0] = False
+    poll._attempt()
+    assert noted[1:] == [({("user", "4"), ("user", "5")}, False)]
