@@ -20,7 +20,7 @@ from django.utils.translation import gettext, gettext_lazy
 from entitlement import patterns, tokens
 from entitlement.following.triggers import membership_field
 from entitlement.models import Action, Rule
-from entitlement.rules import preview, transfer
+from entitlement.rules import files, preview
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_subject, is_wildcard
 
@@ -244,17 +244,17 @@ class ImportForm(forms.Form):
         if file is not None:
             data["name"] = file.name
             suffix = Path(file.name).suffix.lstrip(".").lower()
-            if suffix not in transfer.FORMATS:
+            if suffix not in files.FORMATS:
                 raise forms.ValidationError(gettext("The file's name ends in neither .json nor .csv."))
-            if file.size > transfer.BYTES_MAX:
+            if file.size > files.BYTES_MAX:
                 raise forms.ValidationError(
-                    gettext("The file is larger than %(most)s MB.") % {"most": transfer.BYTES_MAX >> 20}
+                    gettext("The file is larger than %(most)s MB.") % {"most": files.BYTES_MAX >> 20}
                 )
             data["format"] = suffix
             try:
-                data["text"] = file.read().decode("utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise forms.ValidationError(gettext("The file is no UTF-8: %(error)s.") % {"error": error}) from None
+                data["text"] = files.decode(file.read())
+            except files.TransferError as error:
+                raise forms.ValidationError(str(error)) from None
         elif not data.get("text", "").strip():
             raise forms.ValidationError(gettext("Choose a file, or put its text into the box."))
         return data

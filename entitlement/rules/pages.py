@@ -16,7 +16,7 @@ from django.utils.translation import gettext
 
 from entitlement import history
 from entitlement.models import Rule
-from entitlement.rules import explain, preview, transfer
+from entitlement.rules import explain, files, preview, transfer
 from entitlement.rules.forms import TEXT_MAX, ExplainForm, ImportForm, PreviewForm
 
 ERRORS_SHOWN = 100
@@ -81,7 +81,7 @@ class RulePages:
             rules = self.get_changelist_instance(request).queryset  # type: ignore[attr-defined]
         except IncorrectLookupParameters:
             rules = None
-        if rules is None or form not in transfer.FORMATS:
+        if rules is None or form not in files.FORMATS:
             return HttpResponseRedirect(reverse("admin:entitlement_rule_changelist"))
         response = StreamingHttpResponse(transfer.export(rules, form), content_type=_TYPES[form])
         response["Content-Disposition"] = f'attachment; filename="rules.{form}"'
@@ -100,7 +100,7 @@ class RulePages:
             try:
                 with history.acting(request.user, f"import of {chosen['name']}"):
                     plan = transfer.load(chosen["text"], chosen["format"], replace=chosen["replace"], dry=dry)
-            except transfer.TransferError as error:
+            except files.TransferError as error:
                 form.add_error(None, str(error))
             else:
                 if not dry and not plan.errors:

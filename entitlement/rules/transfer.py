@@ -1,4 +1,4 @@
-"""Rules as a file and back: JSON or CSV, tried before it is taken, all or nothing.
+"""Rules as a file and back, tried before it is taken, all or nothing.
 
 A rule is known by what it says: who, pattern, action, effect, from, until. So a file of one site fits another, and a
 file that is imported twice changes nothing.
@@ -6,11 +6,8 @@ file that is imported twice changes nothing.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -27,43 +24,33 @@ from django.utils.translation import gettext
 
 from entitlement.following.compiler import QUERY_KEYS, batches
 from entitlement.models import Rule
-
-COLUMNS = ("who", "pattern", "action", "effect", "enabled", "from", "until", "note")
-BYTES_MAX = 64 << 20
-"""A file of a hundred thousand rules has about 15 MB."""
+from entitlement.rules import files
+from entitlement.rules.files import COLUMNS
 
 BATCH = 1000
-FORMATS = ("json", "csv")
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-"""A spreadsheet takes a text that begins so for a formula: in CSV an apostrophe stands before it."""
-
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """NUL, which PostgreSQL does not take, and halves of surrogate pairs, which UTF-8 has no bytes for."""
 
-_TRUE = {"true": True, "yes": True, "1": True, "": True, "false": False, "no": False, "0": False}
+_YES = ("", "true", "yes", "1", "on", "wahr", "ja", "vrai", "oui")
+_NO = ("false", "no", "0", "off", "falsch", "nein", "faux", "non")
+_TRUE = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
+"""A spreadsheet writes truths in the language that it is in."""
 
 Key = tuple[Any, ...]
 
 
-class TransferError(ValueError):
-    """A file that is no file of rules."""
-
-
 @dataclass(frozen=True)
 class RowError:
-    """A fault of a row; rows are counted from 1, without the heading."""
+    """A fault of a row."""
 
-    row: int
+    where: str
+    """The row, or in CSV the line of the file, in words."""
     column: str
+    """Empty for the whole row."""
     text: str
 
     def __str__(self) -> str:
-        if self.column:
-            words = gettext("row %(row)s, %(column)s: %(text)s")
-        else:
-            words = gettext("row %(row)s: %(text)s")
-        return words % {"row": self.row, "column": self.column, "text": self.text}
+        return f"{self.where}, {self.column}: {self.text}" if self.column else f"{self.where}: {self.text}"
 
 
 @dataclass
@@ -89,8 +76,7 @@ class Plan:
 
 def export(rules: QuerySet[Rule], form: str) -> Iterator[str]:
     """The text of a file, in parts; ``form`` is json or csv."""
-    rows = map(_row, rules.select_related("user", "group").order_by("pattern", "id").iterator(BATCH))
-    return _export_csv(rows) if form == "csv" else _export_json(rows)
+    return files.write(map(_row, rules.select_related("user", "group").order_by("pattern", "id").iterator(BATCH)), form)
 
 
 def load(text: str, form: str, *, replace: bool = False, dry: bool = False) -> Plan:
@@ -99,7 +85,7 @@ def load(text: str, form: str, *, replace: bool = False, dry: bool = False) -> P
     All in one transaction: the sidecar gets it as one change. Raises TransferError for what is no file of rules.
     """
     with transaction.atomic():
-        plan = _plan(list(_parse(text, form)), replace)
+        plan = _plan(list(files.parse(text, form)), form, replace=replace)
         if not plan.errors and not dry:
             for some in batches(plan.add, BATCH):
                 Rule.objects.bulk_create(some)
@@ -129,79 +115,25 @@ def _row(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _export_json(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    before = "[\n"
-    for row in rows:
-        yield before + json.dumps(row, ensure_ascii=False)
-        before = ",\n"
-    yield "\n]\n" if before != "[\n" else "[]\n"
-
-
-def _export_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    line = io.StringIO()
-    writer = csv.DictWriter(line, COLUMNS)
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
-    yield line.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _parse(text: str, form: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file; raises TransferError."""
-    if len(text) > BYTES_MAX:
-        raise TransferError(gettext("The file is larger than %(most)s MB.") % {"most": BYTES_MAX >> 20})
-    if form == "json":
-        try:
-            rows = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise TransferError(gettext("This is no JSON: %(error)s.") % {"error": error}) from None
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise TransferError(gettext('A file of rules is a list of objects: [{"who": …, "pattern": …}, …].'))
-        yield from rows
-        return
-    try:
-        reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), restkey="", strict=True)
-        if not reader.fieldnames or not {"who", "pattern"} <= set(reader.fieldnames):
-            words = gettext("The first line names the columns, of these: %(columns)s.")
-            raise TransferError(words % {"columns": ", ".join(COLUMNS)})
-        for row in reader:
-            yield {
-                name: value[1:] if isinstance(value, str) and value[:1] == "'" and value[1:2] in _FORMULA else value
-                for name, value in row.items()
-                if value is not None
-            }
-    except csv.Error as error:
-        raise TransferError(gettext("This is no CSV: %(error)s.") % {"error": error}) from None
-
-
-def _plan(rows: list[dict[str, Any]], replace: bool) -> Plan:
+def _plan(rows: list[files.Row], form: str, *, replace: bool) -> Plan:
     """The plan of an import: each row compared with the rules that there are."""
     plan = Plan()
-    unfit = [_unfit(row) for row in rows]
-    users, groups = _holders([row for row, faults in zip(rows, unfit, strict=True) if not faults])
+    unfit = [_unfit(row.values) for row in rows]
+    users, groups = _holders([row.values for row, faults in zip(rows, unfit, strict=True) if not faults])
     there = {_key(rule): rule for rule in Rule.objects.order_by("-pk")}  # of several that say the same the oldest
     seen: dict[Key, int] = {}
-    for number, row in enumerate(rows, 1):
-        faults = unfit[number - 1]
-        rule, errors = (None, faults) if faults else _rule(row, users, groups)
-        plan.errors += [RowError(number, column, text) for column, text in errors]
+    for row, faults in zip(rows, unfit, strict=True):
+        where = _where(row.number, form)
+        rule, errors = (None, faults) if faults else _rule(row.values, users, groups)
+        plan.errors += [RowError(where, column, text) for column, text in errors]
         if rule is None:
             continue
         key = _key(rule)
         if key in seen:
-            plan.errors.append(RowError(number, "", gettext("it says the same as row %(row)s") % {"row": seen[key]}))
+            words = gettext("it says the same as %(where)s")
+            plan.errors.append(RowError(where, "", words % {"where": _where(seen[key], form)}))
             continue
-        seen[key] = number
+        seen[key] = row.number
         known = there.get(key)
         if known is None:
             plan.add.append(rule)
@@ -214,6 +146,12 @@ def _plan(rows: list[dict[str, Any]], replace: bool) -> Plan:
         kept = {there[key].pk for key in seen if key in there}
         plan.delete = [key for key in Rule.objects.values_list("pk", flat=True) if key not in kept]
     return plan
+
+
+def _where(number: int, form: str) -> str:
+    """Return the words for a place in a file: an editor shows lines, not rows."""
+    words = gettext("line %(number)s") if form == "csv" else gettext("row %(number)s")
+    return words % {"number": number}
 
 
 def _unfit(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, no_translatio
 
 from entitlement import history, tokens
 from entitlement.models import Action, Rule
-from entitlement.rules import transfer
+from entitlement.rules import files, transfer
 
 ERRORS_SHOWN = 50
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("pattern", nargs="?", default="", help="of a rule: its subjects, such as '/scores/**'")
         parser.add_argument("--action", choices=Action.values, default="subscribe", help="what the rule is about")
-        parser.add_argument("--format", choices=transfer.FORMATS, help="for files whose name does not say it")
+        parser.add_argument("--format", choices=files.FORMATS, help="for files whose name does not say it")
         parser.add_argument("--replace", action="store_true", help="delete the rules that are not in the file")
         parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
         parser.add_argument("--as", dest="user", help="the user who is noted as having made the changes")
@@ -54,14 +54,14 @@ class Command(BaseCommand):
         if options["pattern"]:
             raise CommandError(f"{options['what']} takes one file: what is {options['pattern']!r}?")
         form = options["format"] or Path(path).suffix.lstrip(".").lower() or "json"
-        if form not in transfer.FORMATS:
+        if form not in files.FORMATS:
             raise CommandError(f"{path} is neither .json nor .csv: say --format.")
         try:
             if options["what"] == "export":
                 self._export(path, form)
             else:
                 self._import(path, form, options)
-        except (OSError, UnicodeDecodeError, transfer.TransferError, tokens.UnknownUser) as error:
+        except (OSError, files.TransferError, tokens.UnknownUser) as error:
             raise CommandError(str(error)) from None
 
     def _add(self, holder: str, options: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{Rule.objects.count()} rules are in {path}.")
 
     def _import(self, path: str, form: str, options: dict[str, Any]) -> None:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        text = files.decode(sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
         user = tokens.user_named(options["user"]) if options["user"] else None
         name = "standard input" if path == "-" else Path(path).name
         with history.acting(user, f"import of {name} by {_system_user()}"):

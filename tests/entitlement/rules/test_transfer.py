@@ -14,7 +14,8 @@ from django.core.management import CommandError, call_command
 
 from entitlement.following import compiler
 from entitlement.models import Rule, RuleChange
-from entitlement.rules.transfer import COLUMNS, TransferError, export, load
+from entitlement.rules.files import COLUMNS, MARK, TransferError
+from entitlement.rules.transfer import export, load
 from tests.support.databases import settle
 from tests.support.entitlement.truth import create
 
@@ -182,7 +183,7 @@ def test_the_command(rules: list[Rule], tmp_path: Path) -> None:
     """Exports by the file's name, tries, imports as somebody, and lists what is wrong."""
     path = tmp_path / "rules.csv"
     assert _run("entitlement_rules", "export", str(path)) == f"6 rules are in {path}.\n"
-    assert path.read_text(encoding="utf-8").startswith(",".join(COLUMNS))
+    assert path.read_text(encoding="utf-8").startswith(MARK + ",".join(COLUMNS))
     assert len(json.loads(_run("entitlement_rules", "export"))) == 6
     Rule.objects.all().delete()
     RuleChange.objects.all().delete()
@@ -239,7 +240,7 @@ def test_the_pages(rules: list[Rule], admin_client: Any) -> None:
 
     wrong = SimpleUploadedFile("new.csv", b"who,pattern,note\neveryone,/new,tried\n")
     page = post("try", file=wrong)
-    assert "row 1, pattern: Only one segment (character 5)" in page
+    assert "line 2, pattern: Only one segment (character 5)" in page
     assert "everyone,/new,tried" in page
     page = post("take", text="who,pattern\neveryone,/new/**\n", format="csv", replace="on")
     assert "The file was taken: 1 to add, 0 to change, 6 to delete, 0 as they are." in page
@@ -250,7 +251,7 @@ def test_the_pages(rules: list[Rule], admin_client: Any) -> None:
     assert "Choose a file, or put its text into the box." in post("try", text="")
     assert "no .json nor .csv" not in page
     assert "ends in neither .json nor .csv" in post("try", file=SimpleUploadedFile("a.txt", b"x"))
-    assert "The file is no UTF-8" in post("try", file=SimpleUploadedFile("a.csv", b"\xff\xfe\x00"))
+    assert "The file is no UTF-8: line 2 has" in post("try", file=SimpleUploadedFile("a.csv", b"who,pattern\n\xff\xfe"))
     assert "This is no JSON" in post("try", text="{", format="json")
 
 
