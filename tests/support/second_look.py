@@ -29,7 +29,7 @@ from .pure import is_pure
 
 LOOKS = 2
 """A test that failed may pass the first or the second time that it is alone."""
-UNSTABLE_MAX = 20
+UNSTABLE_MAX = 5
 """So many unstable tests at most: with more, something is wrong with all of them."""
 FOLDER = "TEST_RESULTS"
 """The variable that names the folder of all this; ``test-results`` if it is not set."""

@@ -427,7 +427,7 @@ def test_a_large_change_comes_as_a_full_set(carrier, bob, caplog):
 
 
 def test_many_changes_of_users_come_in_parts(carrier, bob, caplog):
-    """And a right that ends right after them ends as fast as ever."""
+    """And a right that ends right after them does not wait for them; all is sent anew only to a node that was lost."""
     caplog.set_level(logging.INFO, "entitlement.agent")
     with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         rule = Rule.objects.create(everyone=True, pattern="/stocks/**")
@@ -437,7 +437,8 @@ def test_many_changes_of_users_come_in_parts(carrier, bob, caplog):
         rule.delete()
         viewer.revoked(SUBJECT)
         _sync(carrier)
-    assert caplog.text.count("sent all") == 1
+    lost = caplog.text.count("trying again")
+    assert caplog.text.count("sent all") <= 1 + lost, caplog.text
 
 
 def test_the_agent_outlives_faults_of_the_database(carrier, bob, caplog):
