@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check client docs bench chaos chaos-short conformance fuzz measure format dist release deb clean
+.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-manual client docs bench chaos chaos-short conformance fuzz measure format dist release deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -24,14 +24,24 @@ test-slow: setup-tests ## the tests that take minutes
 	@tools/run_tests.sh "slow" $(ARGS)
 
 check: setup-tests ## style, types, who imports whom, sizes, the pages of the manual
-	@status=0; \
-	.venv/bin/ruff check --quiet --output-format concise . || status=1; \
-	.venv/bin/ruff format --check --quiet --output-format concise . || { echo 'make format brings the files above into the one format'; status=1; }; \
-	.venv/bin/mypy || status=1; \
-	.venv/bin/lint-imports --no-logo || status=1; \
-	$(PYTHON) tools/check_sizes.py || status=1; \
-	tools/manual.sh || status=1; \
-	exit $$status
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
+		check-types check-style check-imports check-sizes check-manual
+
+check-types:
+	@.venv/bin/mypy
+
+check-style:
+	@.venv/bin/ruff check --quiet --output-format concise .
+	@.venv/bin/ruff format --check --quiet --output-format concise . || { echo 'make format brings the files above into the one format'; exit 1; }
+
+check-imports:
+	@.venv/bin/lint-imports --no-logo
+
+check-sizes:
+	@$(PYTHON) tools/check_sizes.py
+
+check-manual:
+	@tools/manual.sh
 
 client: setup ## write realtime/static/realtime/client.js and its map anew, of the modules in client/ beside it
 	@$(PYTHON) -m tools.client_bundle
