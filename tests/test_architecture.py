@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import without_coverage
 from tools import check_sizes
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +100,9 @@ ONE_IN_TWO_FORMS = {"_AnyRun", "_TextRun"}
 def loaded_by(module: str) -> set[str]:
     """The modules that a fresh interpreter has after importing one, but for what a system, as Debian, adds to each."""
     program = f"import {module}, json, sys; print(json.dumps(sorted(sys.modules)))"
-    output = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=without_coverage(), capture_output=True, check=True
+    ).stdout
     return set(json.loads(output)) - {"sitecustomize", "usercustomize"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.groups import APART, scope_of, spread
+from tests.support.processes import without_coverage
 from tests.support.second_look import LOOKS, UNSTABLE_MAX
 from tests.support.sidecar import ROOT
 
@@ -65,7 +65,7 @@ def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
     done = subprocess.run(
         ["tools/run_tests.sh", "not slow", str(file)],
         cwd=ROOT,
-        env=os.environ
+        env=without_coverage()
         | {"CI": "true", "TEST_PROCESSES": "1", "SEED": "7", "TEST_RESULTS": str(folder / "results")}
         | {"PYTEST_ADDOPTS": " ".join((*plugins, where)), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdout=subprocess.PIPE,

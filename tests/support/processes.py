@@ -1,4 +1,4 @@
-"""Which processes a process has started, and whether any is left."""
+"""Which processes a process has started, whether any is left, and what they inherit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+
+def without_coverage() -> dict[str, str]:
+    """The variables for a program of which it matters what it loads or writes: measuring it would be seen there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVER")}
 
 
 def descendants(pid: int) -> set[int]:

@@ -36,7 +36,8 @@ def refused(**settings: str) -> str:
     argv = [sys.executable, "-m", "fastpath"]
     done = subprocess.run(argv, cwd=ROOT, env=kept | given, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stdout + done.stderr
-    return done.stderr.splitlines()[-1].removeprefix("fastpath: ")
+    [said] = [line for line in done.stderr.splitlines() if line.startswith("fastpath: ")]
+    return said.removeprefix("fastpath: ")
 
 
 def promised(said: str) -> None:
