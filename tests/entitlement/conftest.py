@@ -12,12 +12,6 @@ from django.contrib.auth.models import Group
 from tests.support.entitlement.changes import changes
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    """Hashes that cost nothing: half a second for each user would be most of what these tests take."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 @pytest.fixture
 def bob(db: None) -> Any:
     """A user whose password is "demo"."""

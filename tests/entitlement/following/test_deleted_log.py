@@ -14,10 +14,10 @@ from entitlement.models import Change, DeletedChange, Generation, RevokedToken, 
 from entitlement.sessions import session_id
 from tests.support.databases import settle
 from tests.support.entitlement.changes import changes, empty_log
-from tests.support.entitlement.watched import SUBJECT, Watched, node
+from tests.support.entitlement.watched import SUBJECT, Watched, node, running
 from tests.support.sidecar import Sidecar
 
-__all__ = ["node"]
+__all__ = ["node", "running"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -17,11 +17,11 @@ from entitlement import tokens
 from entitlement.following import polling, triggers
 from entitlement.models import Generation, Rule
 from tests.support.entitlement.live import RunningAgent, Viewer
-from tests.support.entitlement.watched import SUBJECT, Watched, node
+from tests.support.entitlement.watched import SUBJECT, Watched, node, running
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
-__all__ = ["node"]
+__all__ = ["node", "running"]
 
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -239,7 +239,7 @@ def test_a_row_that_no_driver_can_read_stops_no_look(node: Sidecar) -> None:
             cursor.execute(f"UPDATE entitlement_rule SET valid_until = {value} WHERE id = {bad.pk}")  # noqa: S608
         triggers.remove(connection)
         watched.all_end()
-        until(lambda: "rights" not in watched.control.health()["reasons"])
+        until(lambda: "rights" not in watched.control.health()["reasons"])  # a busy machine takes long to compare
 
 
 def test_rules_from_before_the_check_stay_and_migrate_goes_on(node: Sidecar) -> None:

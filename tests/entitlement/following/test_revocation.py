@@ -52,12 +52,6 @@ def sidecar(running: Sidecar, settings: Any) -> Iterator[Sidecar]:
         yield running
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    """How long hashing takes is not what is tested."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def at_the_desk(name: str) -> User:
     """A user with a password, in the group."""
     made = User.objects.create_user(name, password="demo")

@@ -14,11 +14,11 @@ from django.db import connection
 
 from entitlement.following import compiler, mariadb, polling, triggers
 from entitlement.models import Change, Generation, Rule
-from tests.support.entitlement.watched import SUBJECT, Watched, node
+from tests.support.entitlement.watched import SUBJECT, Watched, node, running
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
-__all__ = ["node"]
+__all__ = ["node", "running"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,11 +13,11 @@ import pytest
 from django.db import connection
 
 from entitlement.following import triggers
-from tests.support.entitlement.watched import Watched, node
+from tests.support.entitlement.watched import Watched, node, running
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
 
-__all__ = ["node"]
+__all__ = ["node", "running"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,10 +12,10 @@ from django.db import connection
 from entitlement.following import postgresql, triggers
 from entitlement.models import Change, Generation, Rule
 from tests.support.databases import settle
-from tests.support.entitlement.watched import SUBJECT, Watched, node
+from tests.support.entitlement.watched import SUBJECT, Watched, node, running
 from tests.support.sidecar import Sidecar
 
-__all__ = ["node"]
+__all__ = ["node", "running"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

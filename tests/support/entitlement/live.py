@@ -80,6 +80,14 @@ class Viewer:
             except TimeoutError:
                 raise AssertionError(f"nothing of the kind, only {self._told}") from None
 
+    def got(self, content: str) -> None:
+        """Wait for the message with this content."""
+        self.told(lambda frame: isinstance(frame, list) and frame[3] == content)
+
+    def contents(self) -> list[str]:
+        """Of the messages that have come and that nobody has asked for."""
+        return [frame[3] for frame in self._told if isinstance(frame, list)]
+
     def started(self, subject: str) -> None:
         """Wait for the event that a waiting subscription has begun (protocol.md 4.2)."""
         self.told(

@@ -21,13 +21,18 @@ from tests.support.waiting import until
 SUBJECT = "/stocks/us/AAPL"
 
 
-@pytest.fixture
-def node(settings: Any) -> Iterator[Sidecar]:
+@pytest.fixture(scope="module")
+def running() -> Iterator[Sidecar]:
     """A sidecar that trusts this project's tokens."""
     with Sidecar(mode="rules", token_secret=conf.token_secret()) as sidecar:
-        settings.REALTIME = settings.REALTIME | {"CONTROL": sidecar.control}
-        settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
         yield sidecar
+
+
+@pytest.fixture
+def node(running: Sidecar, settings: Any) -> Sidecar:
+    """It, with the rights of the test before, which those of a later generation follow."""
+    settings.REALTIME = settings.REALTIME | {"CONTROL": running.control}
+    return running
 
 
 class Watched:
