@@ -6,15 +6,18 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from django.conf import settings
 
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET
 
 
 def pytest_configure() -> None:
-    """Programs that the tests start hear Ctrl-C, also where a shell runs the tests in the background and ignores it."""
+    """Passwords are quick; programs hear Ctrl-C, also where a shell runs the tests in the background and ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Hashes that cost nothing: a quarter of a second for each user would be most of what some tests take.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
-import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
@@ -15,12 +13,6 @@ from fastpath.core.matching.subscribed_patterns import covers
 from realtime.demo.instruments import INSTRUMENTS, SENSORS, instrument, instruments, market
 from realtime.demo.seed import MEMBERS, seed
 from tests.support.entitlement.changes import changes
-
-
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    """Hashes that cost nothing."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 def test_seed_is_complete(db):

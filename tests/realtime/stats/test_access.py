@@ -31,9 +31,8 @@ class Counting(ModelBackend):
 
 
 @pytest.fixture(autouse=True)
-def quick(settings: Any) -> None:
-    """Passwords are hashed in no time, and none is remembered from another test."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def forgotten() -> None:
+    """No password is remembered from another test."""
     access._proved.clear()
 
 

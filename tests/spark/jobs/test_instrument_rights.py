@@ -100,7 +100,6 @@ def subjects(config: Any) -> list[str]:
 def sidecar(settings: Any) -> Iterator[Sidecar]:
     """With the demonstration's rules, which an agent brings."""
     assert not getattr(connection, "is_in_memory_db", bool)(), "the agent's thread needs a database in a file"
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     seed()
     with Sidecar(mode="rules", token_secret=conf.token_secret(), cache_messages=5000) as running_one:
         settings.REALTIME = settings.REALTIME | {"CONTROL": running_one.control}
