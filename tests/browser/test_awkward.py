@@ -16,8 +16,13 @@ pytestmark = pytest.mark.browser
 NUMBERS = count()
 TRANSPORTS = ("websocket", "stream", "poll")
 
+EACH = """
+    const all = [];
+    for (const [transport, subject] of argument.each) all.push(await (async () => {{ {script} }})());
+    return all;
+"""
 BEGIN = """
-    const { url, transport, subject } = argument;
+    const { url } = argument;
     const names = [];
     const onStatus = ({ name, codeName }) => { if (name !== "latency") names.push(codeName ?? name); };
     const opened = (more) => connect({ urls: url, transports: [transport], quickSeconds: 0.05, onStatus, ...more });
@@ -34,20 +39,14 @@ def sidecar() -> Iterator[Sidecar]:
         yield sidecar
 
 
-@pytest.fixture(params=TRANSPORTS)
-def transport(request: pytest.FixtureRequest) -> str:
-    """Each of them."""
-    return str(request.param)
+def told(sidecar: Sidecar, script: str, *transports: str, **more: Any) -> list[Any]:
+    """What a script says of its ``client`` over each of the transports, with a ``subject`` that no other has."""
+    each = [(name, f"/{name}/{next(NUMBERS)}") for name in transports or TRANSPORTS]
+    argument = {"url": sidecar.client_url, "client": CLIENT, "each": each}
+    return list(in_node(EACH.format(script=BEGIN + script), argument | more))
 
 
-def told(sidecar: Sidecar, transport: str, script: str, **more: Any) -> Any:
-    """What a script says of its ``client``, with a ``subject`` that no other has."""
-    subject = f"/{transport}/{next(NUMBERS)}"
-    argument = {"url": sidecar.client_url, "transport": transport, "client": CLIENT, "subject": subject}
-    return in_node(BEGIN + script, argument | more)
-
-
-def test_what_looks_like_half_a_character_is_none(sidecar: Sidecar, transport: str) -> None:
+def test_what_looks_like_half_a_character_is_none(sidecar: Sidecar) -> None:
     """What is written as an escape is left alone."""
     texts = ["\\ud83d \\\\ud83d", "😀"]
     script = """
@@ -60,12 +59,12 @@ def test_what_looks_like_half_a_character_is_none(sidecar: Sidecar, transport: s
         await all;
         return [got, names];
     """
-    got, names = told(sidecar, transport, script, texts=texts)
-    assert got == [[text, text] for text in texts]
-    assert names == ["connecting", "connected", "subscribed"]
+    for got, names in told(sidecar, script, texts=texts):
+        assert got == [[text, text] for text in texts]
+        assert names == ["connecting", "connected", "subscribed"]
 
 
-def test_a_refused_token_is_told_over_every_transport(transport: str) -> None:
+def test_a_refused_token_is_told_over_every_transport() -> None:
     """The goodbye is heard though the session is gone for what is posted: one fresh token is tried, then it ends."""
     script = """
         let asked = 0;
@@ -75,14 +74,12 @@ def test_a_refused_token_is_told_over_every_transport(transport: str) -> None:
         return [asked, other.state, names.filter((name) => name !== "closed")];
     """
     with Sidecar(mode="rules", token_secret="s" * 32) as sidecar:
-        for _ in range(3):
-            asked, state, names = told(sidecar, transport, script)
+        for asked, state, names in told(sidecar, script, *TRANSPORTS * 3):
             assert (asked, state) == (2, "disconnected")
             assert names == ["connecting", "bad_token"] * 2
 
 
-@pytest.mark.parametrize("leave", ["pause", "close"])
-def test_a_request_is_answered_though_the_client_leaves(sidecar: Sidecar, transport: str, leave: str) -> None:
+def test_a_request_is_answered_though_the_client_leaves(sidecar: Sidecar) -> None:
     """What is asked in the very turn in which the client lets go of its connection is told as never sent."""
     script = """
         await when("connected");
@@ -90,26 +87,27 @@ def test_a_request_is_answered_though_the_client_leaves(sidecar: Sidecar, transp
         client[argument.leave]();
         return Promise.race([asked, new Promise((resolve) => setTimeout(resolve, 500, "nothing"))]);
     """
-    assert told(sidecar, transport, script, leave=leave) == "not_connected"
+    for leave in ("pause", "close"):
+        assert told(sidecar, script, leave=leave) == ["not_connected"] * 3
 
 
-@pytest.mark.parametrize("form", ["msgpack", "json"])
-def test_the_trace_of_a_message_goes_with_it(sidecar: Sidecar, form: str) -> None:
+def test_the_trace_of_a_message_goes_with_it(sidecar: Sidecar) -> None:
     """As whoever published it says, also this client; "" where nobody does."""
     script = """
         const got = [];
-        client.subscribe("/traced/" + argument.options.form, ({ traceparent }) => got.push(traceparent));
+        client.subscribe(subject, ({ traceparent }) => got.push(traceparent));
         await when("subscribed");
-        await client.publish("/traced/" + argument.options.form, "x", { traceparent: argument.sent });
-        await client.publish("/traced/" + argument.options.form, "y");
+        await client.publish(subject, "x", { traceparent: argument.sent });
+        await client.publish(subject, "y");
         while (got.length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
         return got;
     """
     sent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    assert told(sidecar, "websocket", script, options={"form": form}, sent=sent) == [sent, ""]
+    for form in ("msgpack", "json"):
+        assert told(sidecar, script, "websocket", options={"form": form}, sent=sent) == [[sent, ""]]
 
 
-def test_a_result_that_is_no_reply_fails(sidecar: Sidecar, transport: str) -> None:
+def test_a_result_that_is_no_reply_fails(sidecar: Sidecar) -> None:
     """Who asks is told that the responder failed, and the console why, instead of an empty reply."""
     script = """
         const said = [];
@@ -122,14 +120,14 @@ def test_a_result_that_is_no_reply_fails(sidecar: Sidecar, transport: str) -> No
         }
         return [answers, said.length];
     """
-    answers, said = told(sidecar, transport, script)
     empty = {"content": "", "fields": {}}
-    assert answers == {
-        **dict.fromkeys(("number", "list", "map"), "error"),
-        **dict.fromkeys(("empty", "nothing"), empty),
-        "fields": {"content": "", "fields": {"a": "1"}},
-    }
-    assert said == 3
+    for answers, said in told(sidecar, script):
+        assert answers == {
+            **dict.fromkeys(("number", "list", "map"), "error"),
+            **dict.fromkeys(("empty", "nothing"), empty),
+            "fields": {"content": "", "fields": {"a": "1"}},
+        }
+        assert said == 3
 
 
 def test_an_error_of_a_responder_needs_no_reason(sidecar: Sidecar) -> None:
@@ -139,10 +137,10 @@ def test_an_error_of_a_responder_needs_no_reason(sidecar: Sidecar) -> None:
         await client.respond(subject, ({ content }) => { throw new RealtimeError(content); });
         return [await outcome(client.request(subject, "none_left")), await outcome(client.request(subject, ""))];
     """
-    assert told(sidecar, "websocket", script) == ["none_left", "error"]
+    assert told(sidecar, script, "websocket") == [["none_left", "error"]]
 
 
-def test_a_publication_is_what_it_was_when_published(sidecar: Sidecar, transport: str) -> None:
+def test_a_publication_is_what_it_was_when_published(sidecar: Sidecar) -> None:
     """A buffer and a map that the program uses again, while its publications wait, change none of these."""
     script = """
         const buffer = new Uint8Array(1), fields = {}, waiting = [], got = [];
@@ -156,7 +154,7 @@ def test_a_publication_is_what_it_was_when_published(sidecar: Sidecar, transport
         while (got.length < 3) await new Promise((resolve) => setTimeout(resolve, 10));
         return got;
     """
-    assert told(sidecar, transport, script) == [[1, "1"], [2, "2"], [3, "3"]]
+    assert told(sidecar, script) == [[[1, "1"], [2, "2"], [3, "3"]]] * 3
 
 
 def test_a_fault_of_an_asynchronous_handler_stops_nothing(sidecar: Sidecar) -> None:
@@ -171,7 +169,7 @@ def test_a_fault_of_an_asynchronous_handler_stops_nothing(sidecar: Sidecar) -> N
         while (contents.length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
         return [contents, said];
     """
-    assert told(sidecar, "websocket", script) == [["1", "2"], ["status", "message", "message"]]
+    assert told(sidecar, script, "websocket") == [[["1", "2"], ["status", "message", "message"]]]
 
 
 def test_no_error_of_a_socket_is_unheard(sidecar: Sidecar) -> None:
@@ -197,23 +195,26 @@ def test_no_error_of_a_socket_is_unheard(sidecar: Sidecar) -> None:
         while (events.length < 5) await new Promise((resolve) => setTimeout(resolve, 10));
         return [...new Set(events)];
     """
-    assert told(sidecar, "websocket", script) == ["heard"]
+    assert told(sidecar, script, "websocket") == [["heard"]]
 
 
-@pytest.mark.parametrize("bad", ["ws://host:99999/ws", "ws://[::1/ws", "http://", ""])
-def test_what_is_no_address_is_a_server_that_fails(sidecar: Sidecar, bad: str) -> None:
+def test_what_is_no_address_is_a_server_that_fails(sidecar: Sidecar) -> None:
     """On a page, too, where addresses are compared with its own: the next one in the list is tried."""
     script = """
         client.close();
         globalThis.location = { href: "http://127.0.0.1:1/page", host: "127.0.0.1:1" };
-        const other = opened({ urls: [argument.bad, { url, weight: 0 }], transports: ["websocket"] });
-        await new Promise((resolve) => other.on("connected", resolve));
-        return other.url === url;
+        const used = [];
+        for (const bad of ["ws://host:99999/ws", "ws://[::1/ws", "http://", ""]) {
+            const other = opened({ urls: [bad, { url, weight: 0 }], transports: ["websocket"] });
+            await new Promise((resolve) => other.on("connected", resolve));
+            used.push(other.url === url);
+        }
+        return used;
     """
-    assert told(sidecar, "websocket", script, bad=bad)
+    assert told(sidecar, script, "websocket") == [[True] * 4]
 
 
-def test_a_handler_whose_responder_nobody_got_answers_nothing(sidecar: Sidecar, transport: str) -> None:
+def test_a_handler_whose_responder_nobody_got_answers_nothing(sidecar: Sidecar) -> None:
     """Where the connection is lost before the answer the handler is forgotten, and the others stay."""
     script = """
         await when("connected");
@@ -224,21 +225,4 @@ def test_a_handler_whose_responder_nobody_got_answers_nothing(sidecar: Sidecar, 
         const ask = (name) => outcome(client.request(`${subject}/${name}`, ""));
         return [await failed, await ask("alone"), (await ask("other")).content];
     """
-    assert told(sidecar, transport, script) == ["unknown", "no_responders", "other"]
-
-
-def test_a_token_that_never_comes_is_as_one_that_cannot_be_had(sidecar: Sidecar, transport: str) -> None:
-    """Where the one at hand may serve the client reconnects with it; ten seconds are a tenth of one here."""
-    script = """
-        const { setTimeout: wait } = globalThis;
-        globalThis.setTimeout = (action, ms, ...more) => wait(action, ms === 10_000 ? 100 : ms, ...more);
-        client.close();
-        let asked = 0;
-        const other = opened({ token: () => (asked += 1) === 1 ? "" + argument.token : new Promise(() => {}) });
-        await new Promise((resolve) => other.on("connected", resolve));
-        other.pause();
-        other.resume();
-        await new Promise((resolve) => other.on("connected", resolve));
-        return asked;
-    """
-    assert told(sidecar, transport, script, token="any") == 2
+    assert told(sidecar, script) == [["unknown", "no_responders", "other"]] * 3

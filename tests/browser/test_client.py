@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from playwright.sync_api import Page
 from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
 from tests.support.browser.scripted import Scripted
-from tests.support.ports import free_port
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
@@ -24,6 +23,22 @@ pytestmark = pytest.mark.browser
 SUBJECT = "/stocks/us/IBM"
 
 
+NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Sidecar]:
+    """One for the tests that have a subject of their own."""
+    with Sidecar(mode="none") as running:
+        yield running
+
+
+@pytest.fixture
+def subject() -> str:
+    """One that no other test has."""
+    return f"/stocks/{next(NUMBERS)}"
+
+
 @pytest.fixture
 def proxy(sidecar: Sidecar) -> Iterator[Proxy]:
     """A proxy before the client port, to cut connections."""
@@ -31,27 +46,14 @@ def proxy(sidecar: Sidecar) -> Iterator[Proxy]:
         yield running
 
 
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """A port that takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
-@pytest.fixture
-def closed_port() -> int:
-    """A port where nobody listens."""
-    return free_port()
-
-
 @pytest.mark.parametrize("form", ["msgpack", "json"])
-def test_publish_and_subscribe(page: Page, sidecar: Sidecar, form: str) -> None:
+def test_publish_and_subscribe(page: Page, shared: Sidecar, subject: str, form: str) -> None:
     """Text, fields and bytes arrive as they were, with their position, in both forms."""
-    client = Scripted(page, sidecar.client_url, form=form)
-    client.subscribe(SUBJECT)
-    answer = client.publish(SUBJECT, "193.20 é", fields={"bid": "193.19"})
+    client = Scripted(page, shared.client_url, form=form)
+    client.subscribe(subject)
+    answer = client.publish(subject, "193.20 é", fields={"bid": "193.19"})
     assert answer["seq"] == 1
-    client.do("client.publish(argument, new Uint8Array([0, 255]), { fields: { raw: new Uint8Array([1]) } })", SUBJECT)
+    client.do("client.publish(argument, new Uint8Array([0, 255]), { fields: { raw: new Uint8Array([1]) } })", subject)
     until(lambda: len(client.messages) == 2)
     first, second = client.messages
     assert first["content"] == "193.20 é"
@@ -81,40 +83,40 @@ def test_a_listener_that_compresses_and_collects(page: Page, form: str) -> None:
         assert client.contents == contents
 
 
-def test_snapshot_history_and_standard_quality(page: Page, sidecar: Sidecar) -> None:
+def test_snapshot_history_and_standard_quality(page: Page, shared: Sidecar, subject: str) -> None:
     """A plain subscription begins with the snapshot, one with history with the newest messages."""
-    client = Scripted(page, sidecar.client_url)
+    client = Scripted(page, shared.client_url)
     for number in range(5):
-        client.publish(SUBJECT, str(number), fields={f"f{number}": "x"})
-    client.subscribe(SUBJECT)
+        client.publish(subject, str(number), fields={f"f{number}": "x"})
+    client.subscribe(subject)
     until(lambda: client.messages)
     [snapshot] = client.messages
     assert (snapshot["content"], snapshot["kind"]) == ("4", "snapshot")
     assert set(snapshot["fields"]) == {f"f{number}" for number in range(5)}
     client.do("subscription.unsubscribe()")
     client.do("void messages.splice(0)")
-    client.subscribe(SUBJECT, history=3)
-    client.publish(SUBJECT, "live", qos="standard")
+    client.subscribe(subject, history=3)
+    client.publish(subject, "live", qos="standard")
     until(lambda: len(client.messages) == 4)
     assert client.contents == ["2", "3", "4", "live"]
     assert [message["kind"] for message in client.messages] == ["historical"] * 3 + ["update"]
     assert client.messages[-1]["qos"] == "standard"
-    client.publish(SUBJECT, "new", fields={"own": "x"}, replace=True)
+    client.publish(subject, "new", fields={"own": "x"}, replace=True)
     client.do("void messages.splice(0)")
-    client.subscribe(SUBJECT)
+    client.subscribe(subject)
     until(lambda: client.messages and client.messages[-1]["kind"] == "snapshot")
     assert client.messages[-1]["fields"] == {"own": "x"}
 
 
 @pytest.mark.parametrize("form", ["msgpack", "json"])
-def test_a_subject_is_removed(page: Page, sidecar: Sidecar, form: str) -> None:
+def test_a_subject_is_removed(page: Page, shared: Sidecar, subject: str, form: str) -> None:
     """Who is subscribed is told; whoever comes later finds nothing."""
-    client = Scripted(page, sidecar.client_url, form=form)
-    client.subscribe(SUBJECT)
-    client.publish(SUBJECT, "1", fields={"a": "1"})
-    done = client.do("client.remove(argument, { closure: 'mine' })", SUBJECT)
+    client = Scripted(page, shared.client_url, form=form)
+    client.subscribe(subject)
+    client.publish(subject, "1", fields={"a": "1"})
+    done = client.do("client.remove(argument, { closure: 'mine' })", subject)
     assert (done["seq"], done["closure"]) == (2, "mine")
-    assert client.do("client.remove(argument, { qos: 'standard' })", SUBJECT)["seq"] == 0
+    assert client.do("client.remove(argument, { qos: 'standard' })", subject)["seq"] == 0
     until(lambda: len(client.messages) == 3)
     assert [(one["content"], one["removed"], one["seq"]) for one in client.messages] == [
         ("1", False, 1),
@@ -122,36 +124,8 @@ def test_a_subject_is_removed(page: Page, sidecar: Sidecar, form: str) -> None:
         ("", True, 0),
     ]
     assert (client.messages[1]["fields"], client.messages[1]["closure"]) == ({}, "mine")
-    with Control(sidecar.control) as control:
-        assert control.snapshot(SUBJECT)["status"] == "none"
-
-
-def test_conflation(page: Page, sidecar: Sidecar) -> None:
-    """Many messages within the interval become one."""
-    client = Scripted(page, sidecar.client_url)
-    client.subscribe(SUBJECT, conflation=500)
-    client.do("Promise.all([...Array(20).keys()].map((n) => client.publish(argument, String(n))))", SUBJECT)
-    until(lambda: "19" in client.contents)
-    assert len(client.messages) < 20
-    assert client.statuses("gap") == []
-
-
-def test_unsubscribe_is_silence(page: Page, sidecar: Sidecar) -> None:
-    """After the answer nothing of the subject arrives, and others go on."""
-    client = Scripted(page, sidecar.client_url)
-    client.subscribe(SUBJECT, "/other/one")
-    client.do("subscription.unsubscribe([argument])", SUBJECT)
-    client.publish(SUBJECT, "not for us")
-    client.publish("/other/one", "for us")
-    until(lambda: client.messages)
-    assert client.contents == ["for us"]
-
-
-def test_a_refused_publication_says_why(page: Page, sidecar: Sidecar) -> None:
-    """The promise ends with the server's words, and the connection goes on."""
-    client = Scripted(page, sidecar.client_url)
-    assert "only one segment" in client.publish("/bad", "x")
-    assert client.publish(SUBJECT, "x")["seq"] == 1
+    with Control(shared.control) as control:
+        assert control.snapshot(subject)["status"] == "none"
 
 
 def test_resumes_exactly_where_it_was(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
@@ -186,19 +160,6 @@ def publish_directly(page: Page, sidecar: Sidecar, contents: list[str]) -> None:
     )
 
 
-def test_pause_and_resume(page: Page, sidecar: Sidecar) -> None:
-    """A paused client has no connection; resumed, it gets what it missed."""
-    client = Scripted(page, sidecar.client_url)
-    client.subscribe(SUBJECT)
-    client.do("client.pause()")
-    assert client.do("client.state") == "paused"
-    publish_directly(page, sidecar, ["a", "b"])
-    assert client.messages == []
-    client.do("client.resume()")
-    until(lambda: client.contents == ["a", "b"])
-    assert [message["kind"] for message in client.messages] == ["recovered", "recovered"]
-
-
 @pytest.mark.slow
 def test_a_backlog_beyond_the_outgoing_queue_is_recovered(page: Page) -> None:
     """However much it is, the client gets all of it, each message once and in order."""
@@ -216,23 +177,6 @@ def test_a_backlog_beyond_the_outgoing_queue_is_recovered(page: Page) -> None:
         until(lambda: len(client.contents) >= count, 60)
         assert client.contents == [str(number) for number in range(count)]
         assert client.statuses("subscribed")[-1]["recovery"] == "recovered"
-
-
-def test_a_restarted_sidecar_is_told_as_resynchronised(page: Page, sidecar: Sidecar) -> None:
-    """The process was killed: the client comes back by itself, and says that it may have missed something."""
-    client = Scripted(page, sidecar.client_url)
-    client.subscribe(SUBJECT)
-    client.publish(SUBJECT, "before")
-    # It is acknowledged before it is delivered, and this sidecar keeps nothing: killed in between it takes it along.
-    until(lambda: client.contents == ["before"])
-    sidecar.kill()
-    client.wait("disconnected")
-    sidecar.start()
-    client.wait("connected", 2)
-    until(lambda: len(client.statuses("subscribed")) == 2)
-    assert client.statuses("subscribed")[-1]["recovery"] == "resynchronised"
-    client.publish(SUBJECT, "after")
-    until(lambda: client.contents == ["before", "after"])
 
 
 def test_what_was_acknowledged_and_died_with_the_server_is_told_and_holds_up_nothing(
@@ -259,85 +203,18 @@ def last_resort(url: str) -> dict[str, Any]:
     return {"url": url, "weight": 0}
 
 
-def test_the_next_address_when_the_first_is_closed(page: Page, sidecar: Sidecar, closed_port: int) -> None:
-    """At once, and it says which address it uses."""
-    client = Scripted(page, last_resort(sidecar.client_url), f"ws://127.0.0.1:{closed_port}/ws")
-    connected = client.wait("connected")
-    assert connected["url"] == sidecar.client_url
-    assert connected["via"] == "relay"
-    assert client.do("[client.url, client.via]") == [sidecar.client_url, "relay"]
-
-
-def test_the_next_address_when_the_first_is_silent(page: Page, sidecar: Sidecar, silent_port: int) -> None:
-    """It is given up, and the next one tried."""
-    client = Scripted(page, f"ws://127.0.0.1:{silent_port}/ws", last_resort(sidecar.client_url))
-    client.wait("connected")
-    assert len(client.statuses("connecting")) == 2
-
-
-def test_the_first_address_again_at_a_reconnection(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
-    """Whatever served last, the sidecar's own port is tried first."""
-    proxy.shut()
-    client = Scripted(page, f"ws://{proxy.address}/ws", last_resort(sidecar.client_url))
-    assert client.wait("connected")["via"] == "relay"
-    proxy.open()
-    client.do("client.pause()")
-    client.do("client.resume()")
-    assert client.wait("connected", 2)["via"] == "direct"
-
-
-def test_retries_come_later_and_later(page: Page, closed_port: int) -> None:
-    """Each quick retry a little later than the last, and when it is said; a closed client tries no more."""
-    client = Scripted(page, f"ws://127.0.0.1:{closed_port}/ws", quickRetries=4, quickSeconds=0.1)
-    client.wait("disconnected", 4)
-    told = [status["name"] for status in client.statuses("connecting", "disconnected", "down")]
-    assert told[:6] == ["connecting", "disconnected", "down", "connecting", "disconnected", "connecting"]
-    for number, status in enumerate(client.statuses("disconnected")[:4]):  # a fifth is not a quick one
-        assert number * 100 <= status["retryMs"] <= (number + 1) * 100
-    # From one beginning to the next: the wait lies between them, however long the page stood still before it was told.
-    starts, ends = client.statuses("connecting"), client.statuses("disconnected")
-    for before, end, start in zip(starts, ends, starts[1:], strict=False):
-        assert start["at"] - before["at"] > end["retryMs"] - 1
-    client.do("client.close()")
-    count = len(client.statuses("connecting"))
-    assert client.do("new Promise((done) => setTimeout(() => done(statuses.at(-1).name), 700))") == "closed"
-    assert len(client.statuses("connecting")) == count
-
-
-def test_a_bad_token_is_tried_once_more_with_a_fresh_one(page: Page, rules_sidecar: Sidecar) -> None:
-    """4501 is final, but the token function may have a better one."""
-    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/**"))
-    good = mint("ann")
-    client = Scripted(page, rules_sidecar.client_url, tokens=("not a token", good))
-    assert client.wait("connected")["user"] == "ann"
-    assert client.statuses("disconnected")[0]["code"] == 4501
-    stubborn = Scripted(page, rules_sidecar.client_url, tokens=("not a token", "nor this", good))
-    until(lambda: any(status["final"] for status in stubborn.statuses("disconnected")))
-    assert [status["code"] for status in stubborn.statuses("disconnected")] == [4501, 4501]
-    assert stubborn.do("[client.state, asked]") == ["disconnected", 2]
-
-
-def test_a_pattern_is_denied_granted_in_part_and_denied_again(page: Page, rules_sidecar: Sidecar) -> None:
-    """It says so, with the reason, and what it covers begins with the right."""
-    load_rights(rules_sidecar.control, rule(9, "user:bob", "/**"), generation=1)
-    client = Scripted(page, rules_sidecar.client_url, tokens=(mint("ann"),))
-    client.do("void client.subscribe(argument, hear)", "/stocks/us/*")
-    denied = client.wait("denied")
-    assert (denied["subject"], denied["pattern"]) == ("/stocks/us/*", "/stocks/us/*")
-    assert denied["reason"] == "no rule allows it"
-    assert client.statuses("subscribed") == []
-    load_rights(rules_sidecar.control, rule(1, "user:ann", SUBJECT), generation=2)
-    assert client.wait("partial")["reason"] == "no rule allows it"
-    assert [one["name"] for one in client.statuses("granted", "subscribed", "partial")] == [
-        *("granted", "subscribed", "partial")
-    ]
-    assert client.publish(SUBJECT, "one")["seq"] == 1
-    until(lambda: client.contents == ["one"])
-    load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/**"), generation=3)
-    client.wait("granted", 2)
-    load_rights(rules_sidecar.control, generation=4)
-    assert client.wait("denied", 2)["subject"] in ("/stocks/us/*", SUBJECT)
-    assert client.statuses("revoked")[0]["subject"] == SUBJECT
+def test_the_first_address_again_at_a_reconnection(page: Page, shared: Sidecar) -> None:
+    """The next one is used while the first is closed; whatever served last, the sidecar's own port is tried first."""
+    with Proxy(shared.client_url) as proxy:
+        proxy.shut()
+        client = Scripted(page, f"ws://{proxy.address}/ws", last_resort(shared.client_url))
+        connected = client.wait("connected")
+        assert (connected["url"], connected["via"]) == (shared.client_url, "relay")
+        assert client.do("[client.url, client.via]") == [shared.client_url, "relay"]
+        proxy.open()
+        client.do("client.pause()")
+        client.do("client.resume()")
+        assert client.wait("connected", 2)["via"] == "direct"
 
 
 def test_not_ready_then_denied_then_granted_then_revoked(page: Page, rules_sidecar: Sidecar) -> None:
@@ -355,22 +232,6 @@ def test_not_ready_then_denied_then_granted_then_revoked(page: Page, rules_sidec
     assert client.wait("revoked")["subject"] == SUBJECT
     assert "denied" in client.publish(SUBJECT, "two")
     until(lambda: client.contents == ["one"])
-
-
-def test_renewing_the_token(page: Page, rules_sidecar: Sidecar) -> None:
-    """On the live connection; another user's is refused."""
-    load_rights(rules_sidecar.control, rule(1, "user:ann", SUBJECT))
-    client = Scripted(page, rules_sidecar.client_url, tokens=(mint("ann"),))
-    client.wait("connected")
-    assert client.do("client.renew(argument)", mint("ann", hours=2))["user"] == "ann"
-    assert "another user" in client.do("client.renew(argument).catch(String)", mint("bob"))
-
-
-def test_latency_is_measured(page: Page, sidecar: Sidecar) -> None:
-    """By the protocol's own ping, from the first second on."""
-    client = Scripted(page, sidecar.client_url)
-    assert client.wait("latency")["ms"] > 0
-    assert client.do("client.latency") > 0
 
 
 def test_a_client_that_does_not_keep_up_is_conflated_and_told(page: Page) -> None:
@@ -407,22 +268,17 @@ SILENT = """async ([url, token, subjects, names]) => {
 }"""
 
 
-@pytest.mark.parametrize("names", [[], ["connected"], ["denied"], ["status"]])
-def test_what_is_missing_is_told_on_the_console_where_nobody_listens(
-    page: Page, rules_sidecar: Sidecar, names: list[str]
-) -> None:
+def test_what_is_missing_is_told_on_the_console_where_nobody_listens(page: Page, rules_sidecar: Sidecar) -> None:
     """Once for each subject, however often the client reconnects; a page that listens handles it itself."""
     warned: list[str] = []
     page.on("console", lambda message: warned.append(message.text) if message.type == "warning" else None)
     load_rights(rules_sidecar.control, rule(1, "user:ann", "/stocks/us/AAPL"))
-    page.evaluate(SILENT, [rules_sidecar.client_url, mint("ann"), ["/stocks/us/AAPL", SUBJECT, "/stocks/us/HP"], names])
-    page.evaluate("() => { silent.pause(); silent.resume(); return new Promise((go) => silent.on('latency', go)) }")
-    if set(names) & {"denied", "status"}:
-        assert warned == []
-    else:
-        assert [subject for line in warned for subject in (SUBJECT, "/stocks/us/HP", "/AAPL") if subject in line] == [
-            SUBJECT,
-            "/stocks/us/HP",
-        ]
-        assert "no right" in warned[0]
-        assert 'client.on("denied"' in warned[0]
+    for names, told in (([], 2), (["connected"], 2), (["denied"], 0), (["status"], 0)):
+        warned.clear()
+        subjects = ["/stocks/us/AAPL", SUBJECT, "/stocks/us/HP"]
+        page.evaluate(SILENT, [rules_sidecar.client_url, mint("ann"), subjects, names])
+        page.evaluate("() => { silent.pause(); silent.resume(); return new Promise((go) => silent.on('latency', go)) }")
+        page.evaluate("silent.close()")
+        found = [subject for line in warned for subject in (SUBJECT, "/stocks/us/HP", "/AAPL") if subject in line]
+        assert found == [SUBJECT, "/stocks/us/HP"][:told], names
+        assert all("no right" in line and 'client.on("denied"' in line for line in warned)

@@ -47,56 +47,6 @@ def proxy(sidecar: Sidecar) -> Iterator[Proxy]:
         yield running
 
 
-def test_a_killed_server_is_left_for_the_other(page: Page, sidecar: Sidecar, other: Sidecar) -> None:
-    """Subscriptions go on there, and what waits to be published is."""
-    client = Scripted(page, sidecar.client_url, other.client_url)
-    client.subscribe(SUBJECT)
-    client.publish(SUBJECT, "here")
-    until(lambda: client.contents == ["here"])  # it may be acknowledged before it is delivered
-    used, left = (sidecar, other) if client.do("client.url") == sidecar.client_url else (other, sidecar)
-    used.kill()
-    client.wait("disconnected")
-    answer = client.publish(SUBJECT, "published with no connection")
-    assert client.wait("connected", 2)["url"] == left.client_url
-    assert answer["seq"] == 1
-    with Control(left.control) as control:
-        assert control.snapshot(SUBJECT)["status"] == "found"
-    # Each of these servers numbers for itself, so that nothing can be recovered, and that is told.
-    assert client.wait("resynchronised")["subject"] == SUBJECT
-    until(lambda: client.contents == ["here", "published with no connection"])
-    assert client.statuses("down", "synchronised") == []
-
-
-def test_a_drained_server_is_left_at_once(page: Page, sidecar: Sidecar, other: Sidecar) -> None:
-    """For a server that only the drained one names, with no wait."""
-    client = Scripted(page, sidecar.client_url)
-    client.subscribe(SUBJECT)
-    with Control(sidecar.control) as control:
-        control.drain(servers=[[other.client_url, 100]])
-    assert client.wait("connected", 2)["url"] == other.client_url
-    [end] = client.statuses("disconnected")
-    assert (end["code"], end["retryMs"], end["final"]) == (4000, 0, False)
-
-
-def test_publications_wait_for_a_restarted_server(page: Page, sidecar: Sidecar) -> None:
-    """In their order; one that is too many is refused at once."""
-    client = Scripted(page, sidecar.client_url, publishQueueMessages=3)
-    client.subscribe(SUBJECT)
-    sidecar.kill()
-    client.wait("disconnected")
-    client.do(
-        """void (window.answers = ["a", "b", "c", "d"].map((closure) =>
-            client.publish(argument, closure, { closure }).then((answer) => answer.seq, (error) => error.status)))""",
-        SUBJECT,
-    )
-    assert client.wait("publishFailed")["status"] == "queue_full"
-    client.wait("down")
-    sidecar.start()
-    assert client.do("Promise.all(answers)") == [1, 2, 3, "queue_full"]
-    assert [status["closure"] for status in client.statuses("published")] == ["a", "b", "c"]
-    until(lambda: client.contents == ["a", "b", "c"])
-
-
 def test_a_publication_whose_answer_was_lost_is_stored_once(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
     """It goes again with the same number over the next connection, and gets the first position as its answer."""
     page.evaluate(DEAF)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -32,6 +34,11 @@ OFTEN = ("refuses 403", "swallows frames", "refuses and buffers")
 CASES = [
     pytest.param(*case, id=name, marks=() if name in OFTEN else pytest.mark.slow) for name, case in OBSTACLES.items()
 ]
+IN_NODE = [
+    pytest.param(*case, id=name, marks=() if name == OFTEN[-1] else pytest.mark.slow)
+    for name, case in OBSTACLES.items()
+]
+NUMBERS = count()
 CONTENTS = [str(number) for number in range(20)]
 QUICKLY = {"quickRetries": 0, "backoffSeconds": 0.2, "backoffSecondsMax": 0.3, "stepDownSeconds": 2}
 
@@ -40,16 +47,28 @@ CONVERSE = """
     const contents = [];
     const onStatus = (status) => statuses.push(status.name);
     const client = connect({ ...argument.options, urls: argument.url, onStatus });
-    const all = new Promise((done) => client.subscribe("/obstacles/node", ({ content }) => {
+    const all = new Promise((done) => client.subscribe(argument.subject, ({ content }) => {
         contents.push(content);
         if (contents.length === argument.contents.length) done();
     }));
-    await Promise.all(argument.contents.map((content) => client.publish("/obstacles/node", content)));
+    await Promise.all(argument.contents.map((content) => client.publish(argument.subject, content)));
     await all;
     const { transport } = client;
     client.close();
     return { transport, contents, statuses: statuses.filter((name) => name !== "latency") };
 """
+
+
+@pytest.fixture(scope="module")
+def sidecar() -> Iterator[Sidecar]:
+    """One for all tests here; each has subjects of its own."""
+    with Sidecar(mode="none") as running:
+        yield running
+
+
+def asked(url: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The argument of a conversation in Node, with a subject that no other has."""
+    return {"url": url, "options": options, "contents": CONTENTS, "subject": f"/obstacles/node{next(NUMBERS)}"}
 
 
 def behind(page: Page, proxy: Proxy, **options: Any) -> Scripted:
@@ -76,12 +95,12 @@ def test_it_steps_down_to_what_works(page: Page, sidecar: Sidecar, obstacles: An
             "connecting", "connected"]  # fmt: skip
 
 
-@pytest.mark.parametrize(("obstacles", "transport"), CASES)
+@pytest.mark.parametrize(("obstacles", "transport"), IN_NODE)
 def test_it_steps_down_in_node(sidecar: Sidecar, obstacles: Any, transport: str) -> None:
     """The same in Node, which ends when its client is closed."""
     with Obstacles(sidecar.client_url, **obstacles) as proxy:
         options = {**QUICKLY, "form": "json"}
-        told = in_node(CONVERSE, {"url": f"ws://{proxy.address}/ws", "options": options, "contents": CONTENTS})
+        told = in_node(CONVERSE, asked(f"ws://{proxy.address}/ws", options))
     assert told["transport"] == transport
     assert told["contents"][-len(CONTENTS) :] == CONTENTS
     assert told["statuses"] == ["connecting", "connected", "subscribed", "closed"]
@@ -90,7 +109,7 @@ def test_it_steps_down_in_node(sidecar: Sidecar, obstacles: Any, transport: str)
 def test_node_without_a_websocket_begins_below(sidecar: Sidecar) -> None:
     """Where there is no WebSocket, and none is passed, the others serve; where one was wished for it is an error."""
     script = f"delete globalThis.WebSocket; {CONVERSE}"
-    told = in_node(script, {"url": sidecar.client_url, "options": {}, "contents": CONTENTS})
+    told = in_node(script, asked(sidecar.client_url, {}))
     assert told["transport"] == "stream"
     script = "delete globalThis.WebSocket; try { connect(argument); } catch (error) { return String(error); }"
     assert "no means here" in in_node(script, {"urls": sidecar.client_url, "transports": ["websocket"]})

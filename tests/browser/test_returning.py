@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +17,14 @@ pytestmark = pytest.mark.browser
 
 LONG: dict[str, Any] = {"quickRetries": 0, "backoffSeconds": 3000, "backoffSecondsMax": 3000}
 """Whoever waits so long does so until the test is over."""
+
+
+@pytest.fixture(scope="module")
+def sidecar() -> Iterator[Sidecar]:
+    """One without rights."""
+    with Sidecar(mode="none") as running:
+        yield running
+
 
 REASONS = {
     "visibilitychange": "document.dispatchEvent(new Event('visibilitychange'))",
@@ -60,12 +69,12 @@ def test_a_hidden_page_is_no_reason(page: Page, sidecar: Sidecar) -> None:
 def test_a_page_that_is_kept_for_back(page: Page, sidecar: Sidecar) -> None:
     """It goes without its connection, which a browser would not keep, and misses nothing."""
     client = Scripted(page, sidecar.client_url, **LONG)
-    client.subscribe("/a/a")
+    client.subscribe("/b/b")
     client.do("window.dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")
     assert client.do("client.state") == "paused"
     client.do(REASONS["back"])
     client.wait("connected", 2)
-    client.publish("/a/a", "x")
+    client.publish("/b/b", "x")
     until(lambda: client.contents)  # it may come behind its acknowledgement
     assert client.contents == ["x"]
 

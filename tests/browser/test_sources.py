@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from tests.support.browser.node import in_node
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
+
+
+@pytest.fixture(scope="module")
+def sidecar() -> Iterator[Sidecar]:
+    """One without rights."""
+    with Sidecar(mode="none") as running:
+        yield running
+
 
 UNTIL = """
     const told = [];

@@ -9,19 +9,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fastpath.client import (
-    ConnectionRejected,
     NoResponders,
-    Position,
     QueueFull,
     Status,
     Unavailable,
-    Unknown,
     connect,
 )
 from fastpath.client.blocking import connect as connect_blocking
@@ -35,6 +33,20 @@ from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import PATIENCE_SECONDS, auntil
 
 A = "/a/a"
+NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def sidecar() -> Iterator[Sidecar]:
+    """One for all tests that need no other."""
+    with Sidecar(mode="none") as running:
+        yield running
+
+
+@pytest.fixture
+def subject() -> str:
+    """One that no other test has."""
+    return f"/a/{next(NUMBERS)}"
 
 
 async def told(feed: Feed[Status], *names: str) -> Status:
@@ -101,22 +113,6 @@ async def test_across_kills_of_a_server_with_a_journal_nothing_acknowledged_is_l
         assert len({message.content for message in received}) == len(futures)
 
 
-async def test_a_client_goes_elsewhere_when_its_server_dies() -> None:
-    with Sidecar() as one, Sidecar() as other:
-        by_url = {one.client_url: one, other.client_url: other}
-        async with connect(list(by_url), **SOON) as client:
-            status, stream = client.status, client.subscribe(A)
-            assert (await client.publish(A, "before")).seq == (await anext(stream)).seq == 1
-            first = client.url
-            by_url[first].kill()
-            lost = await told(status, "disconnected")
-            assert lost.url == first
-            assert (await client.publish(A, "after")).seq == 1
-            assert client.url in by_url.keys() - {first}
-            assert (await told(status, "resynchronised")).subject == A
-            assert (await anext(stream)).content == "after"
-
-
 async def test_a_client_of_a_server_that_stops_is_elsewhere_at_once() -> None:
     """At once: the waits between rounds are longer than this test."""
     with Sidecar() as one, Sidecar() as other:
@@ -139,62 +135,7 @@ async def test_a_server_that_hangs_is_passed_over(sidecar: Sidecar) -> None:
             assert client.url == sidecar.client_url
 
 
-async def test_publications_wait_for_a_connection_within_bounds(sidecar: Sidecar) -> None:
-    with Proxy(sidecar.client_url) as proxy:
-        url = f"ws://{proxy.address}/ws"
-        async with connect(url, publish_seconds=1, publish_queue_messages=2, **SOON) as client:
-            status = client.status
-            await asyncio.to_thread(proxy.shut)
-            await told(status, "disconnected")
-            waiting = [client.enqueue(A, text, closure=text) for text in "ab"]
-            with pytest.raises(QueueFull, match="at most 2"):
-                client.enqueue(A, "c", closure="c")
-            full = await told(status, "publish_failed")
-            assert (full.closure, full.status) == ("c", "queue_full")
-            for future in waiting:
-                with pytest.raises(Unavailable, match="never sent"):
-                    await future
-            assert [(await told(status, "publish_failed")).closure for _ in range(2)] == ["a", "b"]
-            await asyncio.to_thread(proxy.open)
-            await told(status, "connected")
-            position = await client.publish(A, "d", closure="d")
-            assert position.seq == 1
-            done = await told(status, "published")
-            assert (done.closure, done.epoch, done.seq) == ("d", *position)
-
-
-async def test_a_publication_whose_answer_never_comes_may_be_stored(sidecar: Sidecar) -> None:
-    with Proxy(sidecar.client_url) as proxy:
-        async with connect(f"ws://{proxy.address}/ws", publish_seconds=0.3) as client:
-            proxy.stall()
-            with pytest.raises(Unknown, match="may or may not"):
-                await client.publish(A, "x")
-            proxy.flow()
-
-
-async def test_paused_there_is_no_connection_and_resumed_all_that_was_missed_comes(sidecar: Sidecar) -> None:
-    async with connect(sidecar.client_url) as client, connect(sidecar.client_url) as other:
-        status, stream = client.status, client.subscribe(A)
-        await told(status, "subscribed")
-        await other.publish(A, "1")
-        assert (await anext(stream)).content == "1"
-        client.pause()
-        assert not client.connected
-        await told(status, "paused")
-        for text in "23":
-            await other.publish(A, text)
-        waiting = client.enqueue(A, "4")
-        assert len(stream) == 0
-        assert not waiting.done()
-        client.resume()
-        assert (await told(status, "recovered")).subject == A
-        assert (await told(status, "synchronised")).name == "synchronised"
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            assert [(await anext(stream)).content for _ in range(3)] == ["2", "3", "4"]
-        assert (await waiting).seq == 4
-
-
-async def test_pausing_again_and_again_at_any_moment(sidecar: Sidecar) -> None:
+async def test_pausing_again_and_again_at_any_moment(sidecar: Sidecar, subject: str) -> None:
     async with connect(sidecar.client_url) as client:
         for turn in range(50):
             client.pause()
@@ -203,16 +144,7 @@ async def test_pausing_again_and_again_at_any_moment(sidecar: Sidecar) -> None:
             client.resume()
             for _ in range(turn % 11):
                 await asyncio.sleep(0)
-        assert (await client.publish(A, "x")).seq == 1
-
-
-async def test_the_end_for_good_ends_publications_too(sidecar: Sidecar) -> None:
-    client = connect(sidecar.client_url)
-    async with client:
-        client.pause()
-        waiting = client.enqueue(A, "x")
-    with pytest.raises(Unavailable, match="closed"):
-        await waiting
+        assert (await client.publish(subject, "x")).seq == 1
 
 
 @contextmanager
@@ -278,46 +210,23 @@ async def test_a_program_may_answer_the_list_itself(sidecar: Sidecar, asynchrono
             connect(servers_url=source)
 
 
-def test_the_blocking_client_has_the_same(sidecar: Sidecar) -> None:
+def test_the_blocking_client_has_the_same(sidecar: Sidecar, subject: str) -> None:
     with Proxy(sidecar.client_url) as proxy:
         with connect_blocking(f"ws://{proxy.address}/ws", publish_queue_messages=3, **SOON) as client:
-            stream = client.subscribe(A)
-            futures = [client.enqueue(A, text, closure=text) for text in "abc"]
+            stream = client.subscribe(subject)
+            futures = [client.enqueue(subject, text, closure=text) for text in "abc"]
             assert [future.result(PATIENCE_SECONDS).seq for future in futures] == [1, 2, 3]
             client.pause()
-            futures = [client.enqueue(A, text) for text in "def"]
+            futures = [client.enqueue(subject, text) for text in "def"]
             with pytest.raises(QueueFull):
-                client.enqueue(A, "g")
+                client.enqueue(subject, "g")
             client.resume()
             assert [future.result(PATIENCE_SECONDS).seq for future in futures] == [4, 5, 6]
             assert [stream.get(PATIENCE_SECONDS).content for _ in range(6)] == list("abcdef")
             client.pause()
-            left = client.enqueue(A, "h")
+            left = client.enqueue(subject, "h")
         with pytest.raises(Unavailable):
             left.result(PATIENCE_SECONDS)
-
-
-async def test_each_client_numbers_under_a_name_of_its_own(sidecar: Sidecar) -> None:
-    """Two with the same numbers would take each other's publications for their own, sent again."""
-    positions: list[Position] = []
-    for _ in range(2):
-        async with connect(sidecar.client_url) as client:
-            positions.append(await client.publish(A, "x"))
-    assert [position.seq for position in positions] == [1, 2]
-
-
-async def test_who_waits_for_a_publication_is_told_when_the_client_is_refused_for_good() -> None:
-    tokens = [mint_jwt("ann", both=["/a/**"]), "nonsense"]
-    with Sidecar(mode="jwt", token_secret=SECRET) as guarded, Proxy(guarded.client_url) as proxy:
-        async with connect(
-            f"ws://{proxy.address}/ws", lambda: tokens.pop(0) if len(tokens) > 1 else tokens[0], **SOON
-        ) as client:
-            await asyncio.to_thread(proxy.shut)
-            await auntil(lambda: not client.connected)
-            waiting = client.enqueue(A, "x")
-            await asyncio.to_thread(proxy.open)
-            with pytest.raises(ConnectionRejected, match="bad_token"):
-                await waiting
 
 
 async def test_a_token_that_never_comes_is_as_one_that_cannot_be_had(sidecar: Sidecar) -> None:
@@ -338,7 +247,7 @@ async def test_a_token_that_never_comes_is_as_one_that_cannot_be_had(sidecar: Si
     assert asked == 2
 
 
-async def test_what_the_program_asks_for_ends_the_wait(sidecar: Sidecar) -> None:
+async def test_what_the_program_asks_for_ends_the_wait(sidecar: Sidecar, subject: str) -> None:
     """However long it was to be."""
 
     async def paused(client: Client) -> None:
@@ -349,14 +258,14 @@ async def test_what_the_program_asks_for_ends_the_wait(sidecar: Sidecar) -> None
         client.reconnect()
 
     async def subscribe(client: Client) -> None:
-        client.subscribe(A)
+        client.subscribe(subject)
 
     async def publish(client: Client) -> None:
-        await client.publish(A, "x")
+        await client.publish(subject, "x")
 
     async def request(client: Client) -> None:
         with pytest.raises(NoResponders):
-            await client.request(A, "x")
+            await client.request(subject, "x")
 
     with Proxy(sidecar.client_url) as proxy:
         for reason in (paused, reconnect, subscribe, publish, request):
