@@ -50,7 +50,7 @@ def test_a_page_is_live_by_one_file_named_by_its_content(project: Project, page:
     fails = project.manage("collectstatic", "--noinput", "--settings", "mysite.looking", check=False)
     assert "ValueError: The file 'htmx' could not be found" in fails.stderr, "else this test shows nothing"
     project.manage("collectstatic", "--noinput", "-v0", **production)
-    project.manage("migrate", "-v0")
+    project.migrate()
     project.manage("entitlement_rules", "allow", "everyone", "/orders/**")
     loaded: list[str] = []
     page.on("request", lambda request: loaded.append(request.url))

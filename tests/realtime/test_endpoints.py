@@ -25,7 +25,7 @@ MIDDLEWARE = "django.contrib.auth.middleware.LoginRequiredMiddleware"
 def project(tmp_path: Path) -> Project:
     """A project of the guide's, with pages for who is signed in."""
     made = Project(tmp_path, f'MIDDLEWARE += ["{MIDDLEWARE}"]\nALLOWED_HOSTS = ["*"]')
-    made.manage("migrate", "-v0")
+    made.migrate()
     return made
 
 
@@ -35,7 +35,7 @@ def servers(url: str) -> list[str]:
         return [server["url"] for server in json.load(answer)["servers"]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sidecar() -> Iterator[Sidecar]:
     """Everybody may do everything."""
     with Sidecar(mode="none") as running:

@@ -28,7 +28,7 @@ RULES_IMPORT = "from entitlement.admin import GroupRules\n"
 def project(tmp_path: Path) -> Project:
     """A new project with the blocks of the guide, migrated."""
     made = Project(tmp_path)
-    made.manage("migrate", "-v0")
+    made.migrate()
     return made
 
 
@@ -66,7 +66,7 @@ def test_one_command_runs_it_and_it_publishes(project: Project) -> None:
 def test_it_can_be_taken_out_again(tmp_path: Path) -> None:
     """With nothing left in the database of the project: neither a table nor a trigger on its own ones."""
     project = Project(tmp_path)
-    project.manage("migrate", "-v0")
+    project.migrate()
 
     def ours() -> int:
         with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
@@ -121,7 +121,7 @@ def test_the_projects_own_page_of_groups_stays(tmp_path: Path, app: str, admin: 
     text = {"OWN": own, "GUIDE": guide}.get(admin, f"{head}from django.contrib.auth.models import Group\n{admin}\n")
     project.append("teams/__init__.py", "")
     project.append("teams/admin.py", text)
-    project.manage("migrate", "-v0")
+    project.migrate()
     assert project.shell(SHOWN).strip() == shown
 
 
@@ -140,7 +140,7 @@ def test_a_project_without_the_admin_has_the_pages(tmp_path: Path) -> None:
     urls = (tmp_path / "mysite/urls.py").read_text()
     lines = [line for line in urls.splitlines() if "admin" not in line]
     (tmp_path / "mysite/urls.py").write_text("\n".join(lines))
-    project.manage("migrate", "-v0")
+    project.migrate()
     assert project.shell(VISITS).split("\n")[:2] == ["/accounts/login/?next=/realtime/console/", "[200, 200, 200]"]
 
 
@@ -185,7 +185,7 @@ def test_the_projects_authenticators_are_not_imported_before_its_apps_are_ready(
     """They may rely on what the ready() of an app sets up."""
     project = Project(tmp_path, 'REST_FRAMEWORK = {"DEFAULT_AUTHENTICATION_CLASSES": ["mysite.badges.Badges"]}')
     (tmp_path / "mysite/badges.py").write_text(AUTHENTICATOR)
-    project.manage("migrate", "-v0")
+    project.migrate()
     found = project.shell(
         "from realtime.api import token_authenticators as all; print(*(one.__name__ for one in all()))"
     )
@@ -274,7 +274,7 @@ def test_pages_below_a_prefix_with_static_files_named_by_content(tmp_path: Path)
     project.append(
         "mysite/production.py", 'FORCE_SCRIPT_NAME = "/app"\nLOGIN_URL = "/welcome/"\nALLOWED_HOSTS = ["localhost"]'
     )
-    project.manage("migrate", "-v0")
+    project.migrate()
     production = ("--settings", "mysite.production")
     project.manage("collectstatic", "--noinput", "-v0", *production)
     named = set(project.manage("shell", "-v0", "-c", PAGES, *production).stdout.split())
@@ -293,7 +293,7 @@ class Looking(ManifestStaticFilesStorage):
 """
 
 
-@pytest.mark.parametrize("storage", ["mysite.storage.Looking", PLAIN_STORAGE])
+@pytest.mark.parametrize("storage", ["mysite.storage.Looking", pytest.param(PLAIN_STORAGE, marks=pytest.mark.slow)])
 def test_the_modules_under_names_by_content(tmp_path: Path, storage: str) -> None:
     """The client imports nothing; modules do, by such names where a project has Django look for what they import."""
     project = Project(tmp_path)
@@ -313,25 +313,3 @@ def test_the_modules_under_names_by_content(tmp_path: Path, storage: str) -> Non
     project.append("mysite/production.py", 'REALTIME = {"CONTROL": BASE_DIR / "none.sock"}')
     told = project.manage("check", "--deploy", *production, check=False)
     assert "aggregation" not in told.stderr
-
-
-OWN_FILES = """
-from django.conf import settings
-from django.urls import re_path
-from django.views.static import serve
-
-urlpatterns += [re_path(r"^static/(?P<path>.*)$", serve, {"document_root": settings.STATIC_ROOT})]
-"""
-
-
-def test_without_debug_static_files_are_the_applications(tmp_path: Path) -> None:
-    """As WhiteNoise has them, which knows the names by content; Django's handler would stand before it."""
-    project = Project(tmp_path)
-    project.append("mysite/production.py", f'STORAGES["staticfiles"]["BACKEND"] = "{PLAIN_STORAGE}"')
-    project.append("mysite/production.py", 'ALLOWED_HOSTS = ["127.0.0.1"]')
-    project.append("mysite/urls.py", OWN_FILES)
-    project.manage("migrate", "-v0")
-    project.manage("collectstatic", "--noinput", "-v0", "--settings", "mysite.production")
-    named = json.loads((tmp_path / "static" / "staticfiles.json").read_text())["paths"]["realtime/client.js"]
-    with project.running(DJANGO_SETTINGS_MODULE="mysite.production") as site:
-        assert status(f"{site.url}/static/{named}") == 200

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from django.core.management import call_command
+
 from tests.support.realtime.server import ROOT, Program
 from tests.support.waiting import until
 
@@ -84,6 +86,10 @@ def one(page: str, language: str, text: str) -> str:
     return found[0]
 
 
+_MIGRATED: list[bytes] = []
+"""The database of a new project, once one has been made."""
+
+
 class Project:
     """What ``startproject`` makes in a folder, with every block of the guide that names its file."""
 
@@ -96,7 +102,10 @@ class Project:
         self.folder = folder
         self.python = python or sys.executable
         self._paths = {} if python else {"PYTHONPATH": str(ROOT)}
-        self.run("-m", "django", "startproject", "mysite", ".")
+        if python:
+            self.run("-m", "django", "startproject", "mysite", ".")
+        else:
+            call_command("startproject", "mysite", str(folder))
         for block in every("docs/develop/django.md", pattern=NAMED, before=before):
             self.write(block)
         self.append("mysite/settings.py", settings)
@@ -137,6 +146,15 @@ class Project:
     def manage(self, *arguments: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         """``manage.py`` of the project."""
         return self.run("manage.py", *arguments, check=check, **more)
+
+    def migrate(self) -> None:
+        """Make the database, as ``migrate`` did for the first one: not where ``settings`` add an app with tables."""
+        database = self.folder / "db.sqlite3"
+        if _MIGRATED:
+            database.write_bytes(_MIGRATED[0])
+        else:
+            self.manage("migrate", "-v0")
+            _MIGRATED.append(database.read_bytes())
 
     def shell(self, text: str) -> str:
         """What a block of Python prints in ``manage.py shell``."""

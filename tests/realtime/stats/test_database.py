@@ -87,7 +87,7 @@ class Visitor:
 def test_while_it_runs_no_login_of_a_new_project_fails(tmp_path: Path) -> None:
     """SQLite as `startproject` has it, and each request a transaction: one that has read must be able to write."""
     project = Project(tmp_path, 'DATABASES["default"]["ATOMIC_REQUESTS"] = True')
-    project.manage("migrate", "-v0")
+    project.migrate()
     project.shell("from django.contrib.auth.models import User; User.objects.create_superuser('root', password='demo')")
     with project.running() as site:
         until(lambda: (tmp_path / FILE).exists())
@@ -102,7 +102,7 @@ def test_while_it_runs_no_login_of_a_new_project_fails(tmp_path: Path) -> None:
 
 def test_statistics_of_before_go_along_and_stay_where_they_were(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.manage("migrate", "-v0")
+    project.migrate()
     done = project.manage("shell", "-v0", "-c", EARLIER + READ + CLAIM + CLAIM + READ)
     before, claimed, again, after = done.stdout.splitlines()
     assert before == "default 59", "until there is a collector they are read there"
@@ -118,7 +118,7 @@ def test_statistics_of_before_go_along_and_stay_where_they_were(tmp_path: Path) 
 def test_a_database_that_the_settings_name_is_taken(tmp_path: Path) -> None:
     """The main one as before; or another, where the router makes nothing but the statistics."""
     project = Project(tmp_path, 'REALTIME = {"STATS_DATABASE": "default"}')
-    project.manage("migrate", "-v0")
+    project.migrate()
     assert project.shell(EARLIER.replace("of before", "") + CLAIM) == "59 1\n"
     assert not (tmp_path / FILE).exists()
     project.append(

@@ -66,7 +66,7 @@ class Development(Program):
 def project(tmp_path: Path) -> Project:
     """What the guide makes of a new project, with a rule for everybody."""
     made = Project(tmp_path)
-    made.manage("migrate", "-v0")
+    made.migrate()
     made.manage("entitlement_rules", "allow", "everyone", "/orders/**")
     return made
 
