@@ -15,6 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
@@ -111,6 +113,7 @@ def test_its_end_sends_clients_to_the_other_nodes(folder: Path) -> None:
         assert program.wait() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_without_a_traceback(folder: Path) -> None:
     """The terminal sends SIGINT to the whole group at once."""
     with Everything(folder) as program:
@@ -122,21 +125,13 @@ def test_ctrl_c_ends_it_without_a_traceback(folder: Path) -> None:
         assert "Traceback" not in program.output
 
 
-def test_kill_minus_nine_leaves_nothing(folder: Path) -> None:
-    """The children die with it."""
-    with Everything(folder) as program:
-        pids = descendants(program.process.pid)
-        program.process.kill()
-        until(lambda: not running(pids))
-
-
-def refused(folder: Path, *options: str, **more: str) -> str:
+def refused(folder: Path, *options: str) -> str:
     """What a run that must not start says."""
     done = subprocess.run(
         [sys.executable, "manage.py", "runrealtime", *options],
         cwd=ROOT,
         capture_output=True,
-        env=environment(folder) | more,
+        env=environment(folder),
         text=True,
         timeout=60,
     )
@@ -146,15 +141,21 @@ def refused(folder: Path, *options: str, **more: str) -> str:
     return line
 
 
-def test_what_is_in_the_way_is_said_in_one_line(folder: Path, tmp_path: Path) -> None:
-    """A database that is not up to date, ports that are taken, settings that disagree."""
+def test_a_database_that_is_not_up_to_date_is_said_in_one_line(tmp_path: Path) -> None:
     assert "manage.py migrate" in refused(tmp_path)
+
+
+@pytest.mark.django_db
+def test_ports_that_are_taken_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started, and whose setting it is."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"port {port} of 127.0.0.1 is in use" in refused(folder, "--port", str(port))
-        clash = refused(folder, "--port", "0", FASTPATH_LISTEN=f"clients://127.0.0.1:{port}")
-        assert f"port {port} of 127.0.0.1 is in use" in clash
-        assert "FASTPATH_LISTEN" in clash
+        with pytest.raises(CommandError, match=f"port {port} of 127.0.0.1 is in use"):
+            call_command("runrealtime", port=port)
+        monkeypatch.setenv("FASTPATH_LISTEN", f"clients://127.0.0.1:{port}")
+        with pytest.raises(CommandError, match=f"port {port} of 127.0.0.1 is in use") as told:
+            call_command("runrealtime", port=0)
+        assert "FASTPATH_LISTEN" in str(told.value)
 
 
 @pytest.mark.slow
@@ -169,10 +170,12 @@ def test_the_port_of_mqtt_that_somebody_else_has_is_left_away() -> None:
     assert leave_taken(f"{clients},{things}", "mqtt") == (f"{clients},{things}", [])
 
 
-def test_a_recording_that_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_shown_is_said(tmp_path: Path) -> None:
     """Before anything is started."""
-    assert "No such file" in refused(folder, "--demo", "--recording", str(tmp_path / "none"))
-    assert "give both" in refused(folder, "--recording", str(tmp_path / "none"))
+    with pytest.raises(CommandError, match="No such file"):
+        call_command("runrealtime", demo=True, recording=tmp_path / "none")
+    with pytest.raises(CommandError, match="give both"):
+        call_command("runrealtime", recording=tmp_path / "none")
 
 
 def test_a_sidecar_that_refuses_its_settings_is_quoted(folder: Path) -> None:

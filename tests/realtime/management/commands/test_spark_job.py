@@ -106,7 +106,7 @@ def test_sparks_own_options_are_its_settings(spark: User, monkeypatch: pytest.Mo
     assert json.loads(given[spark_job.CONF]) == {
         "spark.jars": "b.jar", "spark.jars.packages": "a:b:1", "spark.executor.cores": "2"
     }  # fmt: skip
-    told = run("--help").stdout
+    told = spark_job.Command().create_parser("manage.py", "spark_job").format_help()
     assert all(f"--{option}" in told for option in ("jars", "packages", "repositories", "files", "conf"))
     with pytest.raises(CommandError, match=r"'driver\.memory=1g' is no setting of Spark's: spark\.NAME=VALUE"):
         call_command("spark_job", "--conf", "driver.memory=1g", "ticks")
@@ -160,7 +160,9 @@ def command(tmp_path: Path) -> Iterator[Any]:
     process.wait()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGINT", "SIGHUP"))]
+)
 def test_a_signal_reaches_the_job_and_its_status_comes_back(command: Any, name: str) -> None:
     process, path = command
     process.send_signal(signal.Signals[name])
