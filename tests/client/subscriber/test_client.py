@@ -12,6 +12,7 @@ import pytest
 
 from fastpath.client import (
     ClientError,
+    CommandRefused,
     ConnectionRejected,
     Denied,
     Disconnected,
@@ -323,6 +324,16 @@ async def test_an_expired_token_is_asked_for_again(rules_sidecar: Sidecar) -> No
     asked.clear()
     async with connect(rules_sidecar.client_url, next_token, **SOON) as client:
         assert (client.user, len(asked)) == ("ann", 4)
+
+
+async def test_a_token_is_renewed_on_the_live_connection(rules_sidecar: Sidecar) -> None:
+    load_rights(rules_sidecar.control)
+    async with connect(rules_sidecar.client_url, mint("ann", uid="5")) as client:
+        status = client.status
+        await client.renew(mint("ann", uid="5", hours=24))
+        assert (await told(status, "renewed")).name == "renewed"
+        with pytest.raises(CommandRefused):
+            await client.renew(mint("bob", uid="6"))
 
 
 async def test_closing_ends_streams_and_status(shared: Sidecar) -> None:

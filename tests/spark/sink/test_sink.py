@@ -120,7 +120,9 @@ def test_mistakes_fail_the_write_and_say_so(session: SparkSession, sidecar: Side
         assert text in str(caught.value)
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
+@pytest.mark.parametrize(
+    "streamed", [pytest.param(False, id="batch"), pytest.param(True, id="stream", marks=pytest.mark.slow)]
+)
 def test_the_case_of_columns_counts_as_the_session_says(
     session: SparkSession, sidecar: Sidecar, tmp_path: Path, streamed: bool
 ) -> None:
@@ -227,19 +229,6 @@ def test_each_partition_begins_with_another_node() -> None:
     assert rotated("a:1,b:2,c:3", 4) == ["b:2", "c:3", "a:1"]
 
 
-def test_a_query_goes_on_where_it_stopped(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
-    with connect(sidecar.client_url) as client, client.subscribe("/t/n") as stream:
-        for first in (0, BATCH_ROWS * 2):
-            query = start(numbers(session, "/t/n"), sidecar, tmp_path)
-            got = [stream.get(30).content for _ in range(BATCH_ROWS * 2)]
-            query.stop()
-            if first == 0:
-                assert got == [str(number) for number in range(BATCH_ROWS * 2)]
-        # At least once: what was under way at the stop may come twice, but nothing is left out.
-        assert int(got[0]) % BATCH_ROWS == 0
-        assert int(got[0]) <= first + BATCH_ROWS
-
-
 def test_a_task_that_is_tried_again_publishes_nothing_twice(session: SparkSession, sidecar: Sidecar) -> None:
     options = SinkOptions.parse({"url": sidecar.publisher_url, "delivery": "at_least_once"})
     columns = StructType.fromDDL("subject string, content string")
@@ -257,6 +246,7 @@ def test_a_task_that_is_tried_again_publishes_nothing_twice(session: SparkSessio
     assert (stored(sidecar, "/t/again")["seq"], stored(sidecar, "/t/again")["content"]) == (16, "0")
 
 
+@pytest.mark.slow
 def test_at_least_once_a_batch_that_is_replayed_with_the_same_rows_is_stored_once(
     session: SparkSession, sidecar: Sidecar, tmp_path: Path
 ) -> None:
