@@ -25,6 +25,13 @@ CALLERS = 6
 SECONDS = 1.0
 
 
+@pytest.fixture(scope="module")
+def sidecar() -> Iterator[Sidecar]:
+    """One for all tests here."""
+    with Sidecar() as running:
+        yield running
+
+
 @contextmanager
 def hung(*sidecars: Sidecar) -> Iterator[None]:
     """They run no further."""
@@ -57,7 +64,9 @@ def together(call: Callable[[], Any], callers: int = CALLERS) -> list[Any]:
         return list(pool.map(one, range(callers)))
 
 
-@pytest.mark.parametrize("verb", ["publish", "snapshot", "hello"])
+@pytest.mark.parametrize(
+    "verb", ["publish", *(pytest.param(name, marks=pytest.mark.slow) for name in ("snapshot", "hello"))]
+)
 def test_the_time_counts_from_the_call_whoever_else_waits(sidecar: Sidecar, verb: str) -> None:
     """Not from when the calls before it have given up."""
     with Nodes([sidecar.control], SECONDS) as nodes:
@@ -123,6 +132,7 @@ def test_the_next_node_takes_over_for_all_who_wait(sidecar: Sidecar) -> None:
             assert len(set(map(str, sequence))) == CALLERS
 
 
+@pytest.mark.slow
 def test_two_nodes_that_hang_cost_twice_the_time_and_then_nothing(sidecar: Sidecar) -> None:
     with Sidecar() as other, Nodes([sidecar.control, other.control], SECONDS) as nodes, hung(sidecar, other):
         found = together(lambda: nodes.publish([ROW]))
