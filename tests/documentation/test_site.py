@@ -347,6 +347,7 @@ def test_what_is_wrong_with_a_page_is_an_error(tmp_path: Path) -> None:
     assert "Aborted with 5 warnings" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_it_is_read_from_a_disk_and_on_a_phone(site: Path) -> None:
     """Search, copy buttons, dark and light work there; a wide table scrolls, and not the page."""

@@ -50,7 +50,7 @@ def web(project: Project, sidecar: Sidecar, *options: str) -> Program:
     return Program(argv, more, ready, folder=project.folder, base=project.environment)
 
 
-@pytest.mark.parametrize("by", ["FORCE_SCRIPT_NAME", "root path", "proxy"])
+@pytest.mark.parametrize("by", ["FORCE_SCRIPT_NAME", pytest.param("root path", marks=pytest.mark.slow), "proxy"])
 def test_the_relay_below_a_prefix(project: Project, sidecar: Sidecar, by: str) -> None:
     """The address that a page is told is one that takes it, whether or not a proxy takes the prefix off."""
     if by == "FORCE_SCRIPT_NAME":
@@ -86,9 +86,6 @@ def test_a_wsgi_process_tells_of_no_relay(project: Project, sidecar: Sidecar) ->
     project.append("mysite/settings.py", 'REALTIME = {"SERVERS": ["{web}"]}')
     with wsgi() as program:
         assert servers(f"http://127.0.0.1:{program.found[1]}") == [f"ws://127.0.0.1:{program.found[1]}/ws"]
-    with web(project, sidecar) as program:
-        site = f"127.0.0.1:{program.found[1]}"
-        assert servers(f"http://{site}") == [f"ws://{site}/ws"]
 
 
 def test_over_tls_the_proxy_in_front_may_have_what_wsgi_has_not(settings: Any) -> None:

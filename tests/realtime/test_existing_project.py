@@ -82,7 +82,7 @@ def test_it_can_be_taken_out_again(tmp_path: Path) -> None:
     assert ours() == 0
 
 
-@pytest.mark.parametrize("field", ["AutoField", "BigAutoField"])
+@pytest.mark.parametrize("field", ["AutoField", pytest.param("BigAutoField", marks=pytest.mark.slow)])
 def test_the_projects_kind_of_keys_asks_for_no_migration_of_the_apps(tmp_path: Path, field: str) -> None:
     """Else `makemigrations` of the project would write files into these packages."""
     project = Project(tmp_path, f'DEFAULT_AUTO_FIELD = "django.db.models.{field}"')

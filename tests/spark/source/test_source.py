@@ -182,6 +182,7 @@ def test_a_query_reads_everything_once(session: SparkSession, sidecar: Sidecar, 
         assert own == sorted(own, key=lambda row: int(row.split()[1]))
 
 
+@pytest.mark.slow
 def test_available_now_reads_what_is_there_and_ends(session: SparkSession, sidecar: Sidecar, tmp_path: Path) -> None:
     publish(sidecar, *[["/now/a", str(n)] for n in range(10)])
     stream = Stream(session, sidecar, "/now/*", tmp_path, max_rows=4)

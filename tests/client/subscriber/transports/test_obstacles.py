@@ -58,7 +58,14 @@ OBSTACLES = {
 }
 
 
-@pytest.mark.parametrize(("obstacles", "transport"), OBSTACLES.values(), ids=OBSTACLES)
+OFTEN = ("none", "refuses 403", "swallows frames", "refuses and buffers")
+"""Those that are tried each time; the others are slow."""
+
+
+@pytest.mark.parametrize(
+    ("obstacles", "transport"),
+    [pytest.param(*case, id=name, marks=() if name in OFTEN else pytest.mark.slow) for name, case in OBSTACLES.items()],
+)
 async def test_it_steps_down_to_what_works(sidecar: Sidecar, obstacles: Any, transport: str) -> None:
     told: list[Status] = []
     with Obstacles(sidecar.client_url, **obstacles) as proxy:
