@@ -128,25 +128,6 @@ def test_a_subject_is_removed(page: Page, shared: Sidecar, subject: str, form: s
         assert control.snapshot(subject)["status"] == "none"
 
 
-def test_resumes_exactly_where_it_was(page: Page, sidecar: Sidecar, proxy: Proxy) -> None:
-    """Cut off by the network, it gets what it missed, in order, nothing doubled."""
-    client = Scripted(page, f"ws://{proxy.address}/ws")
-    client.subscribe(SUBJECT)
-    client.publish(SUBJECT, "0")
-    until(lambda: client.contents == ["0"])
-    proxy.shut()
-    lost = client.wait("disconnected")
-    assert lost["final"] is False
-    publish_directly(page, sidecar, ["1", "2", "3"])
-    proxy.open()
-    client.wait("connected", 2)
-    publish_directly(page, sidecar, ["4"])
-    until(lambda: len(client.messages) >= 5)
-    assert client.contents == ["0", "1", "2", "3", "4"]
-    assert [message["seq"] for message in client.messages] == [1, 2, 3, 4, 5]
-    assert client.statuses("subscribed")[-1]["recovery"] == "recovered"
-
-
 def publish_directly(page: Page, sidecar: Sidecar, contents: list[str]) -> None:
     """Publish over a connection of its own, which no proxy cuts."""
     page.evaluate(

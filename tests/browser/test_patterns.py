@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,25 +62,6 @@ def test_a_pattern_follows_its_subjects_over_a_cut(page: Page, shared: Sidecar, 
         assert [each["seq"] for each in client.messages if each["subject"] == f"{root}/a"] == [1, 2, 3]
 
 
-def test_own_and_pattern_each_hear(page: Page, shared: Sidecar) -> None:
-    """And each goes on without the other."""
-    client = Scripted(page, shared.client_url, tokens=(ANN,))
-    client.do("void (window.heard = [], window.on = (name) => (message) => heard.push(`${name} ${message.content}`))")
-    client.do("void (window.all = client.subscribe('/own/*', on('all')))")
-    client.do("void (window.one = client.subscribe('/own/a', on('one')))")
-    client.wait("subscribed", 2)
-    publish(shared, ("/own/a", "1"))
-    until(lambda: len(client.do("heard")) == 2)
-    client.do("one.unsubscribe()")
-    publish(shared, ("/own/a", "2"))
-    client.do("void (window.one = client.subscribe('/own/a', on('one'), { history: 1 }))")
-    until(lambda: len(client.do("heard")) == 4)
-    client.do("all.unsubscribe()")
-    publish(shared, ("/own/a", "3"), ("/own/b", "4"), ("/own/a", "5"))
-    until(lambda: "one 5" in client.do("heard"))
-    assert client.do("heard") == ["one 1", "all 1", "all 2", "one 2", "one 3", "one 5"]
-
-
 def test_who_is_there_and_what_is_wanted(page: Page, shared: Sidecar) -> None:
     """Presence is asked for; interest is told, and anew after a reconnection."""
     with Proxy(shared.client_url) as proxy:
@@ -101,30 +81,3 @@ def test_who_is_there_and_what_is_wanted(page: Page, shared: Sidecar) -> None:
         assert client.do("wanted.slice(1)") == [[["/room/1"], False], [["/room/1"], True]]
     client.do("client.pause()")
     assert "not_connected" in client.do("client.presence().catch(String)")
-
-
-@pytest.mark.slow
-def test_a_token_is_renewed_though_none_can_be_had_for_a_moment(page: Page, shared: Sidecar) -> None:
-    """The connection stands past the end of its first token, and nothing is missed."""
-    short = mint_jwt("ann", both=["/**"], hours=4 / 3600)
-    client = Scripted(page, shared.client_url, tokens=(short, None, ANN))
-    client.subscribe("/t/a")
-    began = time.monotonic()
-    until(lambda: client.do("asked") == 3)
-    assert "there is none" in client.wait("error")["reason"]
-    until(lambda: time.monotonic() - began > 4.5)
-    publish(shared, ("/t/a", "after"))
-    until(lambda: client.contents == ["after"])
-    assert client.statuses("disconnected") == []
-
-
-@pytest.mark.slow
-def test_after_an_expired_token_it_waits_for_one(page: Page, shared: Sidecar) -> None:
-    """Closed with 4007, it comes back by itself as soon as a token can be had, with what it missed."""
-    client = Scripted(page, shared.client_url, tokens=(mint_jwt("ann", both=["/**"], hours=4 / 3600), None))
-    client.subscribe("/u/a")
-    client.wait("disconnected")
-    assert client.statuses("disconnected")[0]["code"] == 4007
-    publish(shared, ("/u/a", "missed"))
-    client.do("void tokens.push(argument)", ANN)
-    until(lambda: client.contents == ["missed"])

@@ -208,10 +208,9 @@ async def test_without_the_right_a_subscription_waits_and_comes_when_it_does(rul
         assert contents(await read(stream, 1)) == [("update", "open")]
 
 
-@pytest.mark.parametrize("form", ["json", "msgpack"])
-async def test_a_cut_connection_is_replaced_and_exactly_what_was_missed_comes(sidecar: Sidecar, form: Form) -> None:
+async def test_a_cut_connection_is_replaced_and_exactly_what_was_missed_comes(sidecar: Sidecar) -> None:
     with Proxy(sidecar.client_url) as proxy:
-        async with connect(f"ws://{proxy.address}/ws", form=form, **SOON) as client:
+        async with connect(f"ws://{proxy.address}/ws", **SOON) as client:
             status = client.status
             stream = client.subscribe([A, B])
             assert {(await told(status, "subscribed")).subject for _ in range(2)} == {A, B}

@@ -93,26 +93,6 @@ async def test_what_is_there_and_what_comes_to_be(client: Client) -> None:
         await anext(stream)
 
 
-async def test_each_stream_over_a_subject_gets_the_message(client: Client) -> None:
-    own, few, many = client.subscribe("/p2/a"), client.subscribe("/p2/*"), client.subscribe("/p2/**")
-    await client.publish("/p2/a", "1")
-    await client.publish("/p2/a/b", "2")
-    assert contents(await take(own, 1)) == contents(await take(few, 1)) == [("/p2/a", "1")]
-    assert contents(await take(many, 2)) == [("/p2/a", "1"), ("/p2/a/b", "2")]
-    await own.aclose()
-    await client.publish("/p2/a", "3")
-    await few.aclose()
-    await client.publish("/p2/a", "4")
-    assert contents(await take(many, 2)) == [("/p2/a", "3"), ("/p2/a", "4")]
-    again = client.subscribe("/p2/a", history=2)
-    assert [message.content for message in await take(again, 2)] == ["3", "4"]
-    await client.publish("/p2/a", "5")
-    assert contents(await take(again, 1)) == contents(await take(many, 1)) == [("/p2/a", "5")]
-    await many.aclose()
-    await client.publish("/p2/a", "6")
-    assert contents(await take(again, 1)) == [("/p2/a", "6")]
-
-
 async def test_what_came_while_it_was_away(shared: Sidecar, client: Client) -> None:
     with Proxy(shared.client_url) as proxy:
         async with connect(f"ws://{proxy.address}/ws", ANN, **SOON) as follower:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,14 +124,6 @@ async def test_a_client_of_a_server_that_stops_is_elsewhere_at_once() -> None:
             assert (lost.code, lost.retry_seconds) == (Close.DRAIN, 0)
             assert (await told(status, "connected")).url in by_url.keys() - {first}
             assert (await client.publish(A, "x")).seq == 1
-
-
-async def test_a_server_that_hangs_is_passed_over(sidecar: Sidecar) -> None:
-    """Also one that takes connections and answers nothing; those of weight 0 come last."""
-    with socket.create_server(("127.0.0.1", 0)) as hanging:
-        hung = f"ws://127.0.0.1:{hanging.getsockname()[1]}/ws"
-        async with connect([(sidecar.client_url, 0), hung], timeout_seconds=5) as client:
-            assert client.url == sidecar.client_url
 
 
 async def test_pausing_again_and_again_at_any_moment(sidecar: Sidecar, subject: str) -> None:
