@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def says(data: bytes) -> Peer:
         connection.recv(1 << 16)
 
     return behave
+
+
+@pytest.fixture(scope="module")
+def sidecar() -> Iterator[Sidecar]:
+    """One for all tests that need no other."""
+    with Sidecar(mode="none") as running:
+        yield running
 
 
 def test_the_verbs(sidecar: Sidecar) -> None:
