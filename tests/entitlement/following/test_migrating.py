@@ -217,6 +217,7 @@ def test_when_comparing_tables_is_not_within_the_second(since: float, look: floa
     assert polling.comparing_late(since, look).endswith(late and f"a change may take {late}")
 
 
+@pytest.mark.slow
 def test_tables_that_take_long_to_compare_are_told(node: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node is not ready from the first look on, and is when the triggers are back."""
     with Watched(node) as watched:
