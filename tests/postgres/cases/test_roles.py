@@ -56,7 +56,7 @@ def test_it_compares_the_tables_and_says_that_it_may_not(node: Sidecar, role: st
                 until(lambda: log_says("the missing triggers cannot be installed from here"), 60)
                 watched.all_end()
                 assert watched.control.stats()["triggers_missing"] == len(triggers.missing(connection))
-                assert watched.control.health()["ready"]
+                until(lambda: watched.control.health()["ready"])
         finally:
             agent.terminate()
             triggers.install(connection)
