@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from tests.support.groups import APART, scope_of, spread
 from tests.support.processes import without_coverage
 from tests.support.second_look import LOOKS, UNSTABLE_MAX
@@ -51,11 +49,12 @@ class Ended:
         return (self.folder / name).read_text().splitlines()
 
 
-def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
-    """Write these tests and run them in CI, as `make test` does."""
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(HEAD + tests)
+def run(folder: Path, **files: str) -> Ended:
+    """Write these files of tests and run them in CI, as `make test` does."""
+    for name, tests in files.items():
+        path = folder / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEAD + tests)
     # No Django, no Hypothesis: of what is installed, only what the runs are about.
     plugins = [
         "-p xdist",
@@ -63,7 +62,7 @@ def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
     ]
     where = f"-c {ROOT}/pyproject.toml --rootdir {folder} -o addopts= --import-mode=importlib -rf"
     done = subprocess.run(
-        ["tools/run_tests.sh", "not slow", str(file)],
+        ["tools/run_tests.sh", "not slow", str(folder)],
         cwd=ROOT,
         env=without_coverage()
         | {"CI": "true", "TEST_PROCESSES": "1", "SEED": "7", "TEST_RESULTS": str(folder / "results")}
@@ -73,11 +72,14 @@ def run(folder: Path, tests: str, path: str = "test_some.py") -> Ended:
         text=True,
         check=False,
     )
-    return Ended(file.parent, done.returncode, done.stdout)
+    return Ended(folder, done.returncode, done.stdout)
 
 
 def test_what_passes_alone_is_unstable_and_the_run_is_green(tmp_path: Path) -> None:
+    """A set-up that fails is a failure as well; what failed beside a sidecar shows its log."""
     tests = """
+from tests.support.sidecar import Sidecar
+
 def test_once():
     fail("once", 1)
 
@@ -87,127 +89,128 @@ def test_twice(name):
 
 def test_that_is_well():
     fail("well", 0)
+
+@pytest.fixture
+def node():
+    fail("set-up", 1)
+
+def test_beside_it(node):
+    pass
+
+@pytest.fixture
+def sidecar():
+    with Sidecar() as running:
+        yield running
+
+def test_beside_a_sidecar(sidecar):
+    fail("seen", 1)
 """
-    ended = run(tmp_path, tests)
+    ended = run(tmp_path, test_some=tests)
     assert ended.code == 0, ended.output
     lines = ended.output.splitlines()
-    assert lines[-2:] == ["UNSTABLE test_some.py::test_once", "UNSTABLE test_some.py::test_twice[a b]"]
-    assert lines[:-2].count(lines[-1]) == lines[:-2].count(lines[-2]) == 1, "when it is known, and last of all"
-    assert [ended.times(name) for name in ("once", "twice", "well")] == [2, 3, 1]
+    names = ("once", "twice[a b]", "beside_it", "beside_a_sidecar")
+    assert lines[-4:] == [f"UNSTABLE test_some.py::test_{name}" for name in names]
+    assert all(lines[:-4].count(line) == 1 for line in lines[-4:]), "when it is known, and last of all"
+    assert [ended.times(name) for name in ("once", "twice", "well", "set-up")] == [2, 3, 1, 2]
     assert len({*ended.chosen("once")}) == 1, "by chance, but the same each time"
     logs = tmp_path / "results" / "unstable" / "test_some.py-test_once"
     assert "AssertionError: so often" in (logs / "failed.log").read_text()
     assert "SEED=7" in (logs / "failed.log").read_text()
     assert "1 passed" in (logs / "alone.log").read_text()
+    [log] = re.findall(r"^-+ Log of the sidecar fp-\w+ -+\n(.+)$", ended.output, re.MULTILINE)
+    assert "fastpath" in log
 
 
 def test_what_fails_alone_too_is_red(tmp_path: Path) -> None:
-    ended = run(tmp_path, 'def test_always():\n    fail("always", 99)\n')
+    ended = run(tmp_path, test_some='def test_always():\n    fail("always", 99)\n')
     assert ended.code == 1
     assert ended.times("always") == 1 + LOOKS
     assert ended.output.splitlines()[-1] == "RED test_some.py::test_always: it failed alone, too"
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        'fail("seen", 1, BrokenPromise)',
-        # An error on the way out, a group of tasks, and what another process has told.
-        'try:\n        fail("seen", 1, BrokenPromise)\n    finally:\n        assert False, "on the way out"',
-        'raise ExceptionGroup("tasks", [BrokenPromise("2 came before 1")]) if not fail("seen", 0) else 0',
-        'fail("seen", 0)\n    assert False, "the checker said:\\\\ntests.support.promises.BrokenPromise: lost"',
-    ],
-    ids=["itself", "below another", "in a group", "told by a process"],
-)
-def test_a_broken_promise_has_no_second_look(tmp_path: Path, broken: str) -> None:
-    ended = run(tmp_path, f"def test_promise():\n    {broken}\n")
+def test_nothing_excuses_a_broken_promise_or_what_is_pure_and_a_skip_is_a_failure(tmp_path: Path) -> None:
+    """They have no second look, and nothing has one beside them."""
+    promises = """
+def test_itself():
+    fail("itself", 1, BrokenPromise)
+
+def test_on_the_way_out():
+    try:
+        fail("out", 1, BrokenPromise)
+    finally:
+        assert False, "on the way out"
+
+def test_in_a_group_of_tasks():
+    raise ExceptionGroup("tasks", [BrokenPromise("2 came before 1")]) if not fail("group", 0) else 0
+
+def test_told_by_a_process():
+    fail("told", 0)
+    assert False, "the checker said:\\ntests.support.promises.BrokenPromise: lost"
+
+def test_other():
+    fail("other", 1)
+
+def test_that_skips():
+    pytest.skip("nothing is here to test with")
+"""
+    pure = """
+def test_core():
+    fail("core", 1)
+
+def test_process():
+    subprocess.run(["true"], check=True)
+
+def test_connection():
+    socket.socket().connect(("127.0.0.1", 9))
+
+def test_server():
+    socket.create_server(("", 0))
+"""
+    ended = run(tmp_path, test_some=promises, tests__core__test_pure=pure)
     assert ended.code == 1
-    assert ended.times("seen") == 1
-    assert "RED test_some.py::test_promise: a promise of the product was broken" in ended.output
+    names = ("itself", "on_the_way_out", "in_a_group_of_tasks", "told_by_a_process")
+    wanted = {f"RED test_some.py::test_{name}: a promise of the product was broken" for name in names}
+    at = "RED tests/core/test_pure.py::test_"
+    names = ("core", "process", "connection", "server")
+    wanted |= {f"{at}{name}: it starts no process and opens no socket" for name in names}
+    assert {line for line in ended.output.splitlines() if line.startswith(("RED", "UNSTABLE"))} == wanted
+    assert {ended.times(name) for name in ("itself", "out", "group", "told", "other", "tests/core/core")} == {1}
+    for name in names[1:]:
+        told = (
+            f"tests/core/test_pure.py::test_{name} does .*, and stands in tests/support/pure.py as a test that does not"
+        )
+        assert re.search(told, ended.output)
+    assert "skipped, which fails in CI: Skipped: nothing is here to test with" in ended.output
 
 
 def test_a_promise_that_breaks_in_the_second_look_has_no_third(tmp_path: Path) -> None:
-    ended = run(tmp_path, 'def test_it():\n    fail("seen", 1)\n    fail("again", 0)\n    kept(False, "lost")\n')
+    ended = run(
+        tmp_path, test_some='def test_it():\n    fail("seen", 1)\n    fail("again", 0)\n    kept(False, "lost")\n'
+    )
     assert (ended.code, ended.times("seen"), ended.times("again")) == (1, 2, 1)
-
-
-def test_what_is_pure_has_no_second_look(tmp_path: Path) -> None:
-    ended = run(tmp_path, 'def test_core():\n    fail("core", 1)\n', path="tests/core/test_some.py")
-    assert ended.code == 1
-    assert ended.times("core") == 1
-    assert "RED tests/core/test_some.py::test_core: it starts no process and opens no socket" in ended.output
-
-
-@pytest.mark.parametrize(
-    "does",
-    [
-        "subprocess.run(['true'], check=True)",
-        "socket.socket().connect(('127.0.0.1', 9))",
-        "socket.create_server(('', 0))",
-    ],
-)
-def test_what_is_said_to_be_pure_is(tmp_path: Path, does: str) -> None:
-    ended = run(tmp_path, f"def test_core():\n    {does}\n", path="tests/core/test_some.py")
-    assert ended.code == 1
-    assert "stands in tests/support/pure.py as a test that does not" in ended.output
 
 
 def test_too_many_are_red(tmp_path: Path) -> None:
     tests = f'@pytest.mark.parametrize("n", range({UNSTABLE_MAX + 1}))\ndef test_one(n):\n    fail(f"n{{n}}", 1)\n'
-    ended = run(tmp_path, tests)
+    ended = run(tmp_path, test_some=tests)
     assert ended.code == 1
     assert {ended.times(f"n{n}") for n in range(UNSTABLE_MAX + 1)} == {1}
     assert f"RED: {UNSTABLE_MAX + 1} tests failed, more than {UNSTABLE_MAX}" in ended.output
 
 
-def test_a_skip_and_a_set_up_that_fails_are_failures_and_a_file_that_cannot_be_read_is_red(tmp_path: Path) -> None:
-    tests = """
-def test_that_skips():
-    pytest.skip("nothing is here to test with")
-"""
-    ended = run(tmp_path, tests)
-    assert ended.code == 1
-    assert "skipped, which fails in CI: Skipped: nothing is here to test with" in ended.output
-    tests = """
-@pytest.fixture
-def node():
-    fail("node", 1)
-
-def test_beside_it(node):
-    pass
-"""
-    ended = run(tmp_path, tests, path="other/test_other.py")
-    assert (ended.code, ended.times("node")) == (0, 2)
-    ended = run(tmp_path, "import nothing_of_this_name\n", path="third/test_third.py")
+def test_a_file_that_cannot_be_read_is_red(tmp_path: Path) -> None:
+    ended = run(tmp_path, test_some="import nothing_of_this_name\n")
     assert ended.code not in (0, 5)
     assert "UNSTABLE" not in ended.output
 
 
-def test_what_fails_beside_a_sidecar_shows_its_log(tmp_path: Path) -> None:
-    tests = """
-from tests.support.sidecar import Sidecar
-
-@pytest.fixture
-def node():
-    with Sidecar() as running:
-        yield running
-
-def test_beside_a_sidecar(node):
-    fail("seen", 1)
-"""
-    ended = run(tmp_path, tests)
-    assert ended.code == 0, ended.output
-    [log] = re.findall(r"^-+ Log of the sidecar fp-\w+ -+\n(.+)$", ended.output, re.MULTILINE)
-    assert "fastpath" in log
-
-
 def test_a_choice_of_nothing_is_an_error(tmp_path: Path) -> None:
-    assert run(tmp_path, "").code == 5
+    assert run(tmp_path, test_some="").code == 5
 
 
 def test_the_tests_of_a_suite_report_by_their_own_names(tmp_path: Path) -> None:
     """And a promise that breaks within one is one, whatever words the others have."""
-    inner = tmp_path / "inner" / "test_inner.py"
+    inner = tmp_path / "inner" / "suite_inner.py"
     inner.parent.mkdir()
     inner.write_text(
         HEAD + "def test_good():\n    pass\n\ndef test_bad():\n    # No BrokenPromise.\n    assert 'well' == ''\n\n"
@@ -215,17 +218,17 @@ def test_the_tests_of_a_suite_report_by_their_own_names(tmp_path: Path) -> None:
     )
     plain = f"-c {ROOT}/pyproject.toml --rootdir {inner.parent} -o addopts= --import-mode=importlib"
     plugins = "-p tests.support.second_look -p no:django"
-    for chosen, promise in (("test_bad or test_good", False), ("test_lost", True), ("", False)):
-        tests = "from tests.support.suites import run_suite\ndef test_suite(subtests):\n    run_suite(subtests, "
-        tests += f"{[*f'{inner} {plain} {plugins} -k'.split(), chosen or 'nothing']!r}, 'realtime.settings')\n"
-        outer = tmp_path / (chosen.replace(" ", "-") or "nothing")
-        outer.mkdir()
-        ended = run(outer, tests)
-        assert ended.code == 1, ended.output
-        assert ("a promise of the product was broken" in ended.output) == promise, ended.output
-        for name in ("bad", "lost"):
-            assert (f"SUBFAILED[test_inner.py::test_{name}]" in ended.output) == (name in chosen), ended.output
-        assert ("it ended with 5, and no test of it failed" in ended.output) == (not chosen)
+    tests = "from tests.support.suites import run_suite\n"
+    for name, chosen in (("bad", "test_bad or test_good"), ("lost", "test_lost"), ("none", "nothing")):
+        tests += f"def test_{name}(subtests):\n    run_suite(subtests, "
+        tests += f"{[*f'{inner} {plain} {plugins} -k'.split(), chosen]!r}, 'realtime.settings')\n"
+    ended = run(tmp_path / "outer", test_suites=tests)
+    assert ended.code == 1, ended.output
+    red = [line for line in ended.output.splitlines() if line.startswith("RED")]
+    assert red == ["RED test_suites.py::test_lost: a promise of the product was broken"], ended.output
+    for name, within in (("bad", True), ("lost", True), ("good", False)):
+        assert (f"SUBFAILED[suite_inner.py::test_{name}]" in ended.output) == within, ended.output
+    assert ended.output.count("it ended with 5, and no test of it failed") >= 1
 
 
 def test_what_starts_much_begins_early_and_not_beside_its_like() -> None:
