@@ -1,6 +1,7 @@
 """Hooks for every run of pytest."""
 
 pytest_plugins = [
+    "tests.support.forked",
     "tests.support.no_skips",
     "tests.support.timeouts",
     "tests.support.seeds",

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from tests.support.forked import COMMAND, Forked, start_sidecar
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -57,8 +58,8 @@ class Sidecar:
             "mode": "none",
             "workers": 1,
         } | settings
-        self.command = [sys.executable, "-m", "fastpath"]
-        self.process: subprocess.Popen[bytes] | None = None
+        self.command = COMMAND
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self.running.add(self)
 
     def __enter__(self) -> Self:
@@ -85,14 +86,7 @@ class Sidecar:
         environment |= {f"FASTPATH_{name.upper()}": str(value) for name, value in self.settings.items()}
         environment["PYTHONUNBUFFERED"] = "1"
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+            self.process = start_sidecar(self.command, environment, log)
         self.ready = self._wait_ready(self.process)
         self.pid = self.process.pid
         if self.ready.get("clients"):
@@ -138,7 +132,7 @@ class Sidecar:
             if process.stdout is not None:
                 process.stdout.close()
 
-    def _wait_ready(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    def _wait_ready(self, process: subprocess.Popen[bytes] | Forked) -> dict[str, Any]:
         assert process.stdout is not None
         end = time.monotonic() + READY_SECONDS_MAX
         line = b""
