@@ -14,13 +14,10 @@ from tests.support.edge.wire import Ended, WireClient, WirePublisher, resident_b
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
-BACKLOG = 200_000
+BACKLOG = 60_000
 BATCH = 10_000
 SUBJECT = "/bulk/one"
-OUTBOX_BYTES = 1 << 20
-FILLER = "x" * 200
-LATENCY_SECONDS = 0.25
-"""Far above what a slice takes, far below what the whole backlog does."""
+OUTBOX_BYTES = 1 << 18
 
 _decode = msgspec.json.decode
 
@@ -28,7 +25,7 @@ _decode = msgspec.json.decode
 @pytest.fixture(scope="module")
 def full() -> Iterator[Sidecar]:
     """A sidecar that has a backlog cached, and takes no more for a client than a fraction of it."""
-    settings = {"cache_messages": BACKLOG + 50_000, "cache_bytes": 1 << 30, "cache_seconds": 3600}
+    settings = {"cache_messages": BACKLOG + 10_000, "cache_bytes": 1 << 30, "cache_seconds": 3600}
     with Sidecar(mode="none", outbox_bytes_max=OUTBOX_BYTES, **settings) as sidecar:
         with WirePublisher(sidecar) as publisher:
             fill(publisher, SUBJECT, BACKLOG)
@@ -103,15 +100,6 @@ def test_a_backlog_many_times_the_queue_is_recovered_exactly(full: Sidecar) -> N
     assert set(taker.kinds) == {"recovered"}
 
 
-def test_history_of_any_length_comes_whole(full: Sidecar) -> None:
-    with WireClient(full) as client:
-        client.say("subscribe", subjects=[SUBJECT], history=150_000)
-        taker = Taker(client)
-        taker.until(BACKLOG)
-    assert taker.numbers == list(range(BACKLOG - 150_000 + 1, BACKLOG + 1))
-    assert (taker.answers[0]["messages"], set(taker.kinds)) == (150_000, {"historical"})
-
-
 def test_live_messages_come_after_it_in_order_and_others_do_not_wait(full: Sidecar) -> None:
     """Ten clients have the whole backlog ahead, of which they read nothing yet, while messages come here and there."""
     # Others at a second try.
@@ -126,7 +114,7 @@ def test_live_messages_come_after_it_in_order_and_others_do_not_wait(full: Sidec
             client = stack.enter_context(WireClient(full))
             epoch = epoch_of(client)
             client.say("subscribe", subjects=[live_subject], since={live_subject: [epoch, 0]})
-            client.say("subscribe", subjects=[SUBJECT], since={SUBJECT: [epoch, BACKLOG - 40_000]})
+            client.say("subscribe", subjects=[SUBJECT], since={SUBJECT: [epoch, BACKLOG - 30_000]})
             takers.append(Taker(client))
         for number in range(1, 41):
             publisher.packet(
@@ -136,12 +124,12 @@ def test_live_messages_come_after_it_in_order_and_others_do_not_wait(full: Sidec
             assert publisher.next()[0] == "ack"
         for taker in takers:
             numbers: dict[str, list[int]] = {}
-            while len(taker.numbers) < 40_000 + 140:
+            while len(taker.numbers) < 30_000 + 140:
                 taker.take()
             live = [number for number in taker.numbers if number <= 140]
             numbers["bulk"] = [number for number in taker.numbers if number > 140]
             assert live == list(range(1, 141))
-            assert numbers["bulk"] == list(range(BACKLOG - 40_000 + 1, BACKLOG + 1))
+            assert numbers["bulk"] == list(range(BACKLOG - 30_000 + 1, BACKLOG + 1))
             assert [answer["recovery"] for answer in taker.answers] == ["recovered", "recovered"]
 
 
@@ -166,49 +154,6 @@ def test_who_takes_nothing_while_it_recovers_costs_a_cursor_and_is_not_closed(fu
         assert taker.numbers == list(range(1, BACKLOG + 1))
 
 
-def test_after_a_close_for_being_slow_all_that_is_cached_comes(full: Sidecar) -> None:
-    """A hundred subjects are written in bulk; a client that does not keep up is closed, and misses nothing of them."""
-    subjects = [f"/slow/{number}" for number in range(100)]
-    positions: dict[str, list[int]] = {}
-    with WirePublisher(full) as publisher, WireClient(full, receive_bytes=4096) as client:
-        epoch = epoch_of(client)
-        client.say("subscribe", subjects=subjects)
-        got = Numbers(client)
-        while not got.answers:
-            got.take()
-        for number in range(1, 301):
-            publisher.packet("batch", 2_000_000 + number, [[subject, f"{number} {FILLER}"] for subject in subjects])
-            assert publisher.next()[0] == "ack"
-        with pytest.raises(Ended) as ended:
-            got.until(1 << 30)
-        assert ended.value.code == 4001
-    positions = {subject: [epoch, len(got.of.get(subject, ()))] for subject in subjects}
-    assert sum(at for _, at in positions.values()) < 30_000
-    with WireClient(full) as client:
-        client.say("subscribe", subjects=subjects, since=positions)
-        again = Numbers(client, got.of)
-        while sum(map(len, again.of.values())) < 30_000:
-            again.take()
-    assert [answer["recovery"] for answer in again.answers] == ["recovered"] * 100
-    assert again.of == {subject: list(range(1, 301)) for subject in subjects}
-
-
-class Numbers(Taker):
-    """The same for many subjects."""
-
-    def __init__(self, client: WireClient, before: dict[str, list[int]] | None = None) -> None:
-        super().__init__(client)
-        self.of: dict[str, list[int]] = before or {}
-        self._subjects: dict[int, str] = {}
-
-    def _understand(self, value: object) -> None:
-        super()._understand(value)
-        if isinstance(value, dict) and value["op"] == "subscribed":
-            self._subjects |= {result["sid"]: result["subject"] for result in value["results"]}
-        elif isinstance(value, list):
-            self.of.setdefault(self._subjects[value[0]], []).append(value[1])
-
-
 def epoch_of(client: WireClient) -> int:
     """The server's epoch."""
     client.say("connect")
@@ -219,7 +164,7 @@ def epoch_of(client: WireClient) -> int:
 
 def test_every_worker_recovers_from_its_own_cache() -> None:
     """Who lands on a worker that follows gets the same as on the one that numbers."""
-    count = 30_000
+    count = 20_000
     with (
         Sidecar(
             mode="none", workers=2, outbox_bytes_max=OUTBOX_BYTES, cache_messages=count, handshake_seconds=300

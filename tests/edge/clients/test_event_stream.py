@@ -296,7 +296,7 @@ def test_a_stream_that_is_silent_lives() -> None:
     """Its comments are taken by the reader's kernel, which is its sign of life."""
     with Sidecar(ping_seconds=1) as sidecar, EventReader(sidecar, IBM) as reader, WirePublisher(sidecar) as publisher:
         reader.named("subscribed")
-        for _ in range(4):
+        for _ in range(3):
             reader.comment()
         publisher.publish([IBM, "1"])
         assert reader.texts(1) == ["1"]

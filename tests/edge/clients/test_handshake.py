@@ -100,12 +100,15 @@ def hasty() -> Iterator[Sidecar]:
         yield running
 
 
-@pytest.mark.parametrize("begun", [b"", b"G", request()[:-2]], ids=["nothing", "a letter", "all but the last line"])
-def test_a_request_that_does_not_come_in_time(hasty: Sidecar, begun: bytes) -> None:
+def test_a_request_that_does_not_come_in_time(hasty: Sidecar) -> None:
+    """Nothing, a letter, all but the last line."""
     files = open_files(hasty.pid)
-    with Socket(hasty.client_url) as peer:
-        peer.send(begun)
-        assert peer.rest().startswith(b"HTTP/1.1 408 ")
+    with ExitStack() as stack:
+        peers = [stack.enter_context(Socket(hasty.client_url)) for _ in range(3)]
+        for peer, begun in zip(peers, (b"", b"G", request()[:-2]), strict=True):
+            peer.send(begun)
+        for peer in peers:
+            assert peer.rest().startswith(b"HTTP/1.1 408 ")
     wait_gone(hasty, files)
 
 

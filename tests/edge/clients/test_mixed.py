@@ -6,10 +6,9 @@ import random
 from contextlib import ExitStack
 from typing import Any
 
-import pytest
-
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import WireClient, WirePublisher
+from tests.support.seeds import run_seed
 from tests.support.sidecar import Sidecar
 
 SUBJECTS = [f"/mixed/{letter}" for letter in "abcdef"]
@@ -87,9 +86,8 @@ class Checked:
         self.at[subject] = seq
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_at_random(seed: int, tmp_path: Any) -> None:
-    chance = random.Random(seed)
+def test_at_random(tmp_path: Any) -> None:
+    chance = random.Random(run_seed())
     certificate = Certificate(tmp_path)
     listen = f"clients://127.0.0.1:0,{certificate.url('clients')},publishers://127.0.0.1:0"
     with Sidecar(listen=listen, outbox_bytes_max=64 << 20, unsent_bytes_max=8192) as sidecar, ExitStack() as stack:
