@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastpath.client.control.client import Control
 from tests.support.audit import Written
 from tests.support.ear import Ear
 from tests.support.edge.spread import kill_worker, spread
@@ -43,16 +42,3 @@ def test_events_of_all_workers(tmp_path: Path) -> None:
             assert ear.hear(event="subscribed", subject="/w/new-first")["worker"] == 1
         until(lambda: written.all(subject="/w/new-first"))
         assert "Traceback" not in sidecar.log
-
-
-def test_what_any_worker_drops_is_counted(tmp_path: Path) -> None:
-    folder = tmp_path / "no folder"
-    folder.write_text("")
-    with (
-        Sidecar(workers=2, audit="access", audit_folder=folder) as sidecar,
-        spread(sidecar, 2) as clients,
-        Control(sidecar.control) as control,
-    ):
-        clients.others[0].subscribe(*(f"/w/{number}" for number in range(100)))
-        figures = until(lambda: (now := control.stats())["audit_dropped"] >= 100 and now)
-        assert figures["audit_dropped"] == sum(one["audit_dropped"] for one in figures["by_worker"])

@@ -8,7 +8,6 @@ import pytest
 
 from fastpath.client.control.client import Control
 from tests.support.edge.spread import Spread
-from tests.support.edge.wire import WireClient
 from tests.support.hook import Answering, denying, named
 from tests.support.sidecar import Sidecar
 
@@ -40,27 +39,3 @@ def test_a_hook_answers_for_every_worker(custom: Sidecar) -> None:
         assert len(questions) == 2, "a connection is named by its process, and no two are the same"
         for question in hook.about("subscribe"):
             hook.wait("disconnect", connection=question["connection"])
-
-
-@pytest.mark.slow
-def test_a_hook_that_is_late_or_away_on_every_worker(custom: Sidecar) -> None:
-    with Answering(custom.control, named) as hook:
-        spread = Spread(custom, 2, "ann")
-        hook.rule = lambda question: None
-        for client in spread.all:
-            client.say("publish", subject="/w/late", content="1", closure="c")
-        for client in spread.all:
-            assert client.answer("published")["reason"] == "the hook has not answered in time"
-    strangers = [WireClient(custom) for _ in range(8)]
-    try:
-        for client in strangers:
-            client.say("connect", token="ann")
-        for client in spread.all:
-            client.say("publish", subject="/w/away", content="1", closure="c")
-        for client in spread.all:
-            assert client.answer("published")["status"] == "not_ready"
-        assert {client.closed() for client in strangers} == {(4005, "not_ready")}
-    finally:
-        spread.close()
-        for client in strangers:
-            client.sock.close()

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import pytest
+
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ClientError
 from tests.support.edge.rules import rule, ruled
@@ -91,6 +93,7 @@ def test_a_publisher_at_full_speed_gets_no_worker_cut() -> None:
         assert "is over" not in sidecar.log, sidecar.log
 
 
+@pytest.mark.slow
 def test_a_whole_set_of_rights_takes_force_under_load() -> None:
     with ruled(rule(1, "/r/**"), workers=2) as rules:
         token = mint("alice", generation=rules.generation)
@@ -113,6 +116,7 @@ def test_a_whole_set_of_rights_takes_force_under_load() -> None:
         assert "is over" not in rules.sidecar.log, rules.sidecar.log
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_replaced_gets_its_copy_beside_a_full_log() -> None:
     """However busy the log is: the copy has its share of the link."""
     with Sidecar(workers=2) as sidecar:
@@ -124,19 +128,6 @@ def test_a_worker_that_is_replaced_gets_its_copy_beside_a_full_log() -> None:
             kill_worker(sidecar, 1, 2)
             until(lambda: [one["subjects"] for one in figures_by_worker(sidecar)] == [20_000 + SUBJECTS + 1] * 2, 30)
         assert sidecar.log.count("is over") == 1, sidecar.log
-
-
-def test_a_stopped_worker_holds_publishers_for_a_while_only() -> None:
-    """Then what waits for it grows up to the bound, and it is cut."""
-    with Sidecar(workers=2, hang_seconds=SLOW_SECONDS) as sidecar:
-        stopped = sidecar.ready["workers"][1]
-        os.kill(stopped, signal.SIGSTOP)
-        try:
-            with publisher(sidecar) as port:
-                at_full_speed(port, lambda: "bytes wait for it" in sidecar.log)
-        finally:
-            os.kill(stopped, signal.SIGCONT)
-        until(lambda: (each := figures_by_worker(sidecar)) and len(each) == 2 and each[1]["pid"] != stopped, 20)
 
 
 def test_only_those_who_publish_are_held_on_every_worker() -> None:

@@ -7,6 +7,7 @@ import pytest
 from fastpath.bench.__main__ import main
 
 
+@pytest.mark.slow
 def test_pairs_of_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figures", "F3", "--repeat", "1", "--duration", "0.3"]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split("|")

@@ -8,6 +8,7 @@ from fastpath.bench.__main__ import main
 from fastpath.bench.micro.patterns import CoreServer
 
 
+@pytest.mark.slow
 def test_it_runs_small(capsys: pytest.CaptureFixture[str]) -> None:
     """Every row has its figures."""
     assert main(["patterns", "--patterns", "50", "--clients", "20"]) == 0

@@ -184,11 +184,6 @@ def test_the_cache(audited: Audited) -> None:
         written.find(event="missed", by="history", subject="/s/nothing")
 
 
-def test_the_figures(audited: Audited) -> None:
-    figures = audited.written.find(kind="statistics", event="figures")["figures"]
-    assert {"connections", "memory_bytes", "audit_dropped"} <= set(figures)
-
-
 def test_the_statistics_over_12_windows_are_those_that_the_collector_told(tmp_path: Path) -> None:
     """They are written each minute and at the end, by one worker, and not before there are any."""
     written = Written(tmp_path)

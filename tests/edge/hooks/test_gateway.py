@@ -16,7 +16,7 @@ from tests.support.edge.sessions import KINDS, client_of
 from tests.support.edge.wire import TEXT, Ended, WireClient, WirePublisher, masked
 from tests.support.hook import Answering, Reply, denying, enter, named, no, yes
 from tests.support.sidecar import Sidecar
-from tests.support.waiting import PATIENCE_SECONDS, until
+from tests.support.waiting import PATIENCE_SECONDS
 
 SECONDS = 3
 """How long the sidecar waits for an answer here."""
@@ -230,31 +230,6 @@ def test_without_a_hook_nobody_is_denied_and_nobody_let_in(custom: Sidecar) -> N
             assert figures["hook_late"] >= 2
 
 
-def test_answers_count_as_long_as_they_say(custom: Sidecar, hook: Answering) -> None:
-    """After that the hook is asked again, about what is still used: no is told with revoked, and yes starts again."""
-    hook.rule = lambda question: (
-        {"verdicts": [[True, "", 0.2]]} if question["event"] == "subscribe" else named(question)
-    )
-    with enter(custom) as client:
-        client.subscribe("/ends/one")
-        client.answer("subscribed")
-        hook.wait("subscribe", 3)
-        client.ask("publish", "published", subject="/ends/other", content="1", closure="c")
-        assert client.quiet(), "nothing is told while the answer is the same"
-        hook.rule = denying("subscribe", seconds=0.2)
-        revoked = client.answer("revoked")
-        assert (revoked["subjects"], revoked["reason"]) == (["/ends/one"], "not today")
-        hook.rule = named
-        assert "error" not in client.answer("subscribed")["results"][0]
-        client.ask("unsubscribe", "unsubscribed", subjects=["/ends/one"])
-        count = len(hook.about("publish"))
-        hook.rule = lambda question: {"verdicts": [[True, "", 0]]}
-        for number in range(3):
-            assert client.ask("publish", "published", subject="/once", content="x", closure="c")["status"] == "invalid"
-            client.ask("publish", "published", subject="/once/x", content="x", closure="c")
-            assert len(hook.about("publish")) == count + number + 1, "asked each time"
-
-
 def test_recheck_asks_again_at_once(custom: Sidecar, hook: Answering) -> None:
     """Of one user or of all; running subscriptions end, and who may not be here any more goes."""
     with enter(custom) as ann, enter(custom, "bob") as bob, Control(custom.control) as control:
@@ -274,22 +249,6 @@ def test_recheck_asks_again_at_once(custom: Sidecar, hook: Answering) -> None:
         assert ann.closed() == bob.closed() == (4503, "denied")
         with pytest.raises(ControlRefused, match="user is a name"):
             control.call("recheck", {"user": 5})
-
-
-def test_a_hook_that_is_away_ends_nothing(custom: Sidecar) -> None:
-    """What runs goes on when its answer has ended and nobody can be asked; the next hook is."""
-    with Answering(custom.control, named) as hook:
-        hook.rule = lambda question: {"verdicts": [[True, "", 0.5]], "user": "ann"}
-        client = enter(custom)
-        client.subscribe("/stays/one")
-        client.answer("subscribed")
-    with client, Control(custom.control) as control:
-        until(lambda: control.call("recheck") == {})
-        control.publish([["/stays/one", "1"]])
-        assert client.message()[3] == "1"
-        with Answering(custom.control, denying("subscribe")) as other:
-            other.wait("subscribe")
-            assert client.answer("revoked")["subjects"] == ["/stays/one"]
 
 
 def test_a_token_on_the_live_connection(custom: Sidecar, hook: Answering) -> None:
@@ -415,16 +374,3 @@ def test_a_fault_of_one_is_not_the_others(custom: Sidecar, hook: Answering) -> N
             client.sock.shutdown(socket.SHUT_RDWR)
             assert publisher.next()[0] == "ack"
         assert watcher.quiet()
-
-
-def test_two_runners_share_the_work(custom: Sidecar, hook: Answering) -> None:
-    """When one goes, what it was asked goes to the other."""
-    hook.rule = named
-    with Answering(custom.control, lambda question: None) as other, WireClient(custom) as client:
-        client.say("connect", token="ann")
-        until(lambda: hook.about("connect", token="ann") or other.about("connect", token="ann"))
-        with WireClient(custom) as second:
-            second.say("connect", token="ann")
-            until(lambda: hook.about("connect", token="ann") and other.about("connect", token="ann"))
-            other.__exit__()
-            assert client.answer("connected")["user"] == second.answer("connected")["user"] == "ann"

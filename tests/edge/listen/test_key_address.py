@@ -87,6 +87,7 @@ def test_keys_come_change_and_go_while_clients_stay(provider: Provider) -> None:
         assert "Traceback" not in node.log
 
 
+@pytest.mark.slow
 def test_a_token_of_a_new_key_has_the_keys_fetched(provider: Provider) -> None:
     """Whichever worker it comes to; long before their time, and not more often for more such tokens."""
     provider.start()

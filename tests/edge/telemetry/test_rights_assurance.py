@@ -64,19 +64,6 @@ def test_the_last_agent_is_gone(control: Control) -> None:
         until(lambda: control.stats()["rights_followed"] == 1)
 
 
-def test_an_agent_that_is_connected_and_silent(control: Control) -> None:
-    """Its database may not answer it."""
-    with Control(control.path) as agent:
-        agent.rights()
-        assert control.health()["ready"]
-        trouble = until(lambda: control.health()["reasons"].get("rights"), 8)
-        silent = re.fullmatch(r"Django's agent is silent for (\d+) s", trouble)
-        assert silent
-        assert int(silent[1]) >= 5
-        agent.rights()
-        assert control.health()["ready"]
-
-
 class Peer:
     """Stands for an agent's connection."""
 
@@ -103,6 +90,7 @@ def test_what_an_agent_said_while_the_node_stood_still_is_not_its_silence() -> N
     assert assurance.trouble == "Django's agent is silent for 5 s", "the other one"
 
 
+@pytest.mark.slow
 def test_a_node_that_stood_still_is_ready_as_soon_as_it_runs(control: Control) -> None:
     """Longer than an agent may be silent; what this one says comes behind the question."""
     with Control(control.path) as agent:
