@@ -11,12 +11,7 @@ from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import SidecarSilent
 from tests.edge.clients import test_connection as test_delivery
 from tests.edge.clients.test_connection import (  # the same stories, on another engine
-    test_a_subscriber_of_one_subject_never_gets_another,
-    test_away_for_two_messages,
-    test_history,
-    test_nothing_follows_the_answer_to_an_unsubscribe,
     test_nothing_is_missed_or_doubled_between_the_snapshot_and_live,
-    test_snapshots_can_be_switched_off,
     test_standard_quality_in_a_guaranteed_server,
     test_the_snapshot_table,
 )
@@ -26,13 +21,8 @@ from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
 __all__ = [
-    "test_a_subscriber_of_one_subject_never_gets_another",
-    "test_away_for_two_messages",
     "test_coming_back",
-    "test_history",
-    "test_nothing_follows_the_answer_to_an_unsubscribe",
     "test_nothing_is_missed_or_doubled_between_the_snapshot_and_live",
-    "test_snapshots_can_be_switched_off",
     "test_standard_quality_in_a_guaranteed_server",
     "test_the_snapshot_table",
     "test_what_is_there_and_what_comes_to_be",

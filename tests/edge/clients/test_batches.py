@@ -15,30 +15,6 @@ NEVER = "clients://127.0.0.1:0?batch_ms=10000&batch_bytes=300,clients://127.0.0.
 """Only the size ever ends a batch in a test's time."""
 
 
-def test_messages_wait_for_the_size_and_answers_do_not() -> None:
-    with (
-        Sidecar(listen=NEVER) as sidecar,
-        WireClient(sidecar) as client,
-        WireClient(f"ws://{sidecar.ready['clients'][1]}/ws") as prompt,
-        WirePublisher(sidecar) as publisher,
-    ):
-        for one in (client, prompt):
-            one.subscribe("/batch/a")
-        publisher.publish(["/batch/a", "1"], ["/batch/a", "2"])
-        publisher.publish(["/batch/a", "3"])
-        assert prompt.texts(3) == ["1", "2", "3"]
-        assert client.quiet(), "it was answered, and nothing else came"
-        publisher.publish(["/batch/a", "x" * 300])
-        assert client.texts(4) == ["1", "2", "3", "x" * 300]
-        publisher.publish(["/batch/a", "5"])
-        assert client.quiet()
-        assert client.say("unsubscribe", subjects=["/batch/a"])
-        assert client.message()[3] == "5", "what was collected goes before the answer"
-        assert client.answer("unsubscribed")["subjects"] == ["/batch/a"]
-        publisher.publish(["/batch/a", "x" * 300])
-        assert client.quiet()
-
-
 @pytest.mark.parametrize("tls", [False, True])
 def test_messages_leave_when_their_time_is_over(tls: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     certificate = Certificate(tmp_path_factory.mktemp("tls"))
@@ -54,22 +30,6 @@ def test_messages_leave_when_their_time_is_over(tls: bool, tmp_path_factory: pyt
             publisher.publish(["/batch/a", "1"])
             publisher.publish(["/batch/a", "2"])
             assert client.texts(2) == ["1", "2"]
-
-
-def test_a_short_time_is_not_held_up_by_a_long_one() -> None:
-    listen = "clients://127.0.0.1:0?batch_ms=10000,clients://127.0.0.1:0?batch_ms=50,publishers://127.0.0.1:0"
-    with (
-        Sidecar(listen=listen) as sidecar,
-        WireClient(sidecar) as slow,
-        WireClient(f"ws://{sidecar.ready['clients'][1]}/ws") as quick,
-        WirePublisher(sidecar) as publisher,
-    ):
-        slow.subscribe("/batch/slow")
-        quick.subscribe("/batch/quick")
-        publisher.publish(["/batch/slow", "1"])
-        publisher.publish(["/batch/quick", "2"])
-        assert quick.texts(1) == ["2"]
-        assert slow.quiet()
 
 
 def test_a_size_alone_collects_for_a_tick_of_the_grid() -> None:

@@ -64,15 +64,14 @@ SNAPSHOTS = [
 """What is published to /Stocks/NYSE/IBM at 10:12, 10:13, 10:15 and 10:20, and the snapshot after (features.md A3)."""
 
 
-@pytest.mark.parametrize("form", ["json", "msgpack"])
-def test_the_snapshot_table(form: str) -> None:
+def test_the_snapshot_table() -> None:
     with Sidecar() as sidecar, WirePublisher(sidecar) as publisher:
-        with WireClient(sidecar, form) as early:
+        with WireClient(sidecar) as early:
             assert "messages" not in early.subscribe("/Stocks/NYSE/IBM")[0]
             assert early.quiet(), "there is no snapshot yet"
         for seq, (content, fields, snapshot, all_fields) in enumerate(SNAPSHOTS, 1):
             assert publisher.publish(["/Stocks/NYSE/IBM", content, fields]) == [seq]
-            with WireClient(sidecar, form) as client:
+            with WireClient(sidecar) as client:
                 [result] = client.subscribe("/Stocks/NYSE/IBM")
                 assert (result["seq"], result["messages"]) == (seq, 1)
                 assert client.message()[1] == seq
@@ -81,7 +80,7 @@ def test_the_snapshot_table(form: str) -> None:
                 client.subscribe("/Stocks/NYSE/IBM")
                 assert client.message()[3:] == [snapshot, all_fields, {"kind": "snapshot"}]
         publisher.publish(["/Stocks/NYSE/IBM", "0", {"bid": "0"}, {"retained": False}])
-        with WireClient(sidecar, form) as late:
+        with WireClient(sidecar) as late:
             late.subscribe("/Stocks/NYSE/IBM")
             assert late.message()[3:5] == list(SNAPSHOTS[-1][2:]), "what is not retained never changes it"
             publisher.publish(["/Stocks/NYSE/IBM", "196"])
@@ -118,23 +117,6 @@ def test_nothing_is_missed_or_doubled_between_the_snapshot_and_live(shared: Side
             assert client.quiet()
 
 
-def test_a_subscriber_of_one_subject_never_gets_another(shared: Sidecar) -> None:
-    """Also when several share a group, and one of them leaves it (features.md A11)."""
-    with WirePublisher(shared) as publisher, WireClient(shared) as both, WireClient(shared) as one:
-        both.subscribe("/alone/a", "/alone/b")
-        one.subscribe("/alone/a")
-        publisher.publish(["/alone/a", "1"], ["/alone/b", "2"], ["/alone/c", "3"], ["/Alone/a", "4"])
-        assert both.texts(2) == ["1", "2"]
-        assert one.texts(1) == ["1"]
-        assert one.quiet()
-        assert both.quiet()
-        answer = both.ask("unsubscribe", "unsubscribed", subjects=["/alone/b", "/alone/never", "/alone/b"])
-        assert answer["subjects"] == ["/alone/b"]
-        publisher.publish(["/alone/b", "5"], ["/alone/a", "6"])
-        assert both.texts(1) == one.texts(1) == ["6"]
-        assert both.quiet()
-
-
 def test_nothing_follows_the_answer_to_an_unsubscribe(shared: Sidecar) -> None:
     with WirePublisher(shared) as publisher, WireClient(shared) as client:
         for turn in range(100):
@@ -144,31 +126,6 @@ def test_nothing_follows_the_answer_to_an_unsubscribe(shared: Sidecar) -> None:
             publisher.packet("batch", 2 * turn + 2, [["/after/one", ""]] * 50)
             client.answer("unsubscribed", number)
             assert client.quiet()
-
-
-@pytest.mark.parametrize("delivery", ["standard", "guaranteed"])
-def test_away_for_two_messages(delivery: str) -> None:
-    """features.md C2: standard delivery gives one merged snapshot, guaranteed delivery both messages."""
-    with Sidecar(delivery=delivery) as sidecar, WirePublisher(sidecar) as publisher:
-        with WireClient(sidecar) as client:
-            publisher.publish(["/Stocks/IBM", "190", {"bid": "189"}])
-            [result] = client.subscribe("/Stocks/IBM")
-            client.message()
-            since = {"/Stocks/IBM": [result["epoch"], result["seq"]]}
-        publisher.publish(["/Stocks/IBM", "191", {"bid": "190"}])
-        publisher.publish(["/Stocks/IBM", "192", {"ask": "193"}])
-        with WireClient(sidecar) as client:
-            [result] = client.subscribe("/Stocks/IBM", since=since)
-            if delivery == "guaranteed":
-                assert (result["recovery"], result["messages"]) == ("recovered", 2)
-                kind = {"kind": "recovered"}
-                assert [message[1:2] + message[3:] for message in (client.message(), client.message())] == [
-                    [2, "191", {"bid": "190"}, kind], [3, "192", {"ask": "193"}, kind]]  # fmt: skip
-            else:
-                assert (result["recovery"], result["messages"]) == ("resynchronised", 1)
-                assert client.message()[3:] == ["192", {"bid": "190", "ask": "193"}, {"kind": "snapshot"}]
-            publisher.publish(["/Stocks/IBM", "194"])
-            assert client.message()[3:] == ["194"]
 
 
 def test_standard_quality_in_a_guaranteed_server(shared: Sidecar) -> None:
@@ -209,18 +166,3 @@ def test_a_sequence_lives_as_long_as_its_process() -> None:
             assert again["epoch"] > result["epoch"]
             assert again["recovery"] == "resynchronised"
             assert client.message()[3:] == ["new 2", None, {"kind": "snapshot"}]
-
-
-def test_history(shared: Sidecar) -> None:
-    with WirePublisher(shared) as publisher, WireClient(shared) as client:
-        publisher.publish(*(["/history/one", str(n)] for n in range(1, 1501)))
-        [result] = client.subscribe("/history/one", history=3)
-        assert (result["seq"], result["messages"]) == (1500, 3)
-        got = [client.message() for _ in range(3)]
-        assert [(one[1], one[3], one[5]) for one in got] == [
-            (n, str(n), {"kind": "historical"}) for n in (1498, 1499, 1500)
-        ]
-        [result] = client.subscribe("/history/one", history=1 << 40)
-        assert result["messages"] == 1000, "what the cache holds"
-        assert client.texts(1000) == [str(n) for n in range(501, 1501)]
-        assert client.quiet()
