@@ -6,8 +6,6 @@ from tests.edge.clients import test_connection as delivery
 from tests.edge.clients import test_wildcards as wildcards
 
 # Each of them takes the fixture `shared`, which is a sidecar of two workers here.
-test_invalid_subjects = delivery.test_invalid_subjects_each_with_its_reason
-test_case_matters = delivery.test_case_matters_and_any_other_character_may_be_in_a_subject
 test_snapshot_and_live = delivery.test_nothing_is_missed_or_doubled_between_the_snapshot_and_live
 test_unsubscribed = delivery.test_nothing_follows_the_answer_to_an_unsubscribe
 test_standard_quality = delivery.test_standard_quality_in_a_guaranteed_server
