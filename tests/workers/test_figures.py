@@ -16,9 +16,9 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.core.telemetry.counters import ENDS
 from realtime.stats.figures import starved
-from tests.support.edge.figures import Change, latencies
-from tests.support.edge.spread import Spread, kill_worker, spread
-from tests.support.edge.wire import WireClient, WirePublisher
+from tests.support.edge.figures import Change
+from tests.support.edge.spread import Spread, spread
+from tests.support.edge.wire import WireClient
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -164,28 +164,6 @@ def test_a_worker_that_gets_no_cpu_is_counted_as_starved() -> None:
 
 
 @pytest.mark.slow
-def test_the_top_subjects_and_the_publishers_of_all_workers(sidecar: Sidecar, clients: Spread) -> None:
-    with Control(sidecar.control) as control:
-        clients.first.subscribe("/all/one", "/all/two")
-        clients.others[0].subscribe("/all/two")
-        row = until(lambda: control.top("subscribers", 1)["subjects"][0])
-        assert (row["subject"], row["subscribers"]) == ("/all/two", 2)
-        publishers = [WirePublisher(sidecar.client_url) for _ in range(20)]
-        publishers[0].publish(*[["/all/two", "x"]] * 50)
-        try:
-            answer = until(lambda: (now := control.publishers())["total"] == 20 and now)
-            assert answer["away"] == []
-            assert {row["connection"].partition(".")[0] for row in answer["publishers"]} == {"0", "1"}
-            assert sum(row["messages"] for row in answer["publishers"]) == 50
-            row = until(lambda: control.top("deliveries", 1)["subjects"])[0]
-            assert row["subject"] == "/all/two"
-            assert row["deliveries_per_s"] == pytest.approx(2 * row["messages_per_s"], abs=0.2)
-        finally:
-            for publisher in publishers:
-                publisher.sock.close()
-
-
-@pytest.mark.slow
 def test_what_is_handed_in_counts_from_where_its_publisher_is(sidecar: Sidecar, clients: Spread) -> None:
     other = clients.others[0]
     with Control(sidecar.control) as control:
@@ -202,24 +180,3 @@ def test_what_is_handed_in_counts_from_where_its_publisher_is(sidecar: Sidecar, 
         other.message()
         until(lambda: change.of_latencies()[0] == 1)
         assert change.of_latencies()[1] >= 0.3
-
-
-@pytest.mark.slow
-def test_what_a_worker_has_measured_is_not_forgotten_when_it_is_replaced() -> None:
-    with Sidecar(workers=2) as sidecar, Control(sidecar.control) as control:
-        with spread(sidecar, 2) as clients:
-            other = clients.others[0]
-            other.subscribe("/all/kept")
-            for _ in range(5):
-                control.publish([["/all/kept", "x"]])
-            other.texts(5)
-            until(lambda: latencies(control)[0] == 5)
-        until(lambda: all(one["disconnects"] == one["connects"] > 0 for one in control.stats()["by_worker"]))
-        disconnects = control.stats()["disconnects_lost"]
-        kill_worker(sidecar, 1, 2)
-        assert latencies(control)[0] == 5
-        assert control.stats()["disconnects_lost"] == disconnects
-        with spread(sidecar, 2) as clients:
-            clients.others[0].subscribe("/all/kept")
-            control.publish([["/all/kept", "y"]])
-            until(lambda: latencies(control)[0] == 6)

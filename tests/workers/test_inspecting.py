@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -109,30 +107,6 @@ def test_a_trace_sees_all_workers(pair: Sidecar, control: Control) -> None:
         assert connection.ended == "the connection has ended"
         for reader in (user, subject):
             control.untrace(reader.trace)
-
-
-@pytest.mark.slow
-def test_a_worker_that_hangs_is_named(pair: Sidecar, control: Control) -> None:
-    """Of the others the answer comes all the same."""
-    with spread(pair, 2, token=mint("ann")):
-        first, second = names(control)
-        control.publish([["/a/one", "1"]])
-        pid = int(second.split(".")[1])
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            page = control.clients()
-            assert [row["connection"] for row in page["clients"]] == [first]
-            assert page["away"] == [1]
-            assert control.subject("/a/one")["away"] == [1]
-            with pytest.raises(ControlRefused, match="timeout: worker 1 does not answer"):
-                control.client(second)
-            began = time.monotonic()
-            assert control.top("subscribers")["away"] == [1]
-            took = time.monotonic() - began
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        until(lambda: len(control.clients()["clients"]) == 2)
-        assert took < 1.8, "less than Django waits"
 
 
 @pytest.mark.slow

@@ -147,11 +147,3 @@ def answers(control: Control) -> str:
         return str(control.hello()["server"])
     except SidecarUnavailable:
         return ""
-
-
-@pytest.mark.slow
-def test_without_statistics_there_are_no_samples() -> None:
-    """The operator wants none."""
-    with Sidecar(statistics="off") as sidecar, Control(sidecar.control) as control:
-        until(lambda: control.stats()["uptime_s"] > 2.5)
-        assert control.call("samples")["rows"] == []
