@@ -173,7 +173,7 @@ def test_server():
     at = "RED tests/core/test_pure.py::test_"
     names = ("core", "process", "connection", "server")
     wanted |= {f"{at}{name}: it starts no process and opens no socket" for name in names}
-    assert {line for line in ended.output.splitlines() if line.startswith(("RED", "UNSTABLE"))} == wanted
+    assert {line for line in ended.output.splitlines() if line.startswith(("RED ", "UNSTABLE"))} == wanted
     assert {ended.times(name) for name in ("itself", "out", "group", "told", "other", "tests/core/core")} == {1}
     for name in names[1:]:
         told = (

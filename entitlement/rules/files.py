@@ -40,7 +40,7 @@ class TransferError(ValueError):
     """A file that is no file of rules."""
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """What a file says of one rule."""
 
     number: int
@@ -69,7 +69,7 @@ def decode(content: bytes) -> str:
         raise TransferError(words % where) from None
 
 
-def parse(text: str, form: str) -> Iterator[Row]:
+def parse(text: str, form: str) -> Iterator[FileRow]:
     """Yield the rows of a file, of which none is looked at yet; raises TransferError."""
     if len(text) > BYTES_MAX:
         raise TransferError(gettext("The file is larger than %(most)s MB.") % {"most": BYTES_MAX >> 20})
@@ -81,17 +81,17 @@ def write(rows: Iterable[dict[str, Any]], form: str) -> Iterator[str]:
     return _write_csv(rows) if form == "csv" else _write_json(rows)
 
 
-def _parse_json(text: str) -> Iterator[Row]:
+def _parse_json(text: str) -> Iterator[FileRow]:
     try:
         rows = json.loads(text.removeprefix(MARK))
     except (ValueError, RecursionError) as error:
         raise TransferError(gettext("This is no JSON: %(error)s.") % {"error": error}) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise TransferError(gettext('A file of rules is a list of objects: [{"who": …, "pattern": …}, …].'))
-    yield from map(Row, range(1, len(rows) + 1), rows)
+    yield from map(FileRow, range(1, len(rows) + 1), rows)
 
 
-def _parse_csv(text: str) -> Iterator[Row]:
+def _parse_csv(text: str) -> Iterator[FileRow]:
     file = io.StringIO(text.removeprefix(MARK), newline="")
     delimiter, skipped = _delimiter(file)
     reader = csv.reader(file, delimiter=delimiter, strict=True)
@@ -103,7 +103,7 @@ def _parse_csv(text: str) -> Iterator[Row]:
             if not any(cell.strip() for cell in cells):
                 continue
             if names:
-                yield Row(begin, _values(names, cells))
+                yield FileRow(begin, _values(names, cells))
             else:
                 names = _heading(cells)
     except csv.Error as error:

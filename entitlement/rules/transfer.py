@@ -115,7 +115,7 @@ def _row(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _plan(rows: list[files.Row], form: str, *, replace: bool) -> Plan:
+def _plan(rows: list[files.FileRow], form: str, *, replace: bool) -> Plan:
     """The plan of an import: each row compared with the rules that there are."""
     plan = Plan()
     unfit = [_unfit(row.values) for row in rows]

@@ -59,10 +59,8 @@ def moves(page: Page, symbol: str, seconds: float = 30) -> None:
 
 
 def row_becomes(page: Page, symbol: str, state: str) -> None:
-    """Within the second that a changed right may take."""
-    began = time.monotonic()
+    """As a right changes; how soon that is to be, `make measure` says."""
     page.wait_for_selector(f'[data-subject="/stocks/us/{symbol}"][data-state="{state}"]', state="attached")
-    assert time.monotonic() - began < 1
 
 
 def test_the_demonstration(stack: Stack, alice: Page, bob: Page, django_db_blocker: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from fastpath.client import NoResponders, Reply, Request, ResponderError, blocking
+from fastpath.client import NoResponders, Reply, Request, ResponderError, ResponderGone, blocking
 from tests.support.browser.scripted import Scripted
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
@@ -140,7 +140,7 @@ def test_a_reconnection_responds_again(page: Page) -> None:
             def answered() -> bool:
                 try:
                     return asking.request("/js/y", "again", replies=2)[-1].content == "again"
-                except NoResponders:
+                except (NoResponders, ResponderGone):  # it may go while it is asked
                     return False
 
             until(answered)

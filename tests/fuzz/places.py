@@ -14,7 +14,7 @@ from fastpath.core.websocket.proxy_protocol import LINE_BYTES_MAX, SIGNATURE, Ba
 from .targets import Target, check
 
 NOW = 1_800_000_000_000
-USER = "bob"
+USER, UID = "bob", "7"
 
 
 def patterns(data: bytes) -> None:
@@ -36,7 +36,7 @@ def patterns(data: bytes) -> None:
         good.append(Rule(number, "everyone", text, BOTH if number & 2 else SUBSCRIBE, number % 2 == 0))
         rules.put(good[-1])
     for action in (SUBSCRIBE, PUBLISH):
-        match = rules.decide(("everyone",), USER, subject, action, NOW)
+        match = rules.decide(("everyone",), USER, subject, action, NOW, UID)
         covering = [one for one in good if one.action in (action, BOTH) and _covers(one.pattern, subject)]
         check((match is None) == (not covering), f"{subject!r}: {match} but {covering}")
         if match is not None:
@@ -44,10 +44,11 @@ def patterns(data: bytes) -> None:
             check((not match.allow) == best[1], f"{subject!r}: {match} decides, not {best}")
     for one in good[1:]:
         rules.remove(one.id)
-    check(rules.decide(("everyone",), USER, subject, SUBSCRIBE, NOW) in (None, OWN), "a removed rule decides")
+    check(rules.decide(("everyone",), USER, subject, SUBSCRIBE, NOW, UID) in (None, OWN), "a removed rule decides")
 
 
-def _covers(pattern: str, subject: str) -> bool:
+def _covers(pattern: str, subject: str, *, names: bool = True) -> bool:
+    """In a rule (``names``) ``{username}`` and ``{user_id}`` stand for who asks, and not for themselves."""
     wanted, given = pattern[1:].split("/"), subject[1:].split("/")
     if given[0] == "user" and wanted[0] != "user":
         return False
@@ -56,9 +57,9 @@ def _covers(pattern: str, subject: str) -> bool:
         if len(given) <= len(wanted):
             return False
         given = given[: len(wanted)]
-    return len(wanted) == len(given) and all(
-        want in ("*", have) or (want == "{username}" and have == USER) for want, have in zip(wanted, given, strict=True)
-    )
+    if names:
+        wanted = [{"{username}": USER, "{user_id}": UID}.get(want, want) for want in wanted]
+    return len(wanted) == len(given) and all(want in ("*", have) for want, have in zip(wanted, given, strict=True))
 
 
 def _rank(pattern: str) -> tuple[int, ...]:
@@ -88,7 +89,7 @@ def wildcards(data: bytes) -> None:
     found = sorted(filter(None, tree.find(pattern)))
     check(found == wanted, f"{pattern!r}: {found}, not {wanted}")
     for text in wanted:
-        check(_covers(pattern, text), f"{pattern!r} does not cover {text!r}")
+        check(_covers(pattern, text, names=False), f"{pattern!r} does not cover {text!r}")
         check(
             text.split("/")[1] != "__sys__" or pattern.startswith("/__sys__/"),
             f"{pattern!r} finds what is the server's",
@@ -138,10 +139,24 @@ TARGETS = {
         (
             b"/a/*\n/a/b\n/**\n/a/b",
             b"/a/**\n/a/*/c\n/a/{username}/c\n/*/b/c\n/a/bob/c",
+            b"/a/{username}\n/a/{user_id}\n/a/{username}",
             b"/__sys__/**\n/a\n//\n/\xc3\xa9/*\n/__sys__/stats",
             b"/" + b"a/" * 31 + b"a\n/" + b"*/" * 31 + b"*\n/" + b"a/" * 31 + b"a",
         ),
-        (b"/**", b"/*", b"/{username}", b"/bob", b"/__sys__", b"\n/", b"*", b"{", b"\x00", b"\xed\xa0\x80"),
+        (
+            b"/**",
+            b"/*",
+            b"/{username}",
+            b"/{user_id}",
+            b"/bob",
+            b"/7",
+            b"/__sys__",
+            b"\n/",
+            b"*",
+            b"{",
+            b"\x00",
+            b"\xed\xa0\x80",
+        ),
         2048,
     ),
     "wildcards": Target(

@@ -152,7 +152,13 @@ def test_each_alert_is_raised_by_what_it_is_for(tmp_path: Path) -> None:
 def test_a_node_that_is_well_raises_none(tmp_path: Path) -> None:
     well = {
         name: (
-            "1x20" if name.startswith(UP) else "0x20" if "missing" in name else "100x20" if "_max" in name else "5x20"
+            "1x20"
+            if name.startswith(UP)
+            else "0x20"
+            if "missing" in name or "left_out" in name
+            else "100x20"
+            if "_max" in name
+            else "5x20"
         )
         for series in ALARMS.values()
         for name in series

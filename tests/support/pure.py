@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests.support.suites import REPORTS
 
 PURE = (
     "tests/client/control/test_breaker.py",
@@ -74,8 +77,8 @@ _guard = _Guard()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Guard those of the list."""
-    if not is_pure(item.nodeid):
+    """Guard those of the list, but for what is slow among them, and in a suite whose database is a server."""
+    if not is_pure(item.nodeid) or item.get_closest_marker("slow") or REPORTS in os.environ:
         return (yield)
     _guard.begin(item.nodeid)
     try:

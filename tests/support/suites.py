@@ -35,7 +35,7 @@ SUITES = {
 SECONDS_MAX = 600
 """The longest takes 120 s on two idle cores."""
 
-_REPORTS = "TEST_SUITE_REPORTS"
+REPORTS = "TEST_SUITEREPORTS"
 """Names the file that the process writes its reports to."""
 
 
@@ -61,7 +61,7 @@ def run_suite(subtests: pytest.Subtests, arguments: list[str], settings: str, **
             ],
             cwd=ROOT,
             # What failed has its second look with the suite that it is of.
-            env=outside | {"DJANGO_SETTINGS_MODULE": settings, _REPORTS: str(reports), "TEST_RESULTS": folder} | own,
+            env=outside | {"DJANGO_SETTINGS_MODULE": settings, REPORTS: str(reports), "TEST_RESULTS": folder} | own,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -82,7 +82,7 @@ def run_suite(subtests: pytest.Subtests, arguments: list[str], settings: str, **
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Hook of pytest in that process; without its variable, nothing."""
-    if (path := os.environ.get(_REPORTS)) and (report.failed or report.when == "call"):
+    if (path := os.environ.get(REPORTS)) and (report.failed or report.when == "call"):
         text = report.longreprtext + "".join(f"\n--- {title} ---\n{text}" for title, text in report.sections)
         inner = Inner(report.nodeid, report.failed, getattr(report, "broken_promise", False), text)
         with open(path, "a", encoding="utf-8") as file:

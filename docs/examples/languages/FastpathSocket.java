@@ -63,6 +63,7 @@ public final class FastpathSocket {
         private final Handler handler;
         private final Set<String> subjects = new LinkedHashSet<>();  // and patterns
         private final Set<String> patterns = new HashSet<>();  // that have begun, on whatever connection
+        private final Map<String, String> rights = new HashMap<>();  // denied or partial: of patterns without all
         private final Map<String, Place> places = new LinkedHashMap<>();
         private final Map<String, Long> announced = new HashMap<>();  // up to where a recovery comes by itself (4.7)
         private final Map<String, Long> asked = new HashMap<>();  // with which command, while it is not answered
@@ -156,7 +157,7 @@ public final class FastpathSocket {
             if (!result.containsKey("sid")) {  // a pattern, whose subjects come by themselves
                 asked.remove(subject);
                 patterns.add(subject);
-                handler.handle("subscribed", result);
+                found(subject, result, answered != null);
                 return;
             }
             long sid = number(result, "sid"), epoch = number(result, "epoch"), seq = number(result, "seq");
@@ -175,6 +176,21 @@ public final class FastpathSocket {
                 announced.put(subject, place.seq() + messages);
             } else if (messages > 0) places.remove(subject);
             else places.put(subject, new Place(epoch, seq));
+        }
+
+        /** How much of a pattern may be read: all of it, where nothing is said; and again as rights come or go. */
+        private void found(String pattern, Map<String, Object> result, boolean isAnswer) {
+            String now = (String) result.get("rights");
+            String before = now == null ? rights.remove(pattern) : rights.put(pattern, now);
+            if ("denied".equals(now)) {
+                handler.handle("denied", result);
+                return;
+            }
+            if (isAnswer || now == null || "denied".equals(before)) {
+                if (before != null && !isAnswer) handler.handle("granted", result);
+                handler.handle("subscribed", result);
+            }
+            if (now != null) handler.handle("partial", result);
         }
 
         /** Without the right, or while the server is not ready, it waits for the server; else it is over. */

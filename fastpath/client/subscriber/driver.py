@@ -263,11 +263,12 @@ class Driver:
         try:
             while True:
                 await self._resumed.wait()
+                self._begin_at = None
                 await self._interruptible(self._round())
                 if self.machine.failure is not None:
                     raise self.machine.failure
                 if not self.machine.paused and self.machine.wait:
-                    await self._interruptible(self._pause(self.machine.wait))
+                    await self._interruptible(self._pause())
         except Exception as error:
             if self.machine.failure is None:
                 self._gone(str(error))
@@ -275,11 +276,15 @@ class Driver:
             self._connected.set()  # whoever waits for a connection wakes up, and sees the failure
             self._finish(error)
 
-    async def _pause(self, seconds: float) -> None:
+    def _put_off(self) -> None:
+        """Note when the next round is due: before the program is told of it, which may have it begin at once."""
+        if self.machine.wait:
+            self._begin_at = time.monotonic() + self.machine.wait
+
+    async def _pause(self) -> None:
         """Wait until the next round is due, which may come to be sooner."""
-        self._begin_at = time.monotonic() + seconds
         try:
-            while (left := self._begin_at - time.monotonic()) > 0:
+            while self._begin_at is not None and (left := self._begin_at - time.monotonic()) > 0:
                 self._hurried.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
@@ -310,7 +315,9 @@ class Driver:
         except Exception as error:
             # They may come from a server that is away, like ours: no reason to give up.
             self._problem = f"no token or no list of servers could be had: {error!r}"
-            self.happened(machine.abandon(self._problem))
+            told = machine.abandon(self._problem)
+            self._put_off()
+            self.happened(told)
             return
         finally:
             self._asking = False
@@ -324,6 +331,7 @@ class Driver:
             if end.code in TOKEN_CODES and callable(self.token):
                 self._last_token = ""  # it serves no more, not even where no new one can be had
             told = machine.ended(end.code, end.reason, time.monotonic(), end.how)
+            self._put_off()
             self._gone(f"the connection was lost before the answer: {self._problem}", end.code == Close.TOO_BIG)
             self.happened(told)
             if machine.failure is not None:

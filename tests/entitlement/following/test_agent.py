@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -93,6 +93,14 @@ def _generation(sidecar: Sidecar) -> int | None:
 def _sync(sidecar: Sidecar, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until the sidecar has what the database has."""
     until(lambda: _generation(sidecar) == compiler.position().generation, seconds)
+
+
+@contextmanager
+def following(sidecar: Sidecar) -> Iterator[None]:
+    """An agent that has brought this test's rights: those of the test before may be about the same keys."""
+    with RunningAgent(sidecar.control):
+        _sync(sidecar)
+        yield
 
 
 def _raw(sql: str) -> None:
@@ -202,7 +210,7 @@ def test_who_connected_before_the_rules_came_is_judged_by_them(without_rights, b
 
 
 def test_validity_begins_and_ends_by_itself(carrier, bob):
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == "denied"
         begin = timezone.now().replace(microsecond=0) + timedelta(seconds=1.5)
@@ -217,7 +225,7 @@ def test_validity_begins_and_ends_by_itself(carrier, bob):
 
 def test_a_renamed_user_reads_the_inbox_of_the_new_name(carrier, bob):
     Rule.objects.create(everyone=True, pattern="/inbox/{username}")
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe("/inbox/bob") == ""
         assert viewer.subscribe("/inbox/robert") == "denied"
@@ -422,7 +430,7 @@ def test_an_agent_that_starts_later_finds_the_set_in_force(carrier, bob, caplog)
 
 
 def test_a_lower_generation_and_a_forgotten_one_send_everything(carrier, bob):
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == "denied"
         Rule.objects.create(everyone=True, pattern="/stocks/**")
@@ -441,7 +449,7 @@ def test_a_lower_generation_and_a_forgotten_one_send_everything(carrier, bob):
 
 def test_a_large_change_comes_as_a_full_set(carrier, bob, caplog):
     caplog.set_level(logging.INFO, "entitlement.agent")
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == "denied"
         Rule.objects.bulk_create(
@@ -454,7 +462,7 @@ def test_a_large_change_comes_as_a_full_set(carrier, bob, caplog):
 def test_many_changes_of_users_come_in_parts(carrier, bob, caplog):
     """And a right that ends right after them does not wait for them; all is sent anew only to a node that was lost."""
     caplog.set_level(logging.INFO, "entitlement.agent")
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         rule = Rule.objects.create(everyone=True, pattern="/stocks/**")
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == ""
@@ -467,7 +475,7 @@ def test_many_changes_of_users_come_in_parts(carrier, bob, caplog):
 
 
 def test_the_agent_outlives_faults_of_the_database(carrier, bob, caplog):
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == "denied"
         _raw("ALTER TABLE entitlement_generation RENAME TO away")
@@ -511,7 +519,7 @@ def test_options_take_force_while_messages_flow(carrier, bob):
             10,
         )
 
-    with RunningAgent(carrier.control), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
+    with following(carrier), Viewer(carrier.client_url, tokens.mint(bob)[0]) as viewer:
         _sync(carrier)
         assert viewer.subscribe(SUBJECT) == ""
         until(lambda: cached() >= 5)

@@ -155,6 +155,7 @@ def test_one_that_is_not_there_is_an_error_of_check(settings: Any) -> None:
 @pytest.mark.parametrize("name", [":memory:", "file:shared?mode=memory&cache=shared"])
 def test_a_database_in_memory_has_no_file_beside_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(type(database.conf), "is_test_run", False)
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
     monkeypatch.setitem(connections["default"].settings_dict, "NAME", "/srv/site/db.sqlite3")
     assert database.own_file() == Path("/srv/site/db-statistics.sqlite3")
     monkeypatch.setitem(connections["default"].settings_dict, "NAME", name)
