@@ -30,6 +30,7 @@ class EntitlementConfig(AppConfig):
         user_logged_out.connect(sessions.record_logout, dispatch_uid="entitlement.record_logout")
         register(checks.check_database)
         register(checks.check_settings)
+        register(checks.check_permissions)
         register(checks.check_rules)
         register(installation.check_packages)
         register(checks.check_triggers, Tags.database)

@@ -10,9 +10,10 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as CheckWarning
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router
 
-from entitlement import conf, keys, sessions
+from entitlement import conf, keys, permissions, sessions
 from entitlement.following import compiler, mariadb_checks, triggers
 from entitlement.models import Change, Generation, Rule
 from fastpath.core.broker.rights_records import LeftOut, read_records
@@ -86,6 +87,16 @@ def check_settings(**_: Any) -> list[CheckMessage]:
             )
         )
     return found
+
+
+def check_permissions(**_: Any) -> list[CheckMessage]:
+    """The first who asks for a token would be the one to find out, and get none."""
+    try:
+        permissions.function()
+    except ImproperlyConfigured as error:
+        hint = 'REALTIME["PERMISSIONS"] = "shop.live.permissions", where shop/live.py has: def permissions(user): …'
+        return [Error(str(error), hint=hint, id="entitlement.E009")]
+    return []
 
 
 FIRST_RULE = "entitlement_rules allow everyone '/scores/**'"

@@ -52,6 +52,11 @@ def token_seconds_max() -> int:
     return max(int(_read("TOKEN_SECONDS_MAX", TOKEN_SECONDS_MAX)), token_seconds())
 
 
+def permissions() -> Any:
+    """REALTIME["PERMISSIONS"]: the project's function of a user, or its dotted path; None: there is none."""
+    return _read("PERMISSIONS", None) or None
+
+
 def control_addresses() -> list[str]:
     """REALTIME["CONTROL"]: one or more paths of control sockets and tls:// addresses; else ``default_control()``."""
     given = _read("CONTROL", None)

@@ -14,11 +14,13 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext
 
 from entitlement import conf, keys
 from entitlement.following.compiler import group_ids, name_of, position
 from entitlement.models import Change, DeletedChange, RevokedToken
+from entitlement.permissions import permissions_of
 from entitlement.sessions import lasting_key, seconds_left, session_id
 from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
 from fastpath.core.protocol.errors import Refused
@@ -55,8 +57,17 @@ def user_named(name: str) -> AbstractBaseUser:
     return user
 
 
-def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: int | None = None) -> tuple[str, int]:
-    """A token for this user as the database knows it now, and when it ends (ms); raises MintError, KeysError.
+def mint(
+    user: AbstractBaseUser,
+    session: SessionBase | None = None,
+    seconds: int | None = None,
+    *,
+    request: HttpRequest | None = None,
+) -> tuple[str, int]:
+    """A token for this user as the database knows it now, and when it ends (ms).
+
+    Raises MintError, KeysError; PermissionsError where ``REALTIME["PERMISSIONS"]`` gives no rights that a token could
+    carry, as its function fails: ``request`` is what that is told, where it asks for one.
 
     The token of a session is revoked with it, and outlives neither it nor the default validity. Groups and flags are
     read anew, after the generation: a user object that is some seconds old must not make an old right look new. It is
@@ -81,6 +92,8 @@ def mint(user: AbstractBaseUser, session: SessionBase | None = None, seconds: in
     }
     if key := lasting_key(session):
         claims["sid"] = session_id(key)
+    if permitted := permissions_of(fresh, request):
+        claims["permissions"] = permitted
     return _signed(claims), claims["exp"] * 1000
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from entitlement.permissions import refresh_rights
     from fastpath.client import (
         NoResponders,
         Reply,
@@ -72,6 +73,7 @@ __all__ = [
     "publish_many",
     "publish_to_user",
     "published",
+    "refresh_rights",
     "remove",
     "request",
     "respond",
@@ -79,7 +81,11 @@ __all__ = [
 ]
 
 _ELSEWHERE = (
-    {"request": "realtime.requests.requesting", "respond": "realtime.requests.responders"}
+    {
+        "refresh_rights": "entitlement.permissions",
+        "request": "realtime.requests.requesting",
+        "respond": "realtime.requests.responders",
+    }
     | dict.fromkeys(("published", "publish_failed"), "realtime.publishing.signals")
     | dict.fromkeys(
         ("NoResponders", "Reply", "RequestFailed", "RequestTimeout", "ResponderError", "ResponderGone"),

@@ -21,11 +21,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from entitlement import conf as entitlement_conf
+from entitlement.permissions import PermissionsError
 from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf
 from realtime.nodes import nodes
 from realtime.rest import OwnView
+
+UNKNOWN_RIGHTS = "Your rights cannot be found out: the site's log says why; retry."
 
 
 @method_decorator([leaves_session, never_cache], name="dispatch")
@@ -43,14 +46,17 @@ class TokenView(OwnView):
         return [one() for one in token_authenticators()]
 
     def post(self, request: Request) -> Response:
-        """``token``, ``expires`` (ms) and ``user``; 401 when nobody is signed in."""
+        """``token``, ``expires`` (ms) and ``user``; 401 when nobody is signed in, 503 when the rights are not known."""
         if request.user is None or not request.user.is_authenticated:  # None: UNAUTHENTICATED_USER of the project
             return self._refusal(request, "sign in first")
         session = _session_of(request)
         try:
-            token, expires = mint(request.user, session, None if session is not None else _seconds_left(request.auth))
+            seconds = None if session is not None else _seconds_left(request.auth)
+            token, expires = mint(request.user, session, seconds, request=request._request)
         except MintError as error:
             return self._refusal(request, str(error))
+        except PermissionsError:  # which has been logged; what it says is not for everybody
+            return Response({"detail": UNKNOWN_RIGHTS}, status=503)
         return Response({"token": token, "expires": expires, "user": request.user.get_username()})
 
     def _refusal(self, request: Request, detail: str) -> Response:

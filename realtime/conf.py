@@ -67,6 +67,7 @@ KEYS = {
     "TOKEN_SECRET": "HS256 secret of the tokens",
     "TOKEN_KEYS": "path of a JWK set with the private keys that sign the tokens, made by realtime_keys",
     "TOKEN_AUTHENTICATORS": "dotted paths of the REST framework's authenticators that POST /realtime/token/ takes",
+    "PERMISSIONS": "function, or its dotted path, that gives a user rights beside the rules, in each token",
     "TOKEN_SECONDS": "how long a token is valid, in seconds",
     "TOKEN_SECONDS_MAX": "the longest validity that can be asked for, in seconds",
 }

@@ -16,7 +16,8 @@ def table() -> str:
     """A line for each row: what it shows, the rules, who asks for what, the answer."""
     lines = ["| what it shows | rules | asked | answer |", "|---|---|---|---|"]
     for row in json.loads(TRUTH.read_text(encoding="utf-8"))["rows"]:
-        rules = "<br>".join(f"{number}. `{text}`" for number, text in enumerate(row["rules"], 1)) or "none"
+        texts = [f"{number}. `{text}`" for number, text in enumerate(row["rules"], 1)]
+        rules = "<br>".join(texts + [f"code: `{text}`" for text in row.get("grants", ())]) or "none"
         answer = {"allow": "allowed", "deny": "denied"}[row["answer"]]
         by = f" by {row['by']}" if row["by"] else ""
         lines.append(f"| {row['says']} | {rules} | `{row['asks']}` | {answer}{by} |")

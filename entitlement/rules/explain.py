@@ -12,12 +12,14 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext
 
-from entitlement import conf, tokens
+from entitlement import conf, permissions, tokens
 from entitlement.following.compiler import QUERY_KEYS, batches, group_ids, position, rule_record
 from entitlement.models import Rule, word
 from entitlement.patterns import wider
+from entitlement.permissions import PermissionsError
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.core.auth.jwt_grants import permission, permission_set
 from fastpath.core.auth.rules import BOTH, OWN, PUBLISH, SUBSCRIBE, RuleSet
 from fastpath.core.auth.rules import Rule as CoreRule
 from fastpath.core.broker.rights_records import read_records
@@ -39,6 +41,10 @@ class Person:
     holders: tuple[str, ...]
     superuser: bool = False
     active: bool = True
+    permitted: RuleSet | None = None
+    """What the project's code permits in a token that is made now; None: there is no such code, or it is not asked."""
+    tokenless: str = ""
+    """Why there is no token now for somebody who is active."""
 
     @property
     def uid(self) -> str:
@@ -64,6 +70,8 @@ class Verdict:
     """The subject whose rules were asked, where it is another one: that whose presence is told."""
     implied: bool = False
     """It is the user's own, for which there need not be a rule."""
+    permitted: bool = False
+    """The project's code permits it, in the user's token."""
 
 
 @dataclass(frozen=True)
@@ -131,18 +139,31 @@ class Decider:
         if not person.active:
             words = gettext("%(person)s is not active: there is no token, live connections are closed")
             return Verdict(False, None, words % {"person": person})
+        if person.tokenless:
+            return Verdict(False, None, person.tokenless)
         if action == PUBLISH and is_system(subject) and not is_reported(subject):
             return Verdict(
                 False, None, gettext("subjects below /__sys__ belong to the server: nobody publishes to them")
             )
         if person.superuser:
             return Verdict(True, None, gettext("active superusers may do everything"))
+        verdict = self._by_rules(subject, action, now)
+        if verdict.rule is None and not verdict.allowed and person.permitted is not None:
+            match = permission(person.permitted, person.name, person.uid, action, subject, now)
+            if match is not None:
+                words = gettext("no rule in force is about it, and the project's code permits %(pattern)s")
+                return replace(verdict, allowed=True, reason=words % {"pattern": match.pattern}, permitted=True)
+        return verdict
+
+    def _by_rules(self, subject: str, action: str, now: int) -> Verdict:
+        """What the rules say alone of who is no superuser."""
+        person = self.person
         decisive = self._enabled.decide(person.holders, person.name, subject, action, now, person.uid)
         if decisive is OWN:
             return Verdict(True, None, "what is below /user/ and the own name may be read without a rule", implied=True)
         about = presence_of(subject) if action == SUBSCRIBE else ""
         if about and (owner_of(about) or decisive is None or not decisive.allow):  # protocol.md 3.9
-            verdict = self.verdict(about, action, now)
+            verdict = self._by_rules(about, action, now)
             words = gettext("%(reason)s; who may read %(subject)s may see who is there")
             return replace(verdict, reason=words % {"reason": verdict.reason, "subject": about}, asked=about)
         if decisive is None:
@@ -202,12 +223,22 @@ def person(user: AbstractBaseUser | None) -> Person:
     if user is None:
         return Person(None, "", ("anonymous", "everyone"))
     groups = group_ids([user.pk]).get(user.pk, [])
+    permitted, tokenless = None, ""
+    if user.is_active:
+        try:
+            claim = permissions.permissions_of(user)
+        except PermissionsError as error:
+            tokenless = str(error)
+        else:
+            permitted = permission_set(claim) if claim else None
     return Person(
         user,
         user.get_username(),
         (f"user:{user.pk}", *(f"group:{group}" for group in groups), "everyone"),
         bool(getattr(user, "is_superuser", False)),
         bool(user.is_active),
+        permitted,
+        tokenless,
     )
 
 
@@ -247,7 +278,7 @@ def sidecar_says(who: Person, subject: str, action: str) -> Sidecar:
         with Nodes(conf.control_addresses(), timeout_seconds=SIDECAR_SECONDS) as nodes:
             hello = nodes.hello()
             answer = nodes.check(subject, action, token)
-    except (tokens.MintError, SidecarUnavailable, ControlRefused) as error:
+    except (tokens.MintError, PermissionsError, SidecarUnavailable, ControlRefused) as error:
         return Sidecar(error=str(error))
     return Sidecar(bool(answer["allowed"]), str(answer.get("reason") or ""), warning=differs(hello))
 

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
+from entitlement.permissions import PermissionsError
 from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf
@@ -44,6 +45,7 @@ _OPTIONAL = frozenset({"Content-Length", "Content-Type"})
 
 _STREAMS = Problem(501, "A stream needs the ASGI application of the site; this process forwards short requests alone.")
 _WAITS = Problem(501, "wait needs the ASGI application of the site; ask again without it.")
+_UNKNOWN_RIGHTS = Problem(503, "Your rights cannot be found out: the site's log says why; retry.")
 _TOO_LARGE = Problem(413, "The body is larger than the web server reads (DATA_UPLOAD_MAX_MEMORY_SIZE).")
 
 _log = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ def forward(request: HttpRequest, path: str) -> HttpResponse:
         return _forwarded(request, path, target)
     except RequestDataTooBig:
         return _answer(_TOO_LARGE)
+    except PermissionsError:  # which has been logged
+        return _answer(_UNKNOWN_RIGHTS)
     except TimeoutError:
         return _answer(LATE)
     except ConnectionError as error:
@@ -116,9 +120,10 @@ def _session(request: HttpRequest) -> list[Header]:
     if has_token(by_name, request.META.get("QUERY_STRING", "")) or not request.user.is_authenticated:
         return []
     try:
-        return [("authorization", f"Bearer {mint(request.user, request.session, SNAPSHOT_TOKEN_SECONDS)[0]}")]
+        token, _ = mint(request.user, request.session, SNAPSHOT_TOKEN_SECONDS, request=request)
     except MintError:
         return []
+    return [("authorization", f"Bearer {token}")]
 
 
 def _answer(problem: Problem) -> HttpResponse:

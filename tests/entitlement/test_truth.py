@@ -12,9 +12,11 @@ from django.test import Client
 from entitlement import conf, tokens
 from entitlement.following import compiler
 from entitlement.models import Rule as Saved
+from entitlement.permissions import ACTIONS
 from entitlement.rules.explain import explain, person
 from fastpath.client.control.client import Control
 from fastpath.core.auth.grants import Principal
+from fastpath.core.auth.jwt_grants import permission_set
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import Rule, RuleSet
 from fastpath.core.protocol.subject import presence_of
@@ -49,11 +51,15 @@ def test_core(row: Row) -> None:
     grants = RuleGrants("")
     grants.replace(rules, {}, {}, 1, 0)
     user, uid = "" if row.who == "anonymous" else row.who, str(IDS.get(row.who, ""))
-    principal = Principal(None, row.who == "root", HOLDERS.get(row.who, ("anonymous", "everyone")), user, uid)
+    claim = {ACTIONS[action]: patterns for action, patterns in row.permissions().items()}
+    permitted = permission_set(claim) if user and claim else None
+    holders = HOLDERS.get(row.who, ("anonymous", "everyone"))
+    principal = Principal(None, row.who == "root", holders, user, uid, permitted)
     reason = grants.check(principal, row.action, row.subject, 0)
     assert (not reason) == row.allowed
     if reason:
-        assert reason == (f"rule {row.by} denies it" if row.by else "no rule allows it")
+        nothing = "no rule allows it" if permitted is None else "neither a rule nor the token allows it"
+        assert reason == (f"rule {row.by} denies it" if row.by else nothing)
     elif row.by:
         asked = presence_of(row.subject) or row.subject
         rule = rules.decide(principal.holders, user, asked, row.action, 0, uid)
@@ -168,7 +174,10 @@ class World:
 @pytest.mark.parametrize("row", ROWS, ids=_id)
 def test_everywhere(row: Row, running: Sidecar, settings: Any, client: Client, db: None) -> None:
     """Socket, control, HTTP on the web port, preview and explanation give the row's answer."""
-    settings.REALTIME = settings.REALTIME | {"CONTROL": running.control, "LISTEN": running.settings["listen"]}
+    here = {"CONTROL": running.control, "LISTEN": running.settings["listen"]}
+    if row.grants:
+        here["PERMISSIONS"] = lambda user: row.permissions() if user.get_username() == row.who else {}
+    settings.REALTIME = settings.REALTIME | here
     with shared_control():
         world = World(row, running, client)
         assert world.socket() == row.allowed

@@ -23,6 +23,7 @@ def mint(
     session: str = "",
     jti: str = "",
     audience: str = "fastpath",
+    permissions: dict[str, list[str]] | None = None,
 ) -> str:
     """A token of mode ``rules``; ``hours`` may be negative for one that has ended."""
     now = int(time.time())
@@ -40,6 +41,8 @@ def mint(
         claims["sid"] = session
     if jti:
         claims["jti"] = jti
+    if permissions:
+        claims["permissions"] = permissions
     return jwt.encode(claims, secret, algorithm="HS256")
 
 

@@ -115,7 +115,7 @@ def test_a_changed_password_ends_the_tokens_of_before(rules: Rules) -> None:
         rules.change(
             users=[user("alice", changed, since=changed)], sessions=[{"sid": one, "generation": rules.generation + 1}]
         )
-        ends(gone, "/r/two", 4007, "the password was changed: get a new token")
+        ends(gone, "/r/two", 4007, "the password or the rights were changed: get a new token")
         assert refusal(rules, old) == (4007, "token_expired")
         assert all(client.quiet() for client in other.all)
     with clients_of(rules, session=two) as again:

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from entitlement import keys, tokens
+from entitlement.permissions import PermissionsError
 
 
 class Command(BaseCommand):
@@ -25,6 +26,6 @@ class Command(BaseCommand):
         """Mint and print."""
         try:
             token, _expires = tokens.mint(tokens.user_named(options["user"]), seconds=options["seconds"])
-        except (tokens.UnknownUser, tokens.MintError, keys.KeysError) as error:
+        except (tokens.UnknownUser, tokens.MintError, keys.KeysError, PermissionsError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(token)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .keys import Keys
 from .reasons import PENDING
-from .rules import PUBLISH, SUBSCRIBE
+from .rules import PUBLISH, SUBSCRIBE, RuleSet
 from .tokens import Claims
 
 if TYPE_CHECKING:
@@ -30,12 +30,18 @@ class Principal:
     """The identity a connection acts for; ``claims`` is None for anonymous, ``asked`` unless a hook decides as well."""
 
     __slots__ = (
-        *("answers", "asked", "claims", "expires", "holders", "known_at", "publishable", "superuser", "uid", "user"),
-        "version",
+        *("answers", "asked", "claims", "expires", "holders", "known_at", "permitted", "publishable", "superuser"),
+        *("uid", "user", "version"),
     )
 
     def __init__(
-        self, claims: Claims | None, superuser: bool, holders: tuple[str, ...], user: str = "", uid: str = ""
+        self,
+        claims: Claims | None,
+        superuser: bool,
+        holders: tuple[str, ...],
+        user: str = "",
+        uid: str = "",
+        permitted: RuleSet | None = None,
     ) -> None:
         self.claims = claims
         self.expires = claims.expires if claims else None
@@ -44,6 +50,8 @@ class Principal:
         self.uid = uid or (claims.uid if claims else "")
         self.superuser = superuser
         self.holders = holders
+        self.permitted = permitted
+        """What the token itself permits, ready to be asked; None: nothing, or nobody has asked yet."""
         self.version = 0  # of the rights, users and sessions that it was made under
         self.answers: dict[tuple[str, str], str] | None = None
         self.publishable: set[str] | None = None

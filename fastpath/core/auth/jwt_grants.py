@@ -1,8 +1,9 @@
-"""Mode ``jwt``: the token of an outside issuer carries the patterns (protocol.md 8.4)."""
+"""What a token permits itself: all there is in mode ``jwt``, beside the rules in mode ``rules`` (protocol.md 8.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
+from weakref import WeakValueDictionary
 
 from ..protocol.errors import Close, InvalidSubject, Refused
 from ..protocol.subject import check_pattern, owner_of, presence_of
@@ -13,10 +14,45 @@ from .tokens import AUDIENCE, KEY_UNKNOWN, LEEWAY_MS, Claims, verify
 
 _ACTIONS = {"sub": SUBSCRIBE, "pub": PUBLISH, "all": BOTH}
 
+_HOLDER = "token"
+
 _NO_PERMISSION = "no permission in the token covers it"
 
-SETS_MAX = 256
-"""Sets of permissions that are kept ready to be asked; tokens of one kind of user have the same."""
+
+def permission_set(permissions: Mapping[str, Iterable[str]]) -> RuleSet:
+    """The patterns of a token's claim ``permissions``, ready to be asked by ``permission``."""
+    rules = RuleSet()
+    for kind, action in _ACTIONS.items():
+        for pattern in filter(_is_pattern, permissions.get(kind, ())):
+            rules.put(Rule(len(rules.rules), _HOLDER, pattern, action, True))
+    return rules
+
+
+class PermissionSets:
+    """Those of tokens: what says the same is one set, which is kept while somebody has it."""
+
+    def __init__(self) -> None:
+        self._sets: WeakValueDictionary[tuple[tuple[str, ...], ...], RuleSet] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def of(self, claims: Claims) -> RuleSet:
+        """The set of this token."""
+        given = tuple(claims.permissions.get(kind, ()) for kind in _ACTIONS)
+        rules = self._sets.get(given)
+        if rules is None:
+            rules = self._sets[given] = permission_set(claims.permissions)
+        return rules
+
+
+def permission(rules: RuleSet, user: str, uid: str, action: str, subject: str, now: int) -> Rule | None:
+    """The permission of this user's token that covers the subject; ``OWN`` where it is the user's own."""
+    about = presence_of(subject) if action == SUBSCRIBE else ""
+    match = None if about and owner_of(about) else rules.decide((_HOLDER,), user, subject, action, now, uid)
+    if about and not match:  # who may read a subject may see who is there (protocol.md 3.9)
+        match = rules.decide((_HOLDER,), user, about, action, now, uid)
+    return match
 
 
 class JwtGrants(Grants):
@@ -33,7 +69,7 @@ class JwtGrants(Grants):
         self._audience = audience
         self._issuer = issuer
         self._anonymous = Principal(None, False, ())
-        self._sets: dict[tuple[tuple[str, ...], ...], RuleSet] = {}
+        self._sets = PermissionSets()
 
     def principal(self, token: str, now: int) -> Principal:
         """Raises Refused when the token is not valid; anonymous has no rights at all."""
@@ -81,39 +117,25 @@ class JwtGrants(Grants):
         """By the token's permissions."""
         if principal.claims is None:
             return Reach(DENIED, "a token is needed", 1)
-        subjects = self._rules(principal.claims).samples(("token",), principal.user, pattern, principal.uid)
+        subjects = self._rules(principal).samples((_HOLDER,), principal.user, pattern, principal.uid)
         return reach_of(subjects, lambda subject: JwtGrants.explain(self, principal, subject, now))
 
     def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
         """The permission of the token that covers the subject."""
-        assert principal.claims is not None
-        rules = self._rules(principal.claims)
-        about = presence_of(subject) if action == SUBSCRIBE else ""
-        user, uid = principal.user, principal.uid
-        match = None if about and owner_of(about) else rules.decide(("token",), user, subject, action, now, uid)
-        if about and not match:  # who may read a subject may see who is there (protocol.md 3.9)
-            match = rules.decide(("token",), user, about, action, now, uid)
-        return match
+        return permission(self._rules(principal), principal.user, principal.uid, action, subject, now)
 
-    def _rules(self, claims: Claims) -> RuleSet:
-        """The token's permissions, ready to be asked."""
-        given = tuple(claims.permissions[kind] for kind in _ACTIONS)
-        rules = self._sets.get(given)
-        if rules is None:
-            rules = RuleSet()
-            for action, patterns in zip(_ACTIONS.values(), given, strict=True):
-                for pattern in filter(_is_pattern, patterns):
-                    rules.put(Rule(len(rules.rules), "token", pattern, action, True))
-            if len(self._sets) >= SETS_MAX:
-                self._sets.clear()
-            self._sets[given] = rules
-        return rules
+    def _rules(self, principal: Principal) -> RuleSet:
+        """The token's permissions; one that was remembered has none yet."""
+        if principal.permitted is None:
+            assert principal.claims is not None
+            principal.permitted = self._sets.of(principal.claims)
+        return principal.permitted
 
     def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
         """Return the permissions: those who have the same may read the same."""
         if principal.claims is None:
             return None
-        rules = self._rules(principal.claims)
+        rules = self._rules(principal)
         return rules, (principal.user, principal.uid) if named or rules.names else ""
 
     def publishable(self, principal: Principal) -> set[str] | None:

@@ -1,4 +1,8 @@
-"""Mode ``rules``: Django's rules, users and revoked sessions decide (features.md E2, protocol.md 8.2, 8.3)."""
+"""Mode ``rules``: Django's rules, users and revoked sessions decide (features.md E2, protocol.md 8.2, 8.3).
+
+A token may carry permissions as well, which the project's own code has given. They are asked where no rule covers what
+is asked: a rule that denies always wins, and one that allows needs no permission.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from msgspec import Struct
 from ..protocol.errors import Close, Refused
 from ..protocol.subject import owner_of, presence_of
 from .grants import ANSWERS_MAX, Grants, Principal, Reach, Why, bounded, reach_of
+from .jwt_grants import PermissionSets, permission
 from .keys import Keys
 from .reasons import NOT_READY
 from .rules import OWN, SUBSCRIBE, Rule, RuleSet
@@ -17,6 +22,8 @@ from .tokens import KEY_UNKNOWN, LEEWAY_MS, PASSWORD_CHANGED, Claims, verify
 SESSIONS_KEPT = 10_000
 """Revoked sessions and tokens beyond which those are looked for that need not be remembered any more."""
 
+
+_NO_RULE, _NO_RIGHT = "no rule allows it", "neither a rule nor the token allows it"
 
 OTHERS = ""
 """The uid that stands for every user of whom nothing else is told: no user of Django's has it."""
@@ -58,6 +65,7 @@ class RuleGrants(Grants):
         self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._anonymous = Principal(None, False, ("anonymous", "everyone"))
         self._rules = RuleSet()
+        self._permitted = PermissionSets()
         self._users: dict[str, RuleUser] = {}
         self._sessions: dict[str, int] = {}
         self._sessions_kept = SESSIONS_KEPT
@@ -71,8 +79,10 @@ class RuleGrants(Grants):
             return self._anonymous
         return self.refresh(verify(token, self.keys, now, leeway_ms=self._leeway_ms))
 
-    def refresh(self, claims: Claims) -> Principal:
+    def refresh(self, claims: Claims, permitted: RuleSet | None = None) -> Principal:
         """The principal of these claims under the present users and sessions; raises Refused.
+
+        ``permitted`` is what they permit, if that was found out before.
 
         A changed password comes before the session: Django gives the session in which it was changed another key, so
         that the old one ends. Who still is signed in is to come back with a new token.
@@ -92,7 +102,10 @@ class RuleGrants(Grants):
             raise Refused(Close.REVOKED, "signed out")
         if not self.keys.counts(claims.key):
             raise Refused(Close.TOKEN_EXPIRED, KEY_UNKNOWN)
-        principal = Principal(claims, superuser, (f"user:{claims.uid}", *self._shared_holders(tuple(groups))), name)
+        if permitted is None and any(claims.permissions.values()):
+            permitted = self._permitted.of(claims)
+        holders = f"user:{claims.uid}", *self._shared_holders(tuple(groups))
+        principal = Principal(claims, superuser, holders, name, permitted=permitted)
         principal.version = self._version
         return principal
 
@@ -109,67 +122,81 @@ class RuleGrants(Grants):
         """Made anew when a rule, user or session has changed since it was made; raises Refused."""
         if principal.claims is None or principal.version == self._version:
             return principal
-        return self.refresh(principal.claims)
+        return self.refresh(principal.claims, principal.permitted)
 
     def refreshed(self, principal: Principal) -> Principal:
         """Made anew in any case; raises Refused."""
-        return principal if principal.claims is None else self.refresh(principal.claims)
+        return principal if principal.claims is None else self.refresh(principal.claims, principal.permitted)
 
     def keys_changed(self) -> None:
         """A key does not count any more: principals are looked at again where they are used."""
         self._version += 1
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Superusers may all; else the most specific rule decides, and without one it is denied."""
+        """Superusers may all; else the most specific rule decides, without one the token; else it is denied."""
         if not self.ready:
             return NOT_READY
         if principal.superuser:
             return ""
+        rule = self._rule(principal, action, subject, now)
+        if rule is not None:
+            return "" if rule.allow else f"rule {rule.id} denies it"
+        if principal.permitted is None:
+            return _NO_RULE
+        match = permission(principal.permitted, principal.user, principal.uid, action, subject, now)
+        return "" if match else _NO_RIGHT
+
+    def _rule(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
+        """The rule that decides; of who is there, one about the subject where none allows that (protocol.md 3.9)."""
         about = presence_of(subject) if action == SUBSCRIBE else ""
         if about and owner_of(about):
-            return self.check(principal, action, about, now)
+            return self._rule(principal, action, about, now)
         rule = self._rules.decide(principal.holders, principal.user, subject, action, now, principal.uid)
-        if rule is not None and rule.allow:
-            return ""
-        if about:  # who may read a subject may see who is there (protocol.md 3.9)
-            return self.check(principal, action, about, now)
-        return "no rule allows it" if rule is None else f"rule {rule.id} denies it"
+        if about and (rule is None or not rule.allow):  # who may read a subject may see who is there
+            return self._rule(principal, action, about, now)
+        return rule
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
-        """The rule that decides."""
+        """The rule that decides, or the permission of the token."""
         if not self.ready:
             return Why(False, NOT_READY)
         if principal.superuser:
             return Why(True, "a superuser may read everything")
-        rule = self._rules.decide(principal.holders, principal.user, subject, SUBSCRIBE, now, principal.uid)
-        about = presence_of(subject)
-        if about and (owner_of(about) or rule is None or not rule.allow):
-            return self.explain(principal, about, now)
+        rule = self._rule(principal, SUBSCRIBE, subject, now)
+        if rule is None and principal.permitted is not None:
+            match = permission(principal.permitted, principal.user, principal.uid, SUBSCRIBE, subject, now)
+            return Why(True, f"the token permits {match.pattern}") if match else Why(False, _NO_RIGHT)
         if rule is None:
-            return Why(False, "no rule allows it")
+            return Why(False, _NO_RULE)
         if rule is OWN:
             return Why(True, "it is the user's own")
         verb = "allows" if rule.allow else "denies"
         return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
 
     def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
-        """By the rules that may count for it."""
+        """By the rules that may count for it, and the token's permissions."""
         if not self.ready or principal.superuser:
             return Reach()
-        subjects = self._rules.samples(principal.holders, principal.user, pattern, principal.uid)
+        user, uid = principal.user, principal.uid
+        subjects = self._rules.samples(principal.holders, user, pattern, uid, principal.permitted)
         return reach_of(subjects, lambda subject: RuleGrants.explain(self, principal, subject, now))
 
     def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
-        """Return what is the same for all superusers, and for all for whom the same rules count."""
+        """Return what is the same for all superusers, and for all for whom the same rules and permissions count."""
         if principal.superuser:
             return True
-        return self._counting(principal), (principal.user, principal.uid) if named or self._rules.names else ""
+        name = (principal.user, principal.uid) if named or self._is_named(principal) else ""
+        return self._counting(principal), name, principal.permitted
 
     def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
         """A rule that comes to be about one of them alone is none about this one."""
-        known = named or self._rules.names  # of many users there is no name
+        known = named or self._is_named(principal)  # of many users there is no name
         name, uid = (principal.user, principal.uid) if known else ("", "")
-        return Principal(None, principal.superuser, self._counting(principal), name, uid)
+        return Principal(None, principal.superuser, self._counting(principal), name, uid, principal.permitted)
+
+    def _is_named(self, principal: Principal) -> bool:
+        """Whether what the principal may depends on its name or id."""
+        return bool(self._rules.names or (principal.permitted is not None and principal.permitted.names))
 
     def _counting(self, principal: Principal) -> tuple[str, ...]:
         """The principal's holders that have rules."""

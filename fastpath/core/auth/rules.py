@@ -161,12 +161,16 @@ class RuleSet:
             return _first([*named, self._own], subject[1:].split("/"), 1, _names(user, uid, own=True), action, now)
         return _first(roots, subject[1:].split("/"), 0, _names(user, uid), action, now) if roots else None
 
-    def samples(self, holders: Iterable[str], user: str, pattern: str, uid: str = "") -> Iterator[str]:
+    def samples(
+        self, holders: Iterable[str], user: str, pattern: str, uid: str = "", beside: RuleSet | None = None
+    ) -> Iterator[str]:
         """Subjects of a pattern that stand for all of it, where it is to be known how much of it may be read.
 
-        Where rules do not name a segment, all segments are alike: one that nobody has stands for them.
+        Where rules do not name a segment, all segments are alike: one that nobody has stands for them. ``beside``: all
+        of that set count as well.
         """
-        return _samples([root for root in map(self._roots.get, holders) if root is not None], pattern, user, uid)
+        roots = [root for root in map(self._roots.get, holders) if root is not None]
+        return _samples([*roots, *(beside._roots.values() if beside is not None else ())], pattern, user, uid)
 
     def covering(self, holders: Iterable[str], user: str, subject: str, uid: str = "") -> list[Rule]:
         """All rules of these holders that cover the subject, in force or not, of whatever action.

@@ -31,7 +31,7 @@ NUMBER_END = 1 << 53
 NO_KEYS = "the keys that tokens are checked by have not arrived yet: come again"
 NOT_YET = "the token is not valid yet"
 KEY_UNKNOWN = "no key that counts here has signed the token: get a new token"
-PASSWORD_CHANGED = "the password was changed: get a new token"  # noqa: S105 - a text
+PASSWORD_CHANGED = "the password or the rights were changed: get a new token"  # noqa: S105 - a text
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -18,6 +18,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from entitlement import keys, tokens
+from entitlement.permissions import PermissionsError
 from realtime.conf import FEED, conf
 from realtime.process.supervisor import Child, Supervisor
 
@@ -127,7 +128,7 @@ def environment(
     if user or TOKEN not in os.environ:
         try:
             given[TOKEN], _ = tokens.mint(tokens.user_named(user or FEED), seconds=_TOKEN_SECONDS)
-        except (tokens.UnknownUser, tokens.MintError, keys.KeysError) as error:
+        except (tokens.UnknownUser, tokens.MintError, keys.KeysError, PermissionsError) as error:
             raise CommandError(f"{error} --user names the one who is to publish.") from None
     if master:
         given["REALTIME_SPARK_MASTER"] = master

@@ -13,7 +13,7 @@ from fastpath.core.auth.hook_grants import CustomGrants, hooked
 from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.reasons import ASKED, NOT_READY
 from fastpath.core.auth.rule_grants import RuleGrants
-from fastpath.core.auth.rules import SUBSCRIBE, Rule, RuleSet
+from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE, Rule, RuleSet
 from fastpath.core.protocol.subject import PRESENCE
 from tests.support.tokens import SECRET, mint, mint_jwt
 
@@ -54,6 +54,67 @@ def test_rules(token: str, subject: str, why: Why) -> None:
     principal = grants.principal(minted, 0)
     assert grants.explain(principal, subject, NOW) == why
     assert why.allowed == (not grants.check(principal, SUBSCRIBE, subject, NOW))
+
+
+PERMITTED = {"sub": ["/a/*", "/orders/{user_id}/**", "/user/bob/x"], "pub": ["/b/c"], "all": ["/c/**"]}
+
+
+@pytest.mark.parametrize(
+    ("subject", "why"),
+    [
+        ("/orders/7/1", Why(True, "the token permits /orders/{user_id}/**")),
+        ("/orders/8/1", Why(False, "neither a rule nor the token allows it")),
+        ("/c/1/2", Why(True, "the token permits /c/**")),
+        ("/b/c", Why(False, "neither a rule nor the token allows it")),
+        ("/a/one", Why(True, "rule 1 allows /a/** to everyone", 1)),
+        ("/a/no", Why(False, "rule 2 denies /a/no to user:7", 2)),
+        (PRESENCE + "/c/1", Why(True, "the token permits /c/**")),
+        (PRESENCE + "/a/no", Why(False, "rule 2 denies /a/no to user:7", 2)),
+        ("/user/ann/x", Why(True, "it is the user's own")),
+        ("/user/bob/x", Why(True, "the token permits /user/bob/x")),
+        ("/user/bob/y", Why(False, "neither a rule nor the token allows it")),
+    ],
+)
+def test_what_a_token_permits_beside_the_rules(subject: str, why: Why) -> None:
+    """It is asked where no rule is about the subject: a rule that denies wins, however specific the permission is."""
+    grants = ruled(
+        RULES[0], Rule(2, "user:7", "/a/no", SUBSCRIBE, False), Rule(3, "everyone", "/d/**", SUBSCRIBE, False)
+    )
+    principal = grants.principal(mint("ann", "7", permissions=PERMITTED), 0)
+    assert grants.explain(principal, subject, NOW) == why
+    assert why.allowed == (not grants.check(principal, SUBSCRIBE, subject, NOW))
+
+
+def test_what_a_token_permits_to_publish() -> None:
+    grants = ruled(Rule(1, "everyone", "/c/**", PUBLISH, False))
+    ann = grants.principal(mint("ann", "7", permissions=PERMITTED | {"pub": ["/b/c", "/c/more/specific"]}), 0)
+    asked = {subject: grants.check(ann, PUBLISH, subject, NOW) for subject in ("/b/c", "/a/x", "/c/more/specific")}
+    assert asked == {
+        "/b/c": "",
+        "/a/x": "neither a rule nor the token allows it",
+        "/c/more/specific": "rule 1 denies it",
+    }
+
+
+def test_a_permission_is_of_its_token_alone() -> None:
+    """Tokens that permit the same share a set while one of them is here, and a right's key; others do not."""
+    grants = ruled()
+    one, same = (grants.principal(mint(name, permissions={"sub": ["/a/*"]}), 0) for name in ("ann", "bob"))
+    other = grants.principal(mint("eve", permissions={"sub": ["/b/*"]}), 0)
+    named = grants.principal(mint("max", permissions={"sub": ["/a/{username}"]}), 0)
+    none = grants.principal(mint("zoe", permissions={"sub": []}), 0)
+    assert one.permitted is same.permitted
+    keys = [grants.rights_key(principal) for principal in (one, other, named, none)]
+    assert len(set(keys)) == 4
+    assert grants.rights_key(one) == grants.rights_key(same)
+    assert grants.rights_key(named) != grants.rights_key(
+        grants.principal(mint("tim", permissions={"sub": ["/a/{username}"]}), 0)
+    )
+    proxy = grants.rights_proxy(named)
+    assert [grants.check(proxy, SUBSCRIBE, subject, NOW) == "" for subject in ("/a/max", "/a/tim")] == [True, False]
+    grants.keys_changed()
+    assert grants.current(one).permitted is one.permitted
+    assert (none.permitted, grants.principal("", 0).permitted) == (None, None)
 
 
 def test_before_the_rules_have_come() -> None:
@@ -103,10 +164,18 @@ patterns = st.sampled_from(["/a/**", "/a/b", "/a/*", "/**", "/{username}/*", "/a
 @given(
     st.lists(st.tuples(st.sampled_from(["everyone", "user:ann", "group:3"]), patterns, st.booleans()), max_size=8),
     st.sampled_from(["/a/b", "/a/c", "/ann/b", "/x/y/z", PRESENCE + "/a/b"]),
+    st.lists(patterns, max_size=3),
 )
-def test_it_is_always_the_answer_of_the_check(rules: list[tuple[str, str, bool]], subject: str) -> None:
+def test_it_is_always_the_answer_of_the_check(
+    rules: list[tuple[str, str, bool]], subject: str, permitted: list[str]
+) -> None:
+    """Nor does a permission change what a rule says."""
     grants = ruled(*(Rule(number, who, text, SUBSCRIBE, allow) for number, (who, text, allow) in enumerate(rules)))
-    principal = grants.principal(ANN, 0)
+    plain = grants.principal(ANN, 0)
+    principal = grants.principal(mint("ann", groups=["3"], permissions={"sub": permitted}), 0)
+    alone = grants.check(plain, SUBSCRIBE, subject, NOW)
+    if alone != "no rule allows it":
+        assert grants.check(principal, SUBSCRIBE, subject, NOW) == alone
     assert grants.explain(principal, subject, NOW).allowed == (not grants.check(principal, SUBSCRIBE, subject, NOW))
 
 

@@ -30,15 +30,15 @@ WANTED = st.builds(
     st.lists(st.sampled_from([*NAMES, "*"]), max_size=1),
     st.sampled_from(["/*", "/**"]),
 ) | st.just("/**")
+PATTERNS = st.builds(
+    lambda first, middle, end: "/" + "/".join([first, *middle]) + end,
+    st.sampled_from([*NAMES, "*", "__sys__", "{username}"]),
+    st.lists(st.sampled_from([*NAMES, "*", "{username}"]), min_size=1, max_size=2),
+    ENDS,
+) | st.just("/**")
 RULES = st.lists(
     st.tuples(
-        st.builds(
-            lambda first, middle, end: "/" + "/".join([first, *middle]) + end,
-            st.sampled_from([*NAMES, "*", "__sys__", "{username}"]),
-            st.lists(st.sampled_from([*NAMES, "*", "{username}"]), min_size=1, max_size=2),
-            ENDS,
-        )
-        | st.just("/**"),
+        PATTERNS,
         st.booleans(),
         st.sampled_from(["user:1", "everyone"]),
     ),
@@ -55,11 +55,13 @@ def grants_of(rules: list[tuple[str, bool, str]]) -> RuleGrants:
 
 
 @settings(max_examples=250, deadline=None)
-@given(RULES, WANTED)
-def test_it_is_what_all_subjects_together_say(rules: list[tuple[str, bool, str]], pattern: str) -> None:
+@given(RULES, WANTED, st.lists(PATTERNS, max_size=3))
+def test_it_is_what_all_subjects_together_say(
+    rules: list[tuple[str, bool, str]], pattern: str, permitted: list[str]
+) -> None:
     """Compared with each subject of up to four segments, of names in the rules and others, and with who is there."""
     grants = grants_of(rules)
-    ann = grants.principal(mint("ann", seconds=10**9), NOW)
+    ann = grants.principal(mint("ann", seconds=10**9, permissions={"sub": permitted}), NOW)
     subjects = SUBJECTS + PRESENCES if pattern.startswith("/__sys__/") else SUBJECTS
     answers = {not grants.check(ann, SUBSCRIBE, one, NOW) for one in subjects if covers(pattern, one)}
     reach = grants.reach(ann, pattern, NOW)

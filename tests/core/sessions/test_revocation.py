@@ -8,6 +8,7 @@ from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.keys import Keys
 from fastpath.core.auth.reasons import NOT_READY
 from fastpath.core.auth.rule_grants import RuleGrants
+from fastpath.core.auth.tokens import PASSWORD_CHANGED
 from fastpath.core.delivery.wire_encoding import encoding, wire
 from fastpath.core.protocol.errors import InvalidMessage, Refused
 from fastpath.core.protocol.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
@@ -366,9 +367,9 @@ def person(**more: object) -> dict:
         ({"sessions": [session("jti:t1")]}, 4502, "the token was revoked"),
         ({"sessions": [session("s1")]}, 4502, "signed out"),
         ({"users": [person(active=False)]}, 4502, "the user is not active"),
-        ({"users": [person(since=2)]}, 4007, "the password was changed: get a new token"),
+        ({"users": [person(since=2)]}, 4007, PASSWORD_CHANGED),
         # What comes together: the hardest that cannot be helped by a new token, else that one helps.
-        ({"users": [person(since=2)], "sessions": [session("s1")]}, 4007, "the password was changed: get a new token"),
+        ({"users": [person(since=2)], "sessions": [session("s1")]}, 4007, PASSWORD_CHANGED),
         ({"users": [person(since=2)], "sessions": [session("jti:t1")]}, 4502, "the token was revoked"),
         ({"users": [person(since=2, active=False)]}, 4502, "the user is not active"),
         ({"sessions": [session("t1"), session("jti:s1")], "users": [person(since=1)]}, 0, ""),
@@ -491,3 +492,66 @@ def test_a_subject_that_comes_to_be_is_its_users_alone(slow: str) -> None:
         [("/user/ann/x", 1, "for ann")],
         [("/user/bob/x", 1, "for bob")],
     ]
+
+
+def permitted(*patterns: str, name: str = "ann", uid: str = "1") -> str:
+    """A token that permits these to be read."""
+    return mint(name, uid, permissions={"sub": list(patterns)})
+
+
+def test_a_renewed_token_without_a_permission_stops_the_data() -> None:
+    """At once, also what waits in the client's queue; and a permission that the new one has begins."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage)
+    ann = enter(stage, "/o/1", "/o/2", token=permitted("/o/1"))
+    assert [(one.subject, one.reason) for one in ann.taken()[1].results] == [
+        ("/o/1", ""),
+        ("/o/2", "neither a rule nor the token allows it"),
+    ]
+    stage.publish("/o/1", "before")
+    assert ann.messages() == [("/o/1", 1, "before")]
+    ann.say(Token(id=2, token=permitted("/o/2")))
+    stage.end()
+    revoked = next(one for one in ann.taken() if isinstance(one, Revoked))
+    assert (revoked.subjects, revoked.reason) == (["/o/1"], "neither a rule nor the token allows it")
+    stage.publish("/o/1", "after")
+    stage.publish("/o/2", "after")
+    assert ann.messages() == [("/o/2", 1, "after")]
+
+
+def test_a_rule_that_denies_wins_at_once_over_a_permission() -> None:
+    """However general it is; when it goes the permission counts again."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage)
+    ann = enter(stage, "/o/1", token=permitted("/o/1"))
+    ann.taken()
+    change(stage, 1, rules=[rule(3, "everyone", "/**", allow=False)])
+    assert [(one.subjects, one.reason) for one in ann.taken()] == [(["/o/1"], "rule 3 denies it")]
+    stage.publish("/o/1", "hidden")
+    assert ann.messages() == []
+    change(stage, 2, removed=[3])
+    stage.publish("/o/1", "seen")
+    assert [content for _, _, content in ann.messages()] == ["hidden", "seen"]
+
+
+def test_those_who_follow_a_pattern_together_have_permissions_of_their_own() -> None:
+    """Who has a new token leaves those who may read otherwise: a subject that comes to be is for whom it is."""
+    stage = Stage(RuleGrants(SECRET))
+    fill(stage)
+    tokens = {"ann": permitted("/o/**"), "bob": permitted("/o/**", name="bob", uid="2")}
+    actors = {name: stage.enter(name, token) for name, token in tokens.items()}
+    eve = stage.enter("eve", permitted("/o/eves", name="eve", uid="3"))
+    for actor in (*actors.values(), eve):
+        actor.say(Subscribe(id=1, subjects=["/o/*"]))
+        stage.end()
+        actor.taken()
+    stage.publish("/o/1", "both")
+    assert [actor.messages() for actor in (*actors.values(), eve)] == [[("/o/1", 1, "both")]] * 2 + [[]]
+    actors["bob"].say(Token(id=2, token=permitted("/o/1", "/o/bobs", name="bob", uid="2")))
+    stage.end()
+    actors["bob"].taken()
+    for subject in ("/o/1", "/o/2", "/o/bobs", "/o/eves"):
+        stage.publish(subject, "x")
+    assert [subject for subject, _, _ in actors["ann"].messages()] == ["/o/1", "/o/2", "/o/bobs", "/o/eves"]
+    assert [subject for subject, _, _ in actors["bob"].messages()] == ["/o/1", "/o/bobs"]
+    assert [subject for subject, _, _ in eve.messages()] == ["/o/eves"]

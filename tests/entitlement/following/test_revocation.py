@@ -99,7 +99,7 @@ CLOSES: dict[str, tuple[int, str, Callable[[User, str], object]]] = {
     "deactivated": (4502, "the user is not active", lambda bob, token: _update(bob, is_active=False)),
     "deleted": (4502, "the user is not active", lambda bob, token: bob.delete()),
     "token revoked": (4502, "the token was revoked", lambda bob, token: tokens.revoke(token)),
-    "password": (4007, "the password was changed: get a new token", change_password),
+    "password": (4007, "the password or the rights were changed: get a new token", change_password),
 }
 
 

@@ -25,7 +25,8 @@ IDS = {"ann": 7001, "bob": 7002}
 
 @dataclass(frozen=True)
 class Row:
-    """One case: these rules, who asks to do what, and the answer; ``by`` counts the rules from 1."""
+    """One case: these rules, who asks to do what, and the answer; ``by`` counts the rules from 1. ``grants`` are what
+    the project's code permits who asks."""
 
     says: str
     rules: tuple[str, ...]
@@ -34,6 +35,14 @@ class Row:
     subject: str
     allowed: bool
     by: int
+    grants: tuple[str, ...] = ()
+
+    def permissions(self) -> dict[str, list[str]]:
+        """What the project's code answers of who asks."""
+        found: dict[str, list[str]] = {}
+        for action, pattern in (text.split(" ") for text in self.grants):
+            found.setdefault(action, []).append(pattern)
+        return found
 
 
 def rows() -> list[Row]:
@@ -41,7 +50,8 @@ def rows() -> list[Row]:
     found = []
     for row in json.loads(PATH.read_text(encoding="utf-8"))["rows"]:
         who, action, subject = row["asks"].split(" ")
-        found.append(Row(row["says"], tuple(row["rules"]), who, action, subject, row["answer"] == "allow", row["by"]))
+        rules, grants = tuple(row["rules"]), tuple(row.get("grants", ()))
+        found.append(Row(row["says"], rules, who, action, subject, row["answer"] == "allow", row["by"], grants))
     return found
 
 
