@@ -146,9 +146,17 @@ class Audit(ConnectionListener, PublicationListener):
                 conflation=result.conflation,
                 slow="" if request.slow == "close" else request.slow,
                 again=again,
+                reason=self._permitted(client, topic.subject),
             )
         if "cache" in self._kinds:
             self._note_reading(client, topic, request, result)
+
+    def _permitted(self, client: Client, subject: str) -> str:
+        """What of its own token lets the client read the subject; empty where that is not why."""
+        if client.principal.permitted is None:
+            return ""
+        why = self._runtime.broker.grants.explain(client.principal, subject, now())
+        return short(why.reason) if why.allowed and why.rule is None else ""
 
     def denied(self, client: Client, results: Sequence[Result]) -> None:
         """Observer; what is not ready yet is not denied."""

@@ -250,6 +250,20 @@ def test_a_folder_that_takes_nothing_harms_nobody(tmp_path: Path) -> None:
         until(lambda: "the audit is written again" in sidecar.log)
 
 
+def test_what_a_token_permits_is_named(tmp_path: Path) -> None:
+    """With the pattern, in place of a rule; and why there is none any more."""
+    written = Written(tmp_path)
+    with ruled(audit="access", audit_folder=tmp_path) as rights, WireClient(rights.sidecar) as client:
+        rights.full(rule(1, "/s/**", who="everyone"))
+        client.ask("connect", "connected", token=mint("ann", permissions={"sub": ["/orders/42/*"]}))
+        for subject in ("/s/a", "/orders/42/a"):
+            assert "error" not in client.subscribe(subject)[0]
+        assert "reason" not in written.find(event="subscribed", subject="/s/a")
+        assert written.find(event="subscribed", subject="/orders/42/a")["reason"] == "the token permits /orders/42/*"
+        client.ask("token", "renewed", token=mint("ann"))
+        assert written.find(event="revoked", subject="/orders/42/a")["reason"] == "no rule allows it"
+
+
 def test_a_denial_that_comes_when_the_rights_arrive(tmp_path: Path) -> None:
     written = Written(tmp_path)
     settings: dict[str, Any] = {"audit": "access", "audit_folder": tmp_path, "connections_max": 1}
