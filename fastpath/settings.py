@@ -15,7 +15,9 @@ from .core.auth.allowed_addresses import Networks
 from .core.auth.allowed_origins import Origins
 from .core.auth.hook_questions import EVENTS
 from .core.auth.keys import check_address, is_address
+from .core.auth.tokens import ClaimMap, check_permission
 from .core.matching.pattern_set import PatternSet
+from .core.protocol.errors import InvalidSubject
 from .core.protocol.limits import Limits
 from .core.websocket.handshake import HEAD_BYTES_MAX, HEAD_BYTES_MOST
 from .listen_address import Listener, SettingsError
@@ -39,6 +41,11 @@ SNAPSHOT_BYTES_MOST = 32 << 20
 
 _MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max", "token_leeway_seconds")
 """Limits that 0 switches off."""
+
+_OF_JWT = tuple(
+    f"token_{name}" for name in ("audience", "issuer", "user_claim", "groups_claim", "subscribe", "publish")
+)
+"""What is said of an outside issuer's tokens."""
 
 SECRETS = ("token_secret", "publish_token", "metrics_password")
 """Never printed."""
@@ -94,6 +101,18 @@ class Settings:
         "", "mode jwt: the audience that tokens have to name; empty: fastpath, and tokens that name none are taken too"
     )
     token_issuer: str = _setting("", "mode jwt: the issuer that tokens have to name; empty: any")
+    token_user_claim: str = _setting(
+        "sub", "mode jwt: the claim that is the user's name, such as preferred_username; a.b is the claim b inside of a"
+    )
+    token_groups_claim: str = _setting(
+        "groups", "mode jwt: the claim with the user's groups, such as realm_access.roles, for {group} in patterns"
+    )
+    token_subscribe: str = _setting(
+        "",
+        "mode jwt: patterns that everybody with a token may read, comma-separated, with {username}, {group} and "
+        "{CLAIM}; with it or token_publish the claim permissions is not looked at",
+    )
+    token_publish: str = _setting("", "mode jwt: the same for publishing")
     token_leeway_seconds: int = _setting(
         10,
         "modes jwt and rules: how long before its nbf a token is taken already, as the issuer's clock may be ahead; at "
@@ -326,6 +345,20 @@ class Settings:
         return frozenset(EVENTS if self.mode == "custom" and not given else given)
 
     @property
+    def claim_map(self) -> ClaimMap:
+        """What the claims of an outside issuer's tokens say; raises SettingsError."""
+        patterns: list[tuple[str, ...]] = []
+        for name in ("token_subscribe", "token_publish"):
+            given = tuple(text.strip() for text in getattr(self, name).split(",") if text.strip())
+            for text in given:
+                try:
+                    check_permission(text)
+                except InvalidSubject as error:
+                    raise SettingsError(f"{PREFIX}{name.upper()}: {text!r}: {error.reason}") from None
+            patterns.append(given)
+        return ClaimMap(self.token_user_claim or "sub", self.token_groups_claim or "groups", *patterns)
+
+    @property
     def limits(self) -> Limits:
         """The bounds that the core keeps."""
         return Limits(
@@ -523,11 +556,13 @@ def _check_tokens(settings: Settings) -> None:
     if settings.token_leeway_seconds > LEEWAY_SECONDS_MOST:
         most = f"{settings.token_leeway_seconds} is more than {LEEWAY_SECONDS_MOST}"
         raise SettingsError(f"{PREFIX}TOKEN_LEEWAY_SECONDS: {most}")
-    for name in ("token_audience", "token_issuer"):
-        if getattr(settings, name) and settings.mode != "jwt":
+    defaults = {item.name: item.default for item in fields(Settings)}
+    for name in _OF_JWT:
+        if getattr(settings, name) != defaults[name] and settings.mode != "jwt":
             raise SettingsError(
                 f"{PREFIX}{name.upper()}: it is of mode jwt; the tokens of mode {settings.mode} are not asked for it"
             )
+    settings.claim_map  # noqa: B018 - it raises
     if settings.publish_token and settings.mode != "basic":
         raise SettingsError(f"{PREFIX}PUBLISH_TOKEN: it is of mode basic, and this is mode {settings.mode}")
 

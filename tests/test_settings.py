@@ -107,6 +107,16 @@ BAD = {
     "no secret": ({"FASTPATH_MODE": "rules"}, "or FASTPATH_TOKEN_KEYS"),
     "audience": ({"FASTPATH_TOKEN_AUDIENCE": "market"}, "FASTPATH_TOKEN_AUDIENCE: it is of mode jwt"),
     "issuer": ({"FASTPATH_TOKEN_ISSUER": "me"}, "FASTPATH_TOKEN_ISSUER: it is of mode jwt"),
+    "user claim": ({"FASTPATH_TOKEN_USER_CLAIM": "email"}, "FASTPATH_TOKEN_USER_CLAIM: it is of mode jwt"),
+    "groups claim": ({"FASTPATH_TOKEN_GROUPS_CLAIM": "roles"}, "FASTPATH_TOKEN_GROUPS_CLAIM: it is of mode jwt"),
+    "patterns of tokens": (
+        {"FASTPATH_MODE": "jwt", "FASTPATH_TOKEN_SECRET": "s" * 32, "FASTPATH_TOKEN_SUBSCRIBE": "/a/{group}, /a/x{y}"},
+        "FASTPATH_TOKEN_SUBSCRIBE: '/a/x{y}': only {username} or {user_id} may stand in braces",
+    ),
+    "a claim for a user": (
+        {"FASTPATH_MODE": "jwt", "FASTPATH_TOKEN_SECRET": "s" * 32, "FASTPATH_TOKEN_PUBLISH": "/user/{email}/x"},
+        "FASTPATH_TOKEN_PUBLISH: '/user/{email}/x': behind /user/ stands a name, not {email}",
+    ),
     "publish token": ({"FASTPATH_PUBLISH_TOKEN": "x"}, "FASTPATH_PUBLISH_TOKEN: it is of mode basic"),
     "nowhere": ({"FASTPATH_LISTEN": ""}, "FASTPATH_LISTEN: no address to listen on"),
     "only commas": ({"FASTPATH_LISTEN": " , "}, "FASTPATH_LISTEN: no address to listen on"),

@@ -25,7 +25,8 @@ def make_grants(settings: Settings) -> Grants:
             return hooked(BasicGrants, asking)(settings.publish_token)
         case "jwt":
             names = settings.token_audience, settings.token_issuer
-            return hooked(JwtGrants, asking)(_keys(settings), *names, settings.token_leeway_seconds * 1000)
+            leeway_ms = settings.token_leeway_seconds * 1000
+            return hooked(JwtGrants, asking)(_keys(settings), *names, leeway_ms, settings.claim_map)
         case "rules":
             return hooked(RuleGrants, asking)(_keys(settings), settings.token_leeway_seconds * 1000)
         case "custom":

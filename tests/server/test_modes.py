@@ -117,6 +117,33 @@ def test_an_outside_issuers_token(issued: Sidecar, algorithm: str) -> None:
         assert publisher.publish(["/p/a", "1"], ["/s/a", "2"])[1] == ["denied", "no permission in the token covers it"]
 
 
+def test_the_claims_that_are_the_user_and_the_groups() -> None:
+    """By the settings, with patterns for everybody: the issuer's own are not looked at."""
+    settings = {
+        "token_user_claim": "preferred_username",
+        "token_groups_claim": "realm_access.roles",
+        "token_subscribe": "/desks/{group}/**,/tenants/{tenant}",
+        "token_publish": "/in/{username}",
+    }
+    claims = {
+        "sub": "7f3a",
+        "exp": int(time.time()) + 3600,
+        "preferred_username": "ann",
+        "realm_access": {"roles": ["ny"]},
+        "tenant": "acme",
+        "permissions": ["read:everything"],
+    }
+    token = jwt.encode(claims, SECRET, "HS256")
+    with Sidecar(mode="jwt", token_secret=SECRET, **settings) as sidecar:
+        with WireClient(sidecar) as client, WirePublisher(sidecar, token) as publisher:
+            assert client.ask("connect", "connected", token=token)["user"] == "ann"
+            asked = client.subscribe("/desks/ny/a", "/desks/ldn/a", "/tenants/acme", "/tenants/other", "/user/ann/x")
+            assert [one.get("error") for one in asked] == [None, "denied", None, "denied", None]
+            assert isinstance(publisher.publish(["/in/ann", "1"])[0], int)
+        nameless = jwt.encode(claims | {"preferred_username": None}, SECRET, "HS256")
+        assert refused(sidecar, nameless) == (4501, "bad_token")
+
+
 def test_tokens_that_are_not_taken(issued: Sidecar) -> None:
     """On every port, with a code after which nobody comes again (protocol.md 7)."""
     good = signed("RS256")

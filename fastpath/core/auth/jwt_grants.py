@@ -10,7 +10,7 @@ from ..protocol.subject import check_pattern, owner_of, presence_of
 from .grants import ANSWERS_MAX, DENIED, Grants, Principal, Reach, Why, bounded, reach_of
 from .keys import Keys
 from .rules import BOTH, OWN, PUBLISH, SUBSCRIBE, Rule, RuleSet
-from .tokens import AUDIENCE, KEY_UNKNOWN, LEEWAY_MS, Claims, verify
+from .tokens import AUDIENCE, KEY_UNKNOWN, LEEWAY_MS, ClaimMap, Claims, verify
 
 _ACTIONS = {"sub": SUBSCRIBE, "pub": PUBLISH, "all": BOTH}
 
@@ -58,12 +58,21 @@ def permission(rules: RuleSet, user: str, uid: str, action: str, subject: str, n
 class JwtGrants(Grants):
     """Mode ``jwt``: ``audience`` and ``issuer`` are what tokens have to name, where they are not empty.
 
-    Without an audience of its own the server takes tokens that name none, or ``fastpath``.
+    Without an audience of its own the server takes tokens that name none, or ``fastpath``. ``claim_map`` says which
+    claims are the user and the groups.
     """
 
     mode = "jwt"
 
-    def __init__(self, keys: Keys | str, audience: str = "", issuer: str = "", leeway_ms: int = LEEWAY_MS) -> None:
+    def __init__(
+        self,
+        keys: Keys | str,
+        audience: str = "",
+        issuer: str = "",
+        leeway_ms: int = LEEWAY_MS,
+        claim_map: ClaimMap | None = None,
+    ) -> None:
+        self._claim_map = claim_map or ClaimMap()
         self._leeway_ms = leeway_ms
         self.keys: Keys = keys if isinstance(keys, Keys) else Keys(keys)
         self._audience = audience
@@ -77,8 +86,13 @@ class JwtGrants(Grants):
             return self._anonymous
         audience = self._audience or AUDIENCE
         optional, leeway_ms = not self._audience, self._leeway_ms
-        claims = verify(token, self.keys, now, audience, self._issuer, audience_optional=optional, leeway_ms=leeway_ms)
-        return Principal(claims, False, ())
+        claims = verify(
+            *(token, self.keys, now, audience, self._issuer),
+            audience_optional=optional,
+            leeway_ms=leeway_ms,
+            claim_map=self._claim_map,
+        )
+        return Principal(claims, False, tuple(f"group:{group}" for group in claims.groups))
 
     def current(self, principal: Principal) -> Principal:
         """What a key signed that does not count any more gives no rights: raises Refused."""

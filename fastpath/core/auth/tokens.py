@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 
 import jwt
 import msgspec
 
-from ..protocol.errors import Close, Refused
+from ..protocol.errors import Close, InvalidSubject, Refused
+from ..protocol.subject import NAMES, RESERVED, USERS, check_pattern, named_segment
 from .keys import Key, Keys
 
 AUDIENCE = "fastpath"
@@ -56,6 +59,25 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     """What it is signed with."""
 
 
+class ClaimMap(msgspec.Struct, frozen=True):
+    """Which claims of an outside issuer's tokens say who it is; ``a.b`` is the claim b inside of a.
+
+    ``subscribe`` and ``publish`` are patterns that everybody with a token has, in place of the claim ``permissions``.
+    In all of these ``{group}`` stands for each of the groups, and ``{CLAIM}`` for each text or whole number there.
+    """
+
+    user: str = "sub"
+    groups: str = "groups"
+    subscribe: tuple[str, ...] = ()
+    publish: tuple[str, ...] = ()
+
+
+GROUP = "group"
+"""What stands in braces for each of the bearer's groups."""
+
+_MARKS = frozenset("*{}")
+
+
 class _Header(msgspec.Struct):
     alg: str
     kid: str = ""
@@ -73,8 +95,11 @@ def verify(
     *,
     audience_optional: bool = False,
     leeway_ms: int = LEEWAY_MS,
+    claim_map: ClaimMap | None = None,
 ) -> Claims:
     """The claims of a token that one of the keys has signed and that is valid at ``now`` (ms); raises Refused.
+
+    ``claim_map`` is for an outside issuer's tokens; None: they are Django's.
 
     ``audience_optional`` takes tokens that name no audience, too (an outside issuer's, mode ``jwt``); one that names
     another is never taken (RFC 7519 §4.1.3). The leeway is of the beginning alone: no right lasts longer by it. A token
@@ -84,7 +109,7 @@ def verify(
     raw, key = signed_content(token, keys)
     _check_address(raw, audience, issuer, audience_optional)
     try:
-        claims = _read(raw, key)
+        claims = _read(raw, key) if claim_map is None else _read_mapped(raw, key, claim_map)
         starts = float(raw.get("nbf", 0)) * 1000
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise Refused(Close.BAD_TOKEN, f"the token's claims are malformed: {error}") from None
@@ -206,6 +231,79 @@ def _read(raw: dict[str, Any], key: Key) -> Claims:
         token_id=f"jti:{raw['jti']}" if raw.get("jti") else "",
         key=key,
     )
+
+
+def _read_mapped(raw: dict[str, Any], key: Key, claim_map: ClaimMap) -> Claims:
+    """The claims of an outside issuer; raises ValueError for a token that names nobody."""
+    if claim_map.user == "sub":
+        user = str(raw["sub"])
+    else:
+        [user] = _texts(_value(raw, claim_map.user)) or [""]
+    if claim_map.user != "sub" and not user:
+        raise ValueError(f"no user in {claim_map.user}")
+    groups = _texts(_value(raw, claim_map.groups))
+    own = {"sub": claim_map.subscribe, "pub": claim_map.publish}
+    given = _permissions(None if any(own.values()) else raw.get("permissions")) | (own if any(own.values()) else {})
+    permissions = {kind: tuple(_filled(patterns, raw, groups)) for kind, patterns in given.items()}
+    if sum(map(len, permissions.values())) > PERMISSIONS_MAX:
+        raise ValueError(f"over {PERMISSIONS_MAX} patterns in permissions")
+    told = {**raw, "sub": user, "groups": groups, "permissions": None}
+    return msgspec.structs.replace(_read(told, key), permissions=permissions)
+
+
+def _value(raw: dict[str, Any], path: str) -> Any:
+    """The claim of this name, or the one inside of others; None where there is none."""
+    if path in raw:
+        return raw[path]
+    found: Any = raw
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts and whole numbers of a claim, which may be a list of them; nothing else is a name."""
+    values = value if isinstance(value, list) else [value]
+    return [str(one) for one in values if isinstance(one, str) or type(one) is int]
+
+
+def check_permission(pattern: str) -> None:
+    """Accept a pattern in which claims may stand, else raise InvalidSubject."""
+    segments = pattern.split("/")
+    if segments[1:2] == [USERS] and segments[2:3] and segments[2] not in NAMES and _is_claim(segments[2]):
+        raise InvalidSubject(f"behind /user/ stands a name, not {segments[2]}", pattern)
+    check_pattern("/".join("x" if _is_claim(segment) and segment not in NAMES else segment for segment in segments))
+
+
+def _is_claim(segment: str) -> bool:
+    """Whether a segment stands for a claim."""
+    return len(segment) > 2 and segment[0] == "{" and segment[-1] == "}" and _MARKS.isdisjoint(segment[1:-1])
+
+
+def _filled(patterns: Iterable[str], raw: dict[str, Any], groups: list[str]) -> Iterator[str]:
+    """The patterns, with each value of a claim where its name stands in braces; raises ValueError for very many.
+
+    A value that is no segment, or could be read as something else than itself, stands nowhere: so does any behind
+    ``/user/``, where one user's id may be another one's name.
+    """
+    for pattern in patterns:
+        choices: list[list[str]] = []
+        segments = pattern.split("/")
+        for place, segment in enumerate(segments):
+            if segment in NAMES or not _is_claim(segment):
+                choices.append([segment])
+                continue
+            name = segment[1:-1]
+            values = groups if name == GROUP else _texts(_value(raw, name))
+            if place == 1:
+                values = [value for value in values if value not in RESERVED]
+            elif place == 2 and segments[1] == USERS:
+                values = []
+            choices.append([value for value in values if named_segment(value) and _MARKS.isdisjoint(value)])
+        for count, filled in enumerate(product(*choices)):
+            if count > PERMISSIONS_MAX:
+                raise ValueError(f"over {PERMISSIONS_MAX} patterns in permissions")
+            yield "/".join(filled)
 
 
 def _whole(number: Any) -> int:

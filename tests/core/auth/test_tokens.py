@@ -14,7 +14,7 @@ from fastpath.core.auth.jwt_grants import JwtGrants
 from fastpath.core.auth.keys import Keys
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
-from fastpath.core.auth.tokens import AUDIENCE, PERMISSIONS_MAX, TOKEN_CHARS_MAX, _usual, verify
+from fastpath.core.auth.tokens import AUDIENCE, PERMISSIONS_MAX, TOKEN_CHARS_MAX, ClaimMap, _usual, verify
 from fastpath.core.protocol.errors import Close, Refused
 from fastpath.core.protocol.messages import Connect, Connected
 from tests.support.core.stage import START, Stage
@@ -259,6 +259,120 @@ def test_permissions_that_are_malformed(permissions: Any) -> None:
 
 
 # Mode basic
+
+
+def mapped(claims: dict[str, Any], **claim_map: Any) -> Any:
+    """The claims of an outside issuer's token, in words of one's own."""
+    token = token_of({"sub": "u1", "exp": NOW // 1000 + 60} | claims)
+    return JwtGrants(KEYS, claim_map=ClaimMap(**claim_map)).principal(token, NOW).claims
+
+
+def test_which_claims_are_the_user_and_the_groups() -> None:
+    """Also inside of others; a name that is an address is one claim."""
+    claims = {
+        "preferred_username": "ann",
+        "realm_access": {"roles": ["desk", 7, None, {"x": 1}, True]},
+        "https://id.example.com/name": "bob",
+        "org": {"unit": {"name": "night"}},
+    }
+    plain = mapped(claims | {"groups": ["a", "b"]})
+    assert (plain.user, plain.groups) == ("u1", ("a", "b"))
+    found = mapped(claims, user="preferred_username", groups="realm_access.roles")
+    assert (found.user, found.groups) == ("ann", ("desk", "7"))
+    found = mapped(claims, user="https://id.example.com/name", groups="org.unit.name")
+    assert (found.user, found.groups) == ("bob", ("night",))
+    assert mapped(claims, groups="org.no.name").groups == ()
+
+
+@pytest.mark.parametrize("user", ["email", "org", "realm_access.roles", "org.unit.name.first", "empty", "on"])
+def test_a_token_that_names_no_user_is_refused(user: str) -> None:
+    """Nor is any other claim taken in its place."""
+    with pytest.raises(Refused) as caught:
+        mapped({"org": {"unit": "x"}, "realm_access": {"roles": ["a", "b"]}, "empty": "", "on": True}, user=user)
+    assert caught.value.code == Close.BAD_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("pattern", "becomes"),
+    [
+        ("/t/{tenant}/**", ["/t/acme/**"]),
+        ("/t/{org.id}", ["/t/7"]),
+        ("/d/{group}/*", ["/d/desk/*", "/d/night/*"]),
+        ("/{tenant}/{group}", ["/acme/desk", "/acme/night"]),
+        ("/t/{username}/{user_id}", ["/t/{username}/{user_id}"]),
+        ("/t/{nobody}", []),
+        ("/t/{org}", []),
+        ("/t/{flag}", []),
+        ("/t/{wild}/x", []),
+        ("/t/{deep}/x", []),
+        ("/t/{brace}/x", []),
+        ("/t/{part}/x", []),
+        ("/t/{blank}/x", []),
+        ("/{first}/x", ["/plain/x"]),
+        ("/a/{first}", ["/a/user", "/a/__sys__", "/a/plain"]),
+        ("/user/{tenant}/x", []),
+        ("/user/{group}/x", []),
+        ("/user/bob/{tenant}", ["/user/bob/acme"]),
+    ],
+)
+def test_any_claim_may_stand_in_a_pattern(pattern: str, becomes: list[str]) -> None:
+    """For each of its values; one that could be read as something else than itself gives nothing."""
+    claims = {
+        "tenant": "acme",
+        "org": {"id": 7},
+        "groups": ["desk", "night"],
+        "flag": True,
+        "wild": ["*", "**"],
+        "deep": "a/b",
+        "brace": ["{username}", "{x"],
+        "part": "a*",
+        "blank": "",
+        "first": ["user", "__sys__", "plain"],
+    }
+    for found in (
+        mapped(claims | {"permissions": {"sub": [pattern]}}),
+        mapped(claims | {"permissions": ["a list of another meaning"]}, subscribe=(pattern,)),
+    ):
+        assert list(found.permissions["sub"]) == becomes
+
+
+def test_patterns_of_the_settings_are_all_there_is() -> None:
+    """A token adds nothing to them, and they decide as its own would."""
+    grants = JwtGrants(
+        KEYS, claim_map=ClaimMap(groups="roles", subscribe=("/d/{group}/**",), publish=("/in/{username}",))
+    )
+    token = token_of({"sub": "ann", "exp": NOW // 1000 + 60, "roles": ["desk"], "permissions": {"all": ["/**"]}})
+    ann = grants.principal(token, NOW)
+    asked = [(SUBSCRIBE, "/d/desk/1"), (SUBSCRIBE, "/d/night/1"), (PUBLISH, "/in/ann"), (PUBLISH, "/d/desk/1")]
+    assert [grants.check(ann, action, subject, NOW) == "" for action, subject in asked] == [True, False, True, False]
+    assert grants.explain(ann, "/d/desk/1", NOW).reason == "the token permits /d/desk/**"
+
+
+def test_values_without_end_are_bounded() -> None:
+    """Each pattern for itself, and all together."""
+    many = [str(number) for number in range(600)]
+    for patterns in (["/a/{many}/{many}"], ["/a/{many}", "/b/{many}"]):
+        with pytest.raises(Refused, match="over 1000 patterns"):
+            mapped({"many": many, "permissions": {"sub": patterns}})
+    assert len(mapped({"many": many, "permissions": {"sub": ["/a/{many}"]}}).permissions["sub"]) == 600
+
+
+def test_a_claim_stands_for_nothing_in_a_token_of_django() -> None:
+    grants = RuleGrants(KEYS)
+    ann = grants.principal(
+        token_of(
+            {
+                "aud": AUDIENCE,
+                "sub": "ann",
+                "exp": NOW // 1000 + 60,
+                "tenant": "acme",
+                "permissions": {"sub": ["/t/{tenant}"]},
+            }
+        ),
+        NOW,
+    )
+    assert ann.permitted is not None
+    assert not ann.permitted.rules
 
 
 @pytest.mark.parametrize("token", ["tok", "schlüssel ☂ ", "eyJ.a.b"])
