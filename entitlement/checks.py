@@ -13,9 +13,10 @@ from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router
 
-from entitlement import conf, keys, permissions, sessions
+from entitlement import conf, keys, sessions
 from entitlement.following import compiler, mariadb_checks, triggers
 from entitlement.models import Change, Generation, Rule
+from entitlement.rules import permissions
 from fastpath.core.broker.rights_records import LeftOut, read_records
 
 _SECRET_BYTES_MIN = 32

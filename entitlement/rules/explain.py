@@ -12,11 +12,11 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext
 
-from entitlement import conf, permissions, tokens
+from entitlement import conf, tokens
 from entitlement.following.compiler import QUERY_KEYS, batches, group_ids, position, rule_record
 from entitlement.models import Rule, word
 from entitlement.patterns import wider
-from entitlement.permissions import PermissionsError
+from entitlement.rules.permissions import PermissionsError, permissions_of
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from fastpath.core.auth.jwt_grants import permission, permission_set
@@ -226,7 +226,7 @@ def person(user: AbstractBaseUser | None) -> Person:
     permitted, tokenless = None, ""
     if user.is_active:
         try:
-            claim = permissions.permissions_of(user)
+            claim = permissions_of(user)
         except PermissionsError as error:
             tokenless = str(error)
         else:
