@@ -16,7 +16,7 @@ from django.db import DatabaseError, connections, router
 from entitlement import conf, keys, sessions
 from entitlement.following import compiler, mariadb_checks, triggers
 from entitlement.models import Change, Generation, Rule
-from entitlement.rules import permissions
+from entitlement.permissions import asking
 from fastpath.core.broker.rights_records import LeftOut, read_records
 
 _SECRET_BYTES_MIN = 32
@@ -93,7 +93,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 def check_permissions(**_: Any) -> list[CheckMessage]:
     """The first who asks for a token would be the one to find out, and get none."""
     try:
-        permissions.function()
+        asking.function()
     except ImproperlyConfigured as error:
         hint = 'REALTIME["PERMISSIONS"] = "shop.live.permissions", where shop/live.py has: def permissions(user): …'
         return [Error(str(error), hint=hint, id="entitlement.E009")]

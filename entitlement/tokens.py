@@ -20,7 +20,7 @@ from django.utils.translation import gettext
 from entitlement import conf, keys
 from entitlement.following.compiler import group_ids, name_of, position
 from entitlement.models import Change, DeletedChange, RevokedToken
-from entitlement.rules.permissions import permissions_of
+from entitlement.permissions.asking import permissions_of
 from entitlement.sessions import lasting_key, seconds_left, session_id
 from fastpath.core.auth.tokens import AUDIENCE, PASSWORD_CHANGED, signed_content, verify
 from fastpath.core.protocol.errors import Refused

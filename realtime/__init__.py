@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from entitlement.rules.permissions import refresh_rights
+    from entitlement.permissions.refresh import refresh_rights
     from fastpath.client import (
         NoResponders,
         Reply,
@@ -82,7 +82,7 @@ __all__ = [
 
 _ELSEWHERE = (
     {
-        "refresh_rights": "entitlement.rules.permissions",
+        "refresh_rights": "entitlement.permissions.refresh",
         "request": "realtime.requests.requesting",
         "respond": "realtime.requests.responders",
     }

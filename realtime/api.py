@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from entitlement import conf as entitlement_conf
-from entitlement.rules.permissions import PermissionsError
+from entitlement.permissions.asking import PermissionsError
 from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf

@@ -27,6 +27,7 @@ class RealtimeConfig(AppConfig):
         register(checks.check_keys)
         register(checks.check_publishing)
         register(checks.check_token_authenticators)
+        register(checks.check_provider)
         register(checks.check_statistics)
         register(checks.check_outbox)
         register(checks.check_extras)

@@ -95,6 +95,19 @@ def check_token_authenticators(**_: Any) -> list[CheckMessage]:
     return []
 
 
+def check_provider(**_: Any) -> list[CheckMessage]:
+    """The first who comes with a token of the provider would be the one to find out."""
+    if conf.provider is None:
+        return []
+    from realtime import provider  # noqa: PLC0415 - few projects have one
+
+    try:
+        provider.provider_settings()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="realtime.E024")]
+    return []
+
+
 def check_outbox(**_: Any) -> list[CheckMessage]:
     """Only for ``manage.py check``, as a migration brings the table: without it every publish() would raise."""
     if "check" not in sys.argv[1:2]:

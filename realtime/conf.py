@@ -67,6 +67,7 @@ KEYS = {
     "TOKEN_SECRET": "HS256 secret of the tokens",
     "TOKEN_KEYS": "path of a JWK set with the private keys that sign the tokens, made by realtime_keys",
     "TOKEN_AUTHENTICATORS": "dotted paths of the REST framework's authenticators that POST /realtime/token/ takes",
+    "PROVIDER": "which claims of an identity provider's tokens are the user and the groups, for ProviderAuthentication",
     "PERMISSIONS": "function, or its dotted path, that gives a user rights beside the rules, in each token",
     "TOKEN_SECONDS": "how long a token is valid, in seconds",
     "TOKEN_SECONDS_MAX": "the longest validity that can be asked for, in seconds",
@@ -198,6 +199,11 @@ class Conf:
         if given is not None and not isinstance(given, list | tuple):
             raise ImproperlyConfigured('REALTIME["TOKEN_AUTHENTICATORS"] is a list of dotted paths.')
         return None if given is None else list(given)
+
+    @property
+    def provider(self) -> Any:
+        """The identity provider, as realtime.provider reads it; None: there is none."""
+        return _read("PROVIDER", None)
 
     @property
     def clients(self) -> str:

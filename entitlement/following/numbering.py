@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
 
-from django.db import connections, router, transaction
+from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import F, Min, QuerySet
+from django.db.models import Min, QuerySet
 
 from entitlement.following import mariadb
 from entitlement.models import Change, DeletedChange, Generation
@@ -41,18 +41,6 @@ _AT_ONCE = (Change.Kind.RULE, Change.Kind.OPTIONS)
 _Item = TypeVar("_Item")
 
 _NUMBERED_BY_TRIGGERS = "sqlite"
-
-
-def note(kind: Change.Kind, key: str) -> None:
-    """Note a change that no trigger sees; ``key`` is as the database writes it."""
-    alias, now = router.db_for_write(Change), int(time.time() * 1000)
-    if connections[alias].vendor != _NUMBERED_BY_TRIGGERS:  # who reads it numbers it
-        Change.objects.create(generation=Change.PENDING, kind=kind, key=key, time=now)
-        return
-    with transaction.atomic(using=alias):
-        Generation.objects.update(value=F("value") + 1)
-        for value in Generation.objects.values_list("value", flat=True):
-            Change.objects.create(generation=value, kind=kind, key=key, time=now)
 
 
 def number_notes(connection: BaseDatabaseWrapper) -> bool:

@@ -1,4 +1,4 @@
-"""Rules as people write them: patterns, forms, hints, previews, explanations, import and export; and rights by code.
+"""Rules as people write them: patterns, forms, hints, previews, explanations, import and export, history.
 
 Laws:
 

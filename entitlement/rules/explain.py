@@ -16,7 +16,7 @@ from entitlement import conf, tokens
 from entitlement.following.compiler import QUERY_KEYS, batches, group_ids, position, rule_record
 from entitlement.models import Rule, word
 from entitlement.patterns import wider
-from entitlement.rules.permissions import PermissionsError, permissions_of
+from entitlement.permissions.asking import PermissionsError, permissions_of
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from fastpath.core.auth.jwt_grants import permission, permission_set

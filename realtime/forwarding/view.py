@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
-from entitlement.rules.permissions import PermissionsError
+from entitlement.permissions.asking import PermissionsError
 from entitlement.sessions import leaves_session
 from entitlement.tokens import MintError, mint
 from realtime.conf import conf

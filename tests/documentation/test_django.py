@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
 from entitlement.models import Rule, RuleChange
+from entitlement.permissions.asking import permissions_of
+from entitlement.tokens import TokenRefused, bearer, mint
 from fastpath.client import ClientError
 from realtime import publish, publish_failed
 from realtime.nodes.control_sockets import control
@@ -151,6 +154,40 @@ def test_who_has_changed_rules() -> None:
     ).now()
     assert not Rule.objects.get().enabled
     assert str(ann) in str(RuleChange.objects.latest("pk").__dict__.values())
+
+
+class Orders:
+    """The orders of a shop, as its model's manager finds them."""
+
+    def __init__(self, customer: User) -> None:
+        self.objects = self
+        self.rows = [SimpleNamespace(pk=42, customer=customer, is_open=True, save=lambda: None)]
+
+    def filter(self, customer: User, is_open: bool) -> list[Any]:
+        """Those of a customer."""
+        return [row for row in self.rows if (row.customer, row.is_open) == (customer, is_open)]
+
+
+def test_rights_by_a_shops_own_code(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/develop/entitlement.md: the function, its setting, and the end of what it has said before."""
+    page = "docs/develop/entitlement.md"
+    ann, bob = User.objects.create_user("ann"), User.objects.create_user("bob")
+    orders = Orders(ann)
+    for name, contents in {"shop": {}, "shop.models": {"Order": orders}, "shop.live": {}}.items():
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+    vars(sys.modules["shop.live"]).update(Run(one(page, "python", "# shop/live.py"), {}).now().names)
+    settings.REALTIME = (
+        settings.REALTIME | Run(one(page, "python", "shop.live.permissions"), {}).now().names["REALTIME"]
+    )
+    assert permissions_of(ann) == {"sub": ["/orders/42/**"], "pub": ["/orders/42/messages"]}
+    assert permissions_of(bob) == {}
+    before = mint(ann)[0]
+    Run(one(page, "python", "# shop/views.py"), {}).now().names["close"](orders.rows[0])
+    assert permissions_of(ann) == {}
+    with pytest.raises(TokenRefused):
+        bearer(before)
 
 
 def test_the_rule_of_the_monitoring_page() -> None:

@@ -40,7 +40,7 @@ def exported(text: str) -> dict[str, str]:
     """The settings of a sidecar that a block exports."""
     found = re.findall(r"\bFASTPATH_(\w+)=(\S+)", text)
     assert found
-    return {name.lower(): value for name, value in found}
+    return {name.lower(): value.strip("'") for name, value in found}
 
 
 @pytest.mark.browser
@@ -110,6 +110,31 @@ def test_a_sidecar_takes_the_tokens_of_a_provider(provider: Provider) -> None:
             assert '"user":"ann"' in reading.output
 
 
+def test_a_sidecar_takes_the_groups_of_a_provider(provider: Provider) -> None:
+    """By the page's settings, with a list of permissions that means something else."""
+    settings = exported(one(PROVIDER, "sh", "FASTPATH_MODE=jwt").replace("https://id.example.com/keys", provider.url))
+    with Sidecar(**settings | exported(one(PROVIDER, "sh", "FASTPATH_TOKEN_USER_CLAIM"))) as sidecar:
+        with Control(sidecar.control) as control:
+            until(lambda: control.call("health")["ready"], SECONDS_MAX)
+        claims = {"preferred_username": "ann", "realm_access": {"roles": ["ny"]}, "permissions": ["read:prices"]}
+        with WireClient(sidecar) as client:
+            assert client.ask("connect", "connected", token=token(sub="7f", **claims))["user"] == "ann"
+            asked = client.subscribe("/desks/ny/a", "/desks/ldn/a", "/inbox/ann", "/stocks/us/IBM")
+            assert [one.get("error") for one in asked] == [None, "denied", None, None]
+
+
+@pytest.mark.django_db
+def test_claims_of_a_provider_are_users_and_groups(provider: Provider, settings: Any) -> None:
+    """By the setting as the page prints it."""
+    printed = Run(one(PROVIDER, "python", "realtime.provider.ProviderAuthentication"), {}).now().names["REALTIME"]
+    printed["PROVIDER"]["KEYS"] = provider.url
+    settings.REALTIME = settings.REALTIME | printed
+    given = token(realm_access={"roles": ["ny-desk", "other"]})
+    answer = Client().post("/realtime/token/", headers={"Authorization": f"Bearer {given}"})
+    assert (answer.status_code, answer.json()["user"]) == (200, "provider-ann")
+    assert list(User.objects.get().groups.values_list("name", flat=True)) == ["NYSE desk"]
+
+
 @pytest.mark.django_db
 def test_django_takes_the_tokens_of_a_provider(
     provider: Provider, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
@@ -120,7 +145,7 @@ def test_django_takes_the_tokens_of_a_provider(
         path.parent.mkdir()
         path.write_text(block.text.replace("https://id.example.com/keys", provider.url), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    printed = Run(one(PROVIDER, "python", "TOKEN_AUTHENTICATORS"), {}).now().names["REALTIME"]
+    printed = Run(one(PROVIDER, "python", "mysite.provider.ProviderAuthentication"), {}).now().names["REALTIME"]
     settings.REALTIME = settings.REALTIME | printed
     try:
 

@@ -12,8 +12,8 @@ from django.test import Client
 from entitlement import conf, tokens
 from entitlement.following import compiler
 from entitlement.models import Rule as Saved
+from entitlement.permissions.answers import ACTIONS
 from entitlement.rules.explain import explain, person
-from entitlement.rules.permissions import ACTIONS
 from fastpath.client.control.client import Control
 from fastpath.core.auth.grants import Principal
 from fastpath.core.auth.jwt_grants import permission_set

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from entitlement import keys, tokens
-from entitlement.rules.permissions import PermissionsError
+from entitlement.permissions.asking import PermissionsError
 
 
 class Command(BaseCommand):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from weakref import WeakValueDictionary
 
@@ -28,10 +29,15 @@ def permission_set(permissions: Mapping[str, Iterable[str]]) -> RuleSet:
     return rules
 
 
+SETS_KEPT = 100
+"""As many of the newest are kept though nobody has them now: who asks over HTTP has one for a request."""
+
+
 class PermissionSets:
     """Those of tokens: what says the same is one set, which is kept while somebody has it."""
 
     def __init__(self) -> None:
+        self._newest: deque[RuleSet] = deque(maxlen=SETS_KEPT)
         self._sets: WeakValueDictionary[tuple[tuple[str, ...], ...], RuleSet] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -43,6 +49,7 @@ class PermissionSets:
         rules = self._sets.get(given)
         if rules is None:
             rules = self._sets[given] = permission_set(claims.permissions)
+            self._newest.append(rules)
         return rules
 
 

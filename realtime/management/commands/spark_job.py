@@ -18,7 +18,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from entitlement import keys, tokens
-from entitlement.rules.permissions import PermissionsError
+from entitlement.permissions.asking import PermissionsError
 from realtime.conf import FEED, conf
 from realtime.process.supervisor import Child, Supervisor
 

@@ -20,8 +20,10 @@ from entitlement import checks, conf, tokens
 from entitlement.following import compiler
 from entitlement.models import Change, Rule
 from entitlement.passwords import PasswordChecks
+from entitlement.permissions.answers import CLAIM_BYTES_MAX
+from entitlement.permissions.asking import PermissionsError, permissions_of
+from entitlement.permissions.refresh import refresh_rights
 from entitlement.rules.explain import explain, person
-from entitlement.rules.permissions import CLAIM_BYTES_MAX, PermissionsError, permissions_of, refresh_rights
 from fastpath.client.control.client import Control
 from fastpath.core.auth.keys import Keys
 from fastpath.core.auth.tokens import verify
@@ -142,7 +144,7 @@ def test_what_is_no_answer_gives_no_token(
         tokens.mint(bob)
     assert says in str(caught.value)
     assert str(caught.value).startswith("there is no token for bob: ")
-    [record] = [record for record in caplog.records if record.name == "entitlement.rules.permissions"]
+    [record] = [record for record in caplog.records if record.name == "entitlement.permissions.asking"]
     assert (record.levelno, says in record.getMessage()) == (logging.ERROR, True)
     assert bool(record.exc_info) == isinstance(answer, Exception), "where it failed is told, and nothing else"
 
@@ -182,7 +184,7 @@ def test_the_request_is_given_to_who_asks_for_it(bob: User, use: Use) -> None:
         (None, ""),
         (
             f"{__name__}.nothing",
-            'test_permissions" does not define a "nothing" attribute',
+            'test_asking" does not define a "nothing" attribute',
         ),
         ("shop.live.permissions", "names no function: No module named 'shop'"),
         ("permissions", "permissions doesn't look like a module path"),
@@ -285,7 +287,7 @@ def test_the_note_is_written_as_the_database_writes_keys(monkeypatch: pytest.Mon
     user = types.SimpleNamespace(pk=key)
     field = types.SimpleNamespace(get_db_prep_value=lambda value, connection: value.hex)
     model = types.SimpleNamespace(_meta=types.SimpleNamespace(pk=field))
-    monkeypatch.setattr("entitlement.rules.permissions.get_user_model", lambda: model)
+    monkeypatch.setattr("entitlement.permissions.refresh.get_user_model", lambda: model)
     refresh_rights(user)  # type: ignore[arg-type]
     assert Change.objects.latest("id").key == key.hex
 
