@@ -98,6 +98,41 @@ WRONG = """
         outcomes: outcomes.reduce((all, one) => ({ ...all, [one]: (all[one] ?? 0) + 1 }), {}) };
 """
 
+TOO_LARGE = """
+    const large = "x".repeat(100_000), escaped = "\\u0001".repeat(80_000), bytes = new Uint8Array(100_000);
+    const patterns = Array.from({ length: 200 }, (_, at) => `/wrong/${at}/` + "y".repeat(480));
+    await client.respond("/wrong/whole", () => large);
+    await client.respond("/wrong/part", ({ reply }) => { reply(large); return ""; });
+    const ask = (name) => client.request(`/wrong/${name}`, "").then(() => "done", ({ status }) => status);
+    const found = {
+        content: await outcome(() => client.publish("/wrong/a", large)),
+        bytes: await outcome(() => client.publish("/wrong/a", bytes)),
+        escaped: await outcome(() => client.publish("/wrong/a", escaped)),
+        field: await outcome(() => client.publish("/wrong/a", "x", { fields: { v: large } })),
+        name: await outcome(() => client.publish("/wrong/a", "x", { fields: { [large]: "v" } })),
+        replyTo: await outcome(() => client.publish("/wrong/a", "x", { replyTo: "/" + large })),
+        subject: await outcome(() => client.publish("/" + large, "x")),
+        standard: await outcome(() => client.publish("/wrong/a", large, { qos: "standard" })),
+        removed: await outcome(() => client.remove("/wrong/" + large)),
+        request: await outcome(() => client.request("/wrong/a", large)),
+        advertise: await outcome(() => client.advertise(patterns)),
+        reply: await ask("whole"),
+    };
+    const part = await ask("part");
+    // Subjects and patterns, and where they were read to, go in as many commands as it takes.
+    const many = client.subscribe(patterns, () => {});
+    const wide = client.subscribe("/wrong/*/*", () => {});
+    await client.publish(patterns[199], "found");
+    client.pause();
+    const early = outcome(() => client.publish("/wrong/a", large));
+    client.advertise(patterns);
+    client.resume();
+    found.early = await early;
+    await many.unsubscribe();
+    await wide.unsubscribe();
+    return { found, part, works: await works(), names };
+"""
+
 KNOWN = {"done", "TypeError", "invalid", "limit", "too_large", "no_responders", "bad_token"}
 WRONG_TYPES = 705
 """Calls above that the client itself refuses, whatever the server is: by the type of an argument alone."""
@@ -140,6 +175,18 @@ def test_over_http_as_well(sidecar: Sidecar) -> None:
     """What is polled: a stream posts in the same way."""
     found = told(sidecar, WRONG, form="json", transport="poll")
     assert (found["before"], found["after"], found["names"]) == (True, True, ["connected", "connected"])
+
+
+@pytest.mark.parametrize(
+    ("form", "transport"), [("json", "websocket"), ("msgpack", "websocket"), ("json", "stream"), ("json", "poll")]
+)
+def test_what_passes_the_servers_frame_fails_alone(form: str, transport: str) -> None:
+    """Each call with `too_large`, however the server is reached; what may be cut into several commands is."""
+    with Sidecar(mode="none", message_bytes_max=1000) as small:
+        found = told(small, TOO_LARGE, form=form, transport=transport)
+    assert found["found"] == dict.fromkeys(found["found"], "too_large")
+    assert (found["part"], found["works"]) == ("too_large", True)
+    assert found["names"] == ["connected", "connected", "error"], "the second time it advertised too much"
 
 
 @pytest.mark.parametrize("form", FORMS)

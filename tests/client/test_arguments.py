@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fastpath.client import connect
-from fastpath.client.errors import BadToken, Invalid, Limited, ResponderError
-from fastpath.client.message import Reply, Status
+from fastpath.client.errors import BadToken, Invalid, Limited, ResponderError, TooLarge
+from fastpath.client.message import Reply, Request, Status
+from fastpath.client.options import Transport
 from fastpath.client.subscriber.client import Client
 from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.errors import InvalidSubject
@@ -163,3 +165,58 @@ async def test_a_handler_that_replies_with_a_half_has_failed(sidecar: Sidecar, f
                 await client.request(f"/halves/{name}", "")
             assert raised.value.code == error
         assert await works(client)
+
+
+async def answers_too_much(request: Request) -> str:
+    """A handler."""
+    return "x" * 100_000
+
+
+async def replies_too_much(request: Request) -> str:
+    """A handler whose first reply is that large."""
+    request.reply("x" * 100_000)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("form", "transport"), [("json", "websocket"), ("msgpack", "websocket"), ("json", "stream"), ("json", "poll")]
+)
+async def test_what_passes_the_servers_frame_fails_alone(form: Form, transport: Transport) -> None:
+    """Each call with TooLarge, however the server is reached; what may be cut into several commands is."""
+    large = "x" * 100_000
+    patterns = [f"/wrong/{at}/{'y' * 480}" for at in range(200)]
+    statuses: list[Status] = []
+    with Sidecar(mode="none", message_bytes_max=1000) as small:
+        async with connect(small.client_url, form=form, transports=(transport,), on_status=statuses.append) as client:
+            calls: list[Callable[[], Any]] = [
+                lambda: client.publish("/wrong/a", large),
+                lambda: client.publish("/wrong/a", large.encode()),
+                lambda: client.publish("/wrong/a", "\1" * 80_000),
+                lambda: client.publish("/wrong/a", "x", {"v": large}),
+                lambda: client.publish("/wrong/a", "x", {large: "v"}),
+                lambda: client.publish("/wrong/a", "x", reply_to=large),
+                lambda: client.publish("/wrong/a", large, qos="standard"),
+                lambda: client.request("/wrong/a", large),
+                lambda: client.presence("/wrong/" + large),
+                lambda: client.advertise(patterns),
+                lambda: client.advertise(large),
+            ]
+            assert [type(await outcome(call)) for call in calls] == [TooLarge] * len(calls)
+            async with (
+                await client.respond("/wrong/whole", answers_too_much),
+                await client.respond("/wrong/part", replies_too_much),
+            ):
+                told = [await outcome(partial(client.request, name, "")) for name in ("/wrong/whole", "/wrong/part")]
+            assert [getattr(error, "code", None) for error in told] == ["too_large", "too_large"]
+            many, wide = client.subscribe(patterns), client.subscribe("/wrong/*/*")
+            await client.publish(patterns[-1], "found")
+            async with asyncio.timeout(10):
+                assert (await anext(many)).content == (await anext(wide)).content == "found"
+            client.pause()
+            early = client.enqueue("/wrong/a", large)
+            client.resume()
+            assert type(await outcome(lambda: early)) is TooLarge
+            await many.aclose()
+            await wide.aclose()
+            assert await works(client)
+    assert [one.name for one in statuses if one.name in ("connected", "disconnected")] == ["connected"] * 2

@@ -18,7 +18,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
+from fastpath.client import blocking
 from fastpath.client.control.client import Control
+from fastpath.client.errors import TooLarge
 from tests.support.edge.largest import LARGEST as FIELDS
 from tests.support.edge.largest import SUBJECT as LARGE
 from tests.support.edge.largest import fill, lengths
@@ -255,6 +257,16 @@ def test_the_largest_message_passes_both_ways(web: WebServer, content: str, subj
             if isinstance(message, list):
                 got.append(message[3])
         assert got == [content] * 3
+
+
+def test_a_client_is_told_what_passes(web: WebServer) -> None:
+    """A frame over it is not sent: behind the relay as well the call fails alone, and the connection stands."""
+    with blocking.connect(web.url, form="json", publish_queue_bytes=8 << 20) as client:
+        with pytest.raises(TooLarge):
+            client.publish(SUBJECT, "\1" * LARGEST)
+        with pytest.raises(TooLarge):
+            client.publish(SUBJECT, b"x" * (LARGEST + 1))
+        assert client.publish(SUBJECT, "x" * LARGEST).seq == 1
 
 
 def test_the_largest_snapshot_passes(web: WebServer, sidecar: Sidecar) -> None:

@@ -170,6 +170,7 @@ SERVER_ANSWERS: list[Case] = [
             "base": 1700000000000,
             "ping_ms": 25000,
             "expires": 1700043200000,
+            "frame_bytes": 2162688,
         },
     ),
     (

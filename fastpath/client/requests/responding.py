@@ -13,7 +13,7 @@ from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.messages import Fields, Value
 
 from ..arguments import check_values
-from ..errors import ResponderError
+from ..errors import ResponderError, TooLarge
 from ..message import Reply, Request
 
 Returned = Value | Reply | None
@@ -87,6 +87,8 @@ class Responding:
                 returned = await returned
             last = returned if isinstance(returned, Reply) else Reply("" if returned is None else returned)
             reply(last.content, last.fields, more=False)
+        except TooLarge as error:
+            self._send(wire.GiveReply(to=asked.to, error=error.code, reason=error.reason))
         except ResponderError as error:
             code, reason = _cut(error.code, 64), _cut(error.reason, 1024)
             self._send(wire.GiveReply(to=asked.to, error=code or FAILED, reason=reason))

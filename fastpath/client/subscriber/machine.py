@@ -19,7 +19,7 @@ from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.errors import Close
 
 from ..backoff import Backoff
-from ..errors import ConnectionRejected, may_reconnect
+from ..errors import ConnectionRejected, TooLarge, may_reconnect
 from ..message import Status
 from ..options import Options, Transport
 from ..servers import Draw, Server, ServerList, parse_servers
@@ -143,8 +143,7 @@ class Machine:
                         self.leaving = (Close.DRAIN, "the server drains") if self._attempts.leave(now) else None
                 case Refused():
                     events += self._recovery.left([event.subject])
-        self._pump(now)
-        return [*events, *self._renew(now)]
+        return [*events, *self._pump(now), *self._renew(now)]
 
     def ended(self, code: int, reason: str, now: float, how: Failure = "closed") -> list[MachineEvent]:
         """The attempt or the connection is over; ``how`` where no frame came before."""
@@ -226,8 +225,7 @@ class Machine:
         settled = self._tell(self._outgoing.expire(now))
         if self.connected:
             self.following.ask_again(self._recovery.again(now))
-        self._pump(now)
-        return [*settled, *self._renew(now), *self._probe(now)]
+        return [*settled, *self._pump(now), *self._renew(now), *self._probe(now)]
 
     def probed(self, url: str, transport: str, works: bool, now: float) -> None:
         """What became of the event ``Probe``."""
@@ -246,8 +244,7 @@ class Machine:
         if self.failure is not None or self.closed:
             return self._tell([Settled(publication, "failed", "the client has ended", answered=False)])
         refused = self._outgoing.put(publication, now)
-        self._pump(now)
-        return self._tell([refused] if refused else [])
+        return [*self._tell([refused] if refused else []), *self._pump(now)]
 
     def hurry(self, now: float, at: float) -> float:
         """When to call ``begin()``, which was due ``at``: the program needs a connection now."""
@@ -313,25 +310,32 @@ class Machine:
         except ValueError:
             pass  # what is no address for us is no place to go
 
-    def _pump(self, now: float) -> None:
-        """Send what may be sent."""
-        if not self.connected:
-            return
-        for one in self._outgoing.take(now):
-            number = self.state.publish(
-                one.subject,
-                one.content,
-                one.fields,
-                one.closure,
-                one.retained,
-                one.qos,
-                one.reply_to,
-                one.number,
-                one.replace,
-                one.removed,
-                one.traceparent,
-            )
-            self._outgoing.on_wire(one, number)
+    def _pump(self, now: float) -> list[MachineEvent]:
+        """Send what may be sent; what the server takes no frame of is settled."""
+        settled = []
+        for one in self._outgoing.take(now) if self.connected else ():
+            try:
+                number = self._publish(one)
+            except TooLarge as error:
+                settled.append(self._outgoing.refuse(one, error.code, error.reason))
+            else:
+                self._outgoing.on_wire(one, number)
+        return self._tell(settled)
+
+    def _publish(self, one: Publication) -> int:
+        return self.state.publish(
+            one.subject,
+            one.content,
+            one.fields,
+            one.closure,
+            one.retained,
+            one.qos,
+            one.reply_to,
+            one.number,
+            one.replace,
+            one.removed,
+            one.traceparent,
+        )
 
     def _lose(self, too_big: bool = False) -> list[MachineEvent]:
         lost = self.state.lose()

@@ -151,6 +151,13 @@ class Outgoing:
         """True when the command of this id is a publication whose answer is due."""
         return command in self._wire
 
+    def refuse(self, publication: Publication, code: str, reason: str) -> Settled:
+        """One that ``take()`` yielded cannot be sent on this connection."""
+        self._forget(publication)
+        if publication.sent:
+            return Settled(publication, "unknown", reason)
+        return Settled(publication, code, reason, answered=False)
+
     def lose(self, too_big: bool = False) -> list[Settled]:
         """The connection is gone: what was on the wire is sent again on the next; what no number protects is not.
 

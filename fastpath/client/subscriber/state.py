@@ -7,14 +7,16 @@ subscriptions are ``following``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 from msgspec import UNSET
 
 from fastpath.core.protocol import codec
 from fastpath.core.protocol import messages as wire
-from fastpath.core.protocol.limits import REQUEST_MS
+from fastpath.core.protocol.limits import COMMAND_BYTES_LEAST, REQUEST_MS
 from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
+from ..errors import TooLarge
 from ..message import Status
 from .events import Answered, Event, Interesting, Named, Requested, RequestOver
 from .subscription_set import covered
@@ -31,7 +33,9 @@ class ClientState:
         self._publisher = publisher
         self.form: codec.Form = form
         self.out: list[bytes] = []
-        self.following = Subscriptions(self.command)
+        self.following = Subscriptions(self.command, self._fits)
+        self.frame_bytes: float = COMMAND_BYTES_LEAST
+        """The largest frame that this connection's server takes."""
         self.user = ""
         self.server = ""
         self.ping_ms = 0
@@ -40,6 +44,7 @@ class ClientState:
         self._offered: list[str] = []
         self._responded: list[str] = []
         self._interest: dict[str, None] = {}
+        self._untold: list[Callable[[], int]] = []
 
     def publish_as(self, publisher: str) -> None:
         """Number publications under this name from now on; before the first of them."""
@@ -51,13 +56,32 @@ class ClientState:
         """A connection stands: say who we are and ask for all subjects from where they were."""
         self.form = form or self.form
         self.out.clear()
+        self.frame_bytes = COMMAND_BYTES_LEAST  # until it says more
         client, publisher = self._client, self._publisher
-        self.command(lambda number: wire.Connect(id=number, token=token, client=client, publisher=publisher))
+        self._id += 1
+        connect = wire.Connect(id=self._id, token=token, client=client, publisher=publisher)
+        self.out.append(codec.encode(connect, self.form))  # whatever its size: without it nothing is known
         self.following.open()
+        self._untold = []
         if self._offered:
-            self.advertise(self._offered)
+            self._untold.append(lambda: self.advertise(self._offered))
         if self._responded:
-            self.respond(self._responded)
+            self._untold.append(lambda: self.respond(self._responded))
+        self._tell_patterns(last=False)
+
+    def _tell_patterns(self, last: bool) -> list[Event]:
+        """Tell the server which patterns this client has; what passes its bound is left out when that is known."""
+        untold, self._untold = self._untold, []
+        refused: list[Event] = []
+        for tell in untold:
+            try:
+                tell()
+            except TooLarge as error:
+                if last:
+                    refused.append(Status(name="error", reason=f"patterns: {error}"))
+                else:
+                    self._untold.append(tell)
+        return refused
 
     def lose(self) -> list[Event]:
         """The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here
@@ -72,7 +96,7 @@ class ClientState:
         frames, self.out = self.out, []
         return frames
 
-    # Commands: each answers its id.
+    # Commands: each answers its id, or raises TooLarge for a frame that would end the connection.
 
     def publish(
         self,
@@ -146,13 +170,22 @@ class ClientState:
 
     def reply(self, reply: wire.GiveReply) -> None:
         """Answer a request."""
-        self.out.append(codec.encode(reply, self.form))
+        self.out.append(self._framed(reply))
 
     def command(self, make: Callable[[int], wire.AnyCommand]) -> int:
         """Send a command, which is made with its id; answers the id."""
+        self.out.append(self._framed(make(self._id + 1)))
         self._id += 1
-        self.out.append(codec.encode(make(self._id), self.form))
         return self._id
+
+    def _framed(self, command: wire.AnyCommand) -> bytes:
+        frame = codec.encode(command, self.form)
+        if len(frame) > self.frame_bytes:
+            raise TooLarge("too_large", f"{len(frame)} bytes as a frame; the server takes {self.frame_bytes}")
+        return frame
+
+    def _fits(self, command: wire.AnyCommand) -> bool:
+        return len(codec.encode(command, self.form)) <= self.frame_bytes
 
     # What arrives.
 
@@ -165,7 +198,8 @@ class ClientState:
             case wire.Connected():
                 self.user = frame.user or ""
                 self.server, self._base, self.ping_ms = frame.server, frame.base, frame.ping_ms
-                return [Answered(frame.id, frame)]
+                self.frame_bytes = inf if frame.frame_bytes is UNSET else frame.frame_bytes
+                return [Answered(frame.id, frame), *self._tell_patterns(last=True)]
             case wire.Base():
                 self._base = frame.base
                 return []

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET
 
 from fastpath.core.matching.subscribed_patterns import covers
-from fastpath.core.protocol.messages import Result
+from fastpath.core.protocol.messages import Result, Subscribe
 from fastpath.core.protocol.subject import RESERVED, check_pattern, check_subject, is_wildcard
 
 from ..message import Position
 
 SUBJECTS_PER_COMMAND = 500
-"""Half of what a server takes, so that a command with positions stays within its frame."""
+"""Half of what a server takes; fewer where the command would pass what it takes as one frame."""
 
 POSITIONS_PER_PATTERN = 2000
-"""With the longest of subjects half of a frame of the server's."""
+"""Fewer, likewise."""
 
 NOTHING = Position(0, 0)
 """Where somebody is who has read nothing of what he was promised."""
+
+T = TypeVar("T")
 
 
 class Wish(NamedTuple):
@@ -328,6 +331,23 @@ class SubscriptionRequest(NamedTuple):
     slow: str
     since: dict[str, Position]
 
+    @property
+    def chars(self) -> int:
+        """About how long it is: names, and the numbers around them."""
+        names = sum(len(wanted.subject) + 4 for wanted in self.wanted)
+        return names + sum(len(subject) + 40 for subject in self.since) + 100
+
+    def command(self, number: int) -> Subscribe:
+        """The command, with its id."""
+        subjects = [wanted.subject for wanted in self.wanted]
+        history, conflation, slow = self.history, self.conflation, self.slow
+        since: dict[str, tuple[int, int]] = {**self.since}
+        return Subscribe(id=number, subjects=subjects, history=history, conflation=conflation, slow=slow, since=since)
+
+
+Fits = Callable[[SubscriptionRequest], bool]
+"""Whether the server takes a request of that size."""
+
 
 class SubscriptionSet:
     """A client's subscriptions by name.
@@ -509,7 +529,9 @@ class SubscriptionSet:
         wanted.begin(result, own, asked)
         wanted.hearers_at = -1
 
-    def resumptions(self, patterns: Iterable[Pattern]) -> Iterator[tuple[SubscriptionRequest, list[Subscription]]]:
+    def resumptions(
+        self, patterns: Iterable[Pattern], fits: Fits
+    ) -> Iterator[tuple[SubscriptionRequest, list[Subscription]]]:
         """The subscribe commands for patterns.
 
         With each come the subjects that are too many for it, to be asked for before it by name.
@@ -520,28 +542,56 @@ class SubscriptionSet:
                 found.get(over[0].subject, []).append(wanted)
         for name, subjects in found.items():
             pattern = self.patterns[name]
-            more = subjects[POSITIONS_PER_PATTERN:]
+            count = min(len(subjects), POSITIONS_PER_PATTERN)
+            while not fits(request := resumption(pattern, subjects[:count])) and count:
+                count //= 2
+            more = subjects[count:]
             for wanted in more:
                 wanted.held = True
-            since = {wanted.subject: wanted.position for wanted in subjects[:POSITIONS_PER_PATTERN] if wanted.position}
-            history = pattern.history
-            if pattern.resumes:
-                history, since = 0, {name: Position(0, 0), **since}
-            yield SubscriptionRequest([pattern], history, pattern.conflation, pattern.slow, since), more
+            yield request, more
 
 
-def requests(subscriptions: Iterable[Subscription]) -> Iterator[SubscriptionRequest]:
+def resumption(pattern: Pattern, subjects: Iterable[Subscription]) -> SubscriptionRequest:
+    """The subscribe command for a pattern, with where these subjects were read to."""
+    since = {wanted.subject: wanted.position for wanted in subjects if wanted.position}
+    history = pattern.history
+    if pattern.resumes:
+        history, since = 0, {pattern.subject: Position(0, 0), **since}
+    return SubscriptionRequest([pattern], history, pattern.conflation, pattern.slow, since)
+
+
+def frames(members: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Iterator[Sequence[T]]:
+    """Members in runs, each for one command."""
+    start = 0
+    while start < len(members):
+        count = SUBJECTS_PER_COMMAND
+        while not fits(members[start : start + count]) and count > 1:
+            count //= 2
+        yield members[start : start + count]
+        start += count
+
+
+def requests(subscriptions: Iterable[Subscription], fits: Fits) -> Iterator[SubscriptionRequest]:
     """The subscribe commands for subjects; subjects with the same options share a command."""
     groups: dict[tuple[int, int, str], list[Subscription]] = {}
     for wanted in subscriptions:
         # Who knows a position gets what follows it, not the history before it once more.
         history = 0 if wanted.after else wanted.history
         groups.setdefault((history, wanted.conflation, wanted.slow), []).append(wanted)
-    for (history, conflation, slow), members in groups.items():
-        for start in range(0, len(members), SUBJECTS_PER_COMMAND):
-            some = members[start : start + SUBJECTS_PER_COMMAND]
-            since = {wanted.subject: wanted.after for wanted in some if wanted.after}
-            yield SubscriptionRequest(some, history, conflation, slow, since)
+    for options, members in groups.items():
+        request = partial(_request, options)
+        for some in frames(members, partial(_fits, fits, request)):
+            yield request(some)
+
+
+def _request(options: tuple[int, int, str], some: Sequence[Subscription]) -> SubscriptionRequest:
+    return SubscriptionRequest(some, *options, {wanted.subject: wanted.after for wanted in some if wanted.after})
+
+
+def _fits(
+    fits: Fits, request: Callable[[Sequence[Subscription]], SubscriptionRequest], some: Sequence[Subscription]
+) -> bool:
+    return fits(request(some))
 
 
 def check_name(text: str) -> None:

@@ -11,19 +11,21 @@ from typing import Any
 from msgspec import UNSET
 
 from fastpath.core.protocol import messages as wire
+from fastpath.core.protocol.limits import COMMAND_BYTES_LEAST
 from fastpath.core.protocol.subject import is_wildcard
 
+from ..arguments import NUMBER_MAX
 from ..errors import refusal
 from ..message import Position, Status, message_of
 from .events import Answered, Arrived, Event, Refused
 from .subscription_set import (
     NOTHING,
-    SUBJECTS_PER_COMMAND,
     Pattern,
     Subscription,
     SubscriptionRequest,
     SubscriptionSet,
     Wish,
+    frames,
     requests,
 )
 
@@ -33,15 +35,21 @@ RETRY_MS = 1000
 RETRY_SECONDS_MAX = 30
 """That pause doubles up to this."""
 
+BYTES_PER_CHAR = 6
+"""The most that a character of a name becomes on the wire, as JSON escapes it."""
+
 _STORED = ("snapshot", "historical", "recovered")
 
 
 class Subscriptions:
-    """``send`` gives a command its number, and sends it if there is a connection."""
+    """``send`` gives a command its number, and sends it; ``fits`` says whether the server takes one of that size."""
 
-    def __init__(self, send: Callable[[Callable[[int], wire.AnyCommand]], int]) -> None:
+    def __init__(
+        self, send: Callable[[Callable[[int], wire.AnyCommand]], int], fits: Callable[[wire.AnyCommand], bool]
+    ) -> None:
         self.wanted = SubscriptionSet()
         self._send = send
+        self._fits = fits
         self._open = False
         self._sids: dict[int, Subscription] = {}
         self._asked: dict[int, Sequence[Subscription | Pattern]] = {}
@@ -118,8 +126,7 @@ class Subscriptions:
             if isinstance(wanted, Subscription):
                 wanted.held = False
         ids = []
-        for start in range(0, len(ended) if self._open else 0, SUBJECTS_PER_COMMAND):
-            some = ended[start : start + SUBJECTS_PER_COMMAND]
+        for some in frames(ended, self._ends) if self._open else ():
             ids.append(self._send(lambda number, some=some: wire.Unsubscribe(id=number, subjects=some)))  # type: ignore[misc]
         self._lead_in_next(names)
         return ids
@@ -365,28 +372,26 @@ class Subscriptions:
 
     def _ask_patterns(self, patterns: Iterable[Pattern]) -> None:
         """Ask for patterns from where their subjects were read to; subjects too many for one are asked for by name."""
-        for request, more in self.wanted.resumptions(patterns) if self._open else ():
+        for request, more in self.wanted.resumptions(patterns, self._asks) if self._open else ():
             self._ask(more)
             self._subscribe(request)
 
     def _ask(self, subscriptions: Iterable[Subscription]) -> None:
-        for request in requests(subscriptions) if self._open else ():
+        for request in requests(subscriptions, self._asks) if self._open else ():
             self._subscribe(request)
 
     def _subscribe(self, request: SubscriptionRequest) -> None:
-        number = self._send(
-            lambda number: wire.Subscribe(
-                id=number,
-                subjects=[wanted.subject for wanted in request.wanted],
-                history=request.history,
-                conflation=request.conflation,
-                slow=request.slow,
-                since={**request.since},
-            )
-        )
+        number = self._send(request.command)
         self._asked[number] = request.wanted
         for wanted in request.wanted:
             wanted.asked = number
+
+    def _asks(self, request: SubscriptionRequest) -> bool:
+        """Whether the server takes a request of that size, under whatever number."""
+        return request.chars * BYTES_PER_CHAR <= COMMAND_BYTES_LEAST or self._fits(request.command(NUMBER_MAX))
+
+    def _ends(self, names: Sequence[str]) -> bool:
+        return self._fits(wire.Unsubscribe(id=NUMBER_MAX, subjects=list(names)))
 
     def _forget(self, wanted: Subscription | Pattern) -> None:
         for gone in self.wanted.forget(wanted):

@@ -62,10 +62,13 @@ ERROR_CHARS_MAX = 64
 REASON_CHARS_MAX = 1024
 """The reason of a responder's error."""
 
+COMMAND_BYTES_LEAST = 64 << 10
+"""What every server takes as one frame of a client's, whatever it is set to."""
+
 
 def command_bytes_max(message_bytes_max: int) -> int:
     """What a client may send at once: a message of that size whose text needs escapes, and what is said around it."""
-    return message_bytes_max * 2 + (64 << 10)
+    return message_bytes_max * 2 + COMMAND_BYTES_LEAST
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,7 @@ class Connected(Answer, tag="connected", kw_only=True):
     base: int
     ping_ms: int
     expires: int | UnsetType = UNSET
+    frame_bytes: int | UnsetType = UNSET
 
 
 class Result(Struct, omit_defaults=True, kw_only=True):

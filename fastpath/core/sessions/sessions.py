@@ -19,7 +19,7 @@ from ..delivery.outbox import Outboxes
 from ..delivery.wire_encoding import Wire
 from ..protocol.codec import command_id, decode_command
 from ..protocol.errors import BadFrame, Close, InvalidMessage, Refused
-from ..protocol.limits import ERRORS_MAX
+from ..protocol.limits import ERRORS_MAX, command_bytes_max
 from ..protocol.messages import (
     AnyCommand,
     Connect,
@@ -276,6 +276,7 @@ class Sessions:
             time=now,
             base=client.base,
             ping_ms=self.ping_seconds * 1000,
+            frame_bytes=command_bytes_max(broker.limits.message_bytes_max),
         )
         if client.principal.expires is not None:
             answer.expires = client.principal.expires

@@ -680,6 +680,7 @@ const SHAPES = {
   reply: { id: "int?", to: "text", content: "value?", fields: "fields?", more: "bool?", error: "text?", reason: "text?" },
   connected: {
     id: "int", server: "text", epoch: "int", user: "text?", time: "int", base: "int", ping_ms: "int", expires: "int?",
+    frame_bytes: "int?",
   },
   subscribed: { id: "int?", results: "results" },
   unsubscribed: { id: "int", subjects: "texts" },
@@ -780,6 +781,13 @@ function decode(data, form) {
   if (!isMap(raw) || typeof raw.op !== "string") throw new BadFrame("a command or answer is a map with the key op");
   if (!Object.hasOwn(SHAPES, raw.op)) return raw;
   return { op: raw.op, ...checked(raw, SHAPES[raw.op], raw.op, form) };
+}
+
+const utf8 = new TextEncoder();
+
+/** How many bytes a frame takes. @param {string | Uint8Array} data */
+function sizeOf(data) {
+  return typeof data === "string" ? utf8.encode(data).length : data.length;
 }
 
 /** Whether a text has no half of a character: JSON would escape it, which no server takes, and MessagePack lose it. @param {string} text */
@@ -924,7 +932,7 @@ function isMap(value) {
 function isEmpty(map) {
   return map === undefined || map === null || Object.keys(map).length === 0;
 }
-return { SUBPROTOCOLS, BadFrame, encode, decode, isWhole, toBase64, fromBase64 };
+return { SUBPROTOCOLS, BadFrame, encode, decode, sizeOf, isWhole, toBase64, fromBase64 };
 })();
 
 const $transports_websocket = (() => { // client/transports/websocket.js
@@ -1292,9 +1300,9 @@ const $session_wanted = (() => { // client/session/wanted.js
  * A name may have several owners; a subject is heard by its own and by those of the patterns over it.
  */
 
-/** Half of what a server takes, so that a command with positions stays within its frame. */
+/** Half of what a server takes; fewer where the command would pass what it takes as one frame. */
 const SUBJECTS_PER_COMMAND = 500;
-/** With the longest of subjects half of a frame of the server's. */
+/** Fewer, likewise. */
 const POSITIONS_PER_PATTERN = 2000;
 
 /** First segments that a wildcard does not stand for. */
@@ -1526,27 +1534,55 @@ class WantedList {
     return all;
   }
 
-  /** How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are too many. @param {Pattern[]} patterns @returns {{request: Request, more: Wanted[]}[]} */
-  resumptions(patterns) {
+  /** How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are too many. @param {Pattern[]} patterns @param {(frame: any) => boolean} fits whether the server takes a command of that size @returns {{request: Request, more: Wanted[]}[]} */
+  resumptions(patterns, fits) {
     /** @type {Map<Pattern, Wanted[]>} */
     const found = new Map(patterns.map((pattern) => [pattern, []]));
     for (const wanted of found.size > 0 ? this.subjects.values() : []) {
       if (wanted.position && !isPlain(wanted)) found.get(this.over(wanted.subject)[0])?.push(wanted);
     }
     return [...found].map(([pattern, subjects]) => {
-      const more = subjects.slice(POSITIONS_PER_PATTERN);
+      let count = Math.min(subjects.length, POSITIONS_PER_PATTERN);
+      let request = resumption(pattern, subjects.slice(0, count));
+      while (count > 0 && !fits(subscribeOf(request))) {
+        count = Math.floor(count / 2);
+        request = resumption(pattern, subjects.slice(0, count));
+      }
+      const more = subjects.slice(count);
       for (const wanted of more) wanted.held = true;
-      const { history, conflation, slow, resumes } = pattern;
-      /** @type {Record<string, Position>} */
-      const since = resumes ? { [pattern.subject]: [0, 0] } : {};
-      for (const wanted of subjects.slice(0, POSITIONS_PER_PATTERN)) since[wanted.subject] = /** @type {Position} */ (wanted.position);
-      return { request: { wanted: [pattern], history: resumes ? 0 : history, conflation, slow, since }, more };
+      return { request, more };
     });
   }
 }
 
-/** How to ask for subjects: those with the same options share a command. @param {Iterable<Wanted>} subscriptions @returns {Request[]} */
-function requests(subscriptions) {
+/** The command of a request. @param {Request} request */
+function subscribeOf({ wanted, history, conflation, slow, since }) {
+  return { op: "subscribe", subjects: wanted.map((each) => each.subject), history, conflation, slow, since };
+}
+
+/** How to ask for a pattern, with where these subjects were read to. @param {Pattern} pattern @param {Wanted[]} subjects @returns {Request} */
+function resumption(pattern, subjects) {
+  const { history, conflation, slow, resumes } = pattern;
+  /** @type {Record<string, Position>} */
+  const since = resumes ? { [pattern.subject]: [0, 0] } : {};
+  for (const wanted of subjects) since[wanted.subject] = /** @type {Position} */ (wanted.position);
+  return { wanted: [pattern], history: resumes ? 0 : history, conflation, slow, since };
+}
+
+/** Members in runs, each for one command. @template T @param {T[]} members @param {(some: T[]) => boolean} fits @returns {T[][]} */
+function runs(members, fits) {
+  const found = [];
+  for (let start = 0; start < members.length;) {
+    let count = SUBJECTS_PER_COMMAND;
+    while (count > 1 && !fits(members.slice(start, start + count))) count = Math.floor(count / 2);
+    found.push(members.slice(start, start + count));
+    start += count;
+  }
+  return found;
+}
+
+/** How to ask for subjects: those with the same options share a command. @param {Iterable<Wanted>} subscriptions @param {(frame: any) => boolean} fits whether the server takes a command of that size @returns {Request[]} */
+function requests(subscriptions, fits) {
   /** @type {Map<string, Wanted[]>} */
   const groups = new Map();
   for (const wanted of subscriptions) {
@@ -1559,11 +1595,11 @@ function requests(subscriptions) {
   const found = [];
   for (const [key, members] of groups) {
     const [history, conflation, slow] = JSON.parse(key);
-    for (let start = 0; start < members.length; start += SUBJECTS_PER_COMMAND) {
-      const some = members.slice(start, start + SUBJECTS_PER_COMMAND);
+    const request = (/** @type {Wanted[]} */ some) => {
       const since = Object.fromEntries(some.filter(after).map((wanted) => [wanted.subject, after(wanted)]));
-      found.push({ wanted: some, history, conflation, slow, since: /** @type {any} */ (since) });
-    }
+      return { wanted: some, history, conflation, slow, since: /** @type {any} */ (since) };
+    };
+    found.push(...runs(members, (some) => fits(subscribeOf(request(some)))).map(request));
   }
   return found;
 }
@@ -1792,7 +1828,7 @@ function covers(pattern, subject) {
 function isCovered(subject, names) {
   return names.some((name) => name === subject || (isPattern(name) && covers(name, subject)));
 }
-return { SUBJECTS_PER_COMMAND, NOTHING, WantedList, requests, lastOf, isPlain, isOnly, begin, read, storedOver, interrupt, isPattern, covers, isCovered };
+return { NOTHING, WantedList, subscribeOf, runs, requests, lastOf, isPlain, isOnly, begin, read, storedOver, interrupt, isPattern, covers, isCovered };
 })();
 
 const $session_requests = (() => { // client/session/requests.js
@@ -1916,6 +1952,9 @@ class Requests {
     try {
       this.#way.reply(frame);
     } catch (error) {
+      if (error instanceof RealtimeError && error.status === "too_large") {
+        return this.#way.reply({ to, error: error.status, reason: error.reason });
+      }
       // What is no content or field.
       this.#way.reply({ to, error: "error", reason: "the responder failed" });
       guarded(() => { throw error; });
@@ -2461,6 +2500,7 @@ const $session_outgoing = (() => { // client/session/outgoing.js
  */
 
 const { checkText, checkValues } = $session_arguments;
+const { RealtimeError } = $session_errors;
 
 /** How long nothing is sent after the server said "not now". */
 const HOLD_MS = 500;
@@ -2512,23 +2552,30 @@ class Outgoing {
     return true;
   }
 
-  /** Send what waits, unless the server asked for patience. @param {number} now @param {(frame: any) => number} send returns the id of the command */
+  /** Send what waits, unless the server asked for patience. @param {number} now @param {(frame: any) => number} send returns the id of the command; throws RealtimeError for what the server takes no frame of @returns {Result[]} those */
   flush(now, send) {
-    if (!this.#unsent || now < this.#heldUntil || (this.#heldUntil && this.#asked.size > 0)) return;
+    if (!this.#unsent || now < this.#heldUntil || (this.#heldUntil && this.#asked.size > 0)) return [];
     this.#unsent = false;
     this.#heldUntil = 0;
     const waiting = [...this.#queue].filter((each) => !each.onWire);
     // Those that went before keep their numbers, and go in the order of these.
     const again = waiting.filter((each) => each.number).sort((one, other) => one.number - other.number);
-    for (const each of [...again, ...waiting.filter((each) => !each.number)]) this.#send(each, send);
+    return [...again, ...waiting.filter((each) => !each.number)].flatMap((each) => this.#send(each, send));
   }
 
-  /** @param {Publication} each @param {(frame: any) => number} send */
+  /** @param {Publication} each @param {(frame: any) => number} send @returns {Result[]} */
   #send(each, send) {
     const guaranteed = each.frame.qos !== "standard";
     if (guaranteed && !each.number) each.number = ++this.#number;
+    try {
+      this.#asked.set(send(guaranteed ? { ...each.frame, publication: each.number } : each.frame), each);
+    } catch (error) {
+      if (!(error instanceof RealtimeError)) throw error;
+      const { status, reason } = error;
+      return [this.#end(each, each.sent ? "unknown" : status, reason)];
+    }
     each.sent = each.onWire = true;
-    this.#asked.set(send(guaranteed ? { ...each.frame, publication: each.number } : each.frame), each);
+    return [];
   }
 
   /** The answer to a command, `published` or `error` (4.4, 4.12). @param {any} answer @param {number} now @returns {Result[] | null} null: none of ours; empty: it goes again */
@@ -2725,7 +2772,7 @@ const $session_following = (() => { // client/session/following.js
  */
 
 const {
-  NOTHING, SUBJECTS_PER_COMMAND, WantedList, begin, interrupt, isPattern, isOnly, isPlain, lastOf, read, requests, storedOver,
+  NOTHING, WantedList, begin, interrupt, isPattern, isOnly, isPlain, lastOf, read, requests, runs, storedOver, subscribeOf,
 } = $session_wanted;
 
 const RETRY_MS = 1000;
@@ -2745,6 +2792,7 @@ const STORED = new Set(["snapshot", "historical", "recovered"]);
 class Following {
   wanted = new WantedList();
   #send;
+  #fits;
   #open = false;
   #hasBeenOpen = false;
   /** @type {Set<Wanted>} that a reconnection has asked for from where they were, and that are not answered yet */
@@ -2755,9 +2803,10 @@ class Following {
   /** @type {Map<number, (Wanted | Pattern)[]>} */
   #asked = new Map();
 
-  /** @param {(frame: any) => number} send gives a command its number, and sends it */
-  constructor(send) {
+  /** @param {(frame: any) => number} send gives a command its number, and sends it @param {(frame: any) => boolean} fits whether the server takes one of that size */
+  constructor(send, fits) {
     this.#send = send;
+    this.#fits = fits;
   }
 
   // The connection.
@@ -2823,9 +2872,8 @@ class Following {
       if (!isPattern(name)) /** @type {Wanted} */ (wanted).held = false;
     }
     const ids = [];
-    for (let start = 0; this.#open && start < ended.length; start += SUBJECTS_PER_COMMAND) {
-      ids.push(this.#send({ op: "unsubscribe", subjects: ended.slice(start, start + SUBJECTS_PER_COMMAND) }));
-    }
+    const ending = (/** @type {string[]} */ subjects) => ({ op: "unsubscribe", subjects });
+    for (const some of this.#open ? runs(ended, (some) => this.#fits(ending(some))) : []) ids.push(this.#send(ending(some)));
     this.#leadInNext(names);
     return ids;
   }
@@ -3064,7 +3112,7 @@ class Following {
   /** Each with where its subjects were read to; those that are too many for one command are asked for by name. @param {Pattern[]} patterns */
   #askPatterns(patterns) {
     if (!this.#open) return;
-    for (const { request, more } of this.wanted.resumptions(patterns)) {
+    for (const { request, more } of this.wanted.resumptions(patterns, this.#fits)) {
       this.#ask(more);
       this.#subscribe(request);
     }
@@ -3073,12 +3121,13 @@ class Following {
   /** @param {Wanted[]} subscriptions */
   #ask(subscriptions) {
     if (!this.#open) return;
-    for (const request of requests(subscriptions)) this.#subscribe(request);
+    for (const request of requests(subscriptions, this.#fits)) this.#subscribe(request);
   }
 
   /** @param {Request} request */
-  #subscribe({ wanted, history, conflation, slow, since }) {
-    const id = this.#send({ op: "subscribe", subjects: wanted.map((each) => each.subject), history, conflation, slow, since });
+  #subscribe(request) {
+    const { wanted } = request;
+    const id = this.#send(subscribeOf(request));
     this.#asked.set(id, wanted);
     for (const each of wanted) each.asked = id;
   }
@@ -3152,11 +3201,16 @@ const $session_protocol = (() => { // client/session/protocol.js
  * subscriptions are `following`.
  */
 
-const { decode, encode } = $wire_codec;
+const { decode, encode, sizeOf } = $wire_codec;
+const { RealtimeError } = $session_errors;
 const { Following } = $session_following;
 const { isCovered } = $session_wanted;
 
 const CLIENT = "js/1";
+/** The most that a unit of a string takes in UTF-8. */
+const BYTES_PER_UNIT = 3;
+/** What every server takes as one frame, whatever it is set to. */
+const FRAME_BYTES_LEAST = 65_536;
 
 /** @typedef {Form} Form */
 /** @typedef {Event} Event */
@@ -3165,9 +3219,12 @@ class ClientState {
   /** @type {(string | Uint8Array)[]} */
   out = [];
   user = "";
-  following = new Following((frame) => this.command(frame));
+  following = new Following((frame) => this.command(frame), (frame) => this.#fits(frame));
   #base = 0;
   #id = 0;
+  #frameBytes = FRAME_BYTES_LEAST; // the largest frame that this connection's server takes
+  /** @type {Set<"advertise" | "respond">} what of its patterns the server does not know yet */
+  #untold = new Set();
   /** @type {string[]} the patterns of what this client can publish */
   #offered = [];
   /** @type {string[]} the patterns of what this client answers */
@@ -3187,15 +3244,43 @@ class ClientState {
   open(token, form) {
     this.form = form;
     this.out = [];
+    this.#frameBytes = Infinity; // without the first nothing is known
     this.command({ op: "connect", token, client: CLIENT, publisher: this.publisher });
+    this.#frameBytes = FRAME_BYTES_LEAST; // until it says more
     this.following.open();
-    if (this.#offered.length > 0) this.advertise(this.#offered);
-    if (this.#responded.length > 0) this.respond(this.#responded);
+    if (this.#offered.length > 0) this.tellEarly("advertise");
+    if (this.#responded.length > 0) this.tellEarly("respond");
+  }
+
+  /** Tell the server patterns before it has let us in, if they fit what every server takes; else when it has. @param {"advertise" | "respond"} which */
+  tellEarly(which) {
+    this.#untold.add(which);
+    this.#tellPatterns({ isLast: false });
+  }
+
+  /** Tell the server the patterns; what passes its bound is left out when that is known. @param {{isLast: boolean}} when @returns {Event[]} */
+  #tellPatterns({ isLast }) {
+    const untold = this.#untold;
+    /** @type {Event[]} */
+    const refused = [];
+    this.#untold = new Set();
+    for (const which of untold) {
+      try {
+        if (which === "advertise") this.advertise(this.#offered);
+        else this.respond(this.#responded);
+      } catch (error) {
+        const { status: code, reason } = /** @type {RealtimeError} */ (error);
+        if (isLast) refused.push(status("error", { code, reason: `${which}: ${reason}` }));
+        else this.#untold.add(which);
+      }
+    }
+    return refused;
   }
 
   /** The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here interests is not known. @returns {Event[]} */
   lose() {
     this.out = [];
+    this.#untold = new Set();
     this.following.lose();
     const over = this.#responded.length > 0 ? [{ type: /** @type {"over"} */ ("over"), to: null }] : [];
     return [...this.#keepInterests([]), ...over];
@@ -3210,11 +3295,30 @@ class ClientState {
 
   // Commands.
 
-  /** Any command. @param {any} frame without its id @returns {number} its id */
+  /** Any command. @param {any} frame without its id @returns {number} its id. Throws RealtimeError for one that would end the connection. */
   command(frame) {
-    const id = ++this.#id;
-    this.out.push(encode({ ...frame, id }, this.form));
-    return id;
+    this.out.push(this.#framed({ ...frame, id: this.#id + 1 }));
+    return ++this.#id;
+  }
+
+  /** @param {any} frame */
+  #framed(frame) {
+    const data = encode(frame, this.form);
+    if (this.#passes(data)) {
+      const reason = `${sizeOf(data)} bytes as a frame; the server takes ${this.#frameBytes}`;
+      throw new RealtimeError("too_large", reason, frame.subject);
+    }
+    return data;
+  }
+
+  /** @param {string | Uint8Array} data */
+  #passes(data) {
+    return data.length * BYTES_PER_UNIT > this.#frameBytes && sizeOf(data) > this.#frameBytes;
+  }
+
+  /** Whether the server takes a command of that size, under whatever number. @param {any} frame */
+  #fits(frame) {
+    return !this.#passes(encode({ ...frame, id: Number.MAX_SAFE_INTEGER }, this.form));
   }
 
   /** What this client can publish, from now on and over all connections; `advertise` tells the server. @param {string[]} patterns @returns {Event[]} */
@@ -3240,7 +3344,7 @@ class ClientState {
 
   /** Answer a request, without an answer to that. @param {any} frame */
   reply(frame) {
-    this.out.push(encode({ ...frame, op: "reply" }, this.form));
+    this.out.push(this.#framed({ ...frame, op: "reply" }));
   }
 
   // What arrives.
@@ -3253,7 +3357,8 @@ class ClientState {
       case "connected":
         this.user = frame.user ?? "";
         this.#base = frame.base;
-        return [{ type: "answer", id: frame.id, answer: frame }];
+        this.#frameBytes = frame.frame_bytes ?? Infinity;
+        return [{ type: "answer", id: frame.id, answer: frame }, ...this.#tellPatterns({ isLast: true })];
       case "base":
         this.#base = frame.base;
         return [];
@@ -3667,14 +3772,20 @@ class Session {
 
   /** What this client can publish, from now on. @param {string[]} patterns @returns {number | null} the id of the command; without a connection it is sent with the next */
   advertise(patterns) {
+    const id = this.state === "connected" ? this.#protocol.advertise(patterns) : null; // what passes the server's bound changes nothing
     this.effects.push(.../** @type {any[]} */ (this.#protocol.offer(patterns)));
-    return this.#tell(() => this.#protocol.advertise(patterns));
+    if (this.#awaits === "connected") this.#protocol.tellEarly("advertise");
+    this.#send();
+    return id;
   }
 
   /** What this client answers, from now on. @param {string[]} patterns @returns {number | null} as of advertise */
   respond(patterns) {
+    const id = this.state === "connected" ? this.#protocol.respond(patterns) : null;
     this.#protocol.responds(patterns);
-    return this.#tell(() => this.#protocol.respond(patterns));
+    if (this.#awaits === "connected") this.#protocol.tellEarly("respond");
+    this.#send();
+    return id;
   }
 
   /** Answer a request; on another connection than it came on nobody waits for that. @param {any} frame */
@@ -4042,16 +4153,8 @@ class Session {
   /** @param {number} now */
   #sendPublications(now) {
     if (this.state !== "connected") return;
-    this.#outgoing.flush(now, (frame) => this.#protocol.command(frame));
+    this.effects.ended(this.#outgoing.flush(now, (frame) => this.#protocol.command(frame)));
     this.#send();
-  }
-
-  /** A connection that has opened was told the patterns of that moment, before the server has let us in. @param {() => number} command @returns {number | null} its id, null where nobody is to wait for the answer */
-  #tell(command) {
-    const isConnected = this.state === "connected";
-    const id = isConnected || this.#awaits === "connected" ? command() : null;
-    this.#send();
-    return isConnected ? id : null;
   }
 
   #send() {

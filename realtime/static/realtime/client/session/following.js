@@ -4,7 +4,7 @@
  */
 
 import {
-  NOTHING, SUBJECTS_PER_COMMAND, WantedList, begin, interrupt, isPattern, isOnly, isPlain, lastOf, read, requests, storedOver,
+  NOTHING, WantedList, begin, interrupt, isPattern, isOnly, isPlain, lastOf, read, requests, runs, storedOver, subscribeOf,
 } from "./wanted.js";
 
 const RETRY_MS = 1000;
@@ -24,6 +24,7 @@ const STORED = new Set(["snapshot", "historical", "recovered"]);
 export class Following {
   wanted = new WantedList();
   #send;
+  #fits;
   #open = false;
   #hasBeenOpen = false;
   /** @type {Set<Wanted>} that a reconnection has asked for from where they were, and that are not answered yet */
@@ -34,9 +35,10 @@ export class Following {
   /** @type {Map<number, (Wanted | Pattern)[]>} */
   #asked = new Map();
 
-  /** @param {(frame: any) => number} send gives a command its number, and sends it */
-  constructor(send) {
+  /** @param {(frame: any) => number} send gives a command its number, and sends it @param {(frame: any) => boolean} fits whether the server takes one of that size */
+  constructor(send, fits) {
     this.#send = send;
+    this.#fits = fits;
   }
 
   // The connection.
@@ -102,9 +104,8 @@ export class Following {
       if (!isPattern(name)) /** @type {Wanted} */ (wanted).held = false;
     }
     const ids = [];
-    for (let start = 0; this.#open && start < ended.length; start += SUBJECTS_PER_COMMAND) {
-      ids.push(this.#send({ op: "unsubscribe", subjects: ended.slice(start, start + SUBJECTS_PER_COMMAND) }));
-    }
+    const ending = (/** @type {string[]} */ subjects) => ({ op: "unsubscribe", subjects });
+    for (const some of this.#open ? runs(ended, (some) => this.#fits(ending(some))) : []) ids.push(this.#send(ending(some)));
     this.#leadInNext(names);
     return ids;
   }
@@ -343,7 +344,7 @@ export class Following {
   /** Each with where its subjects were read to; those that are too many for one command are asked for by name. @param {Pattern[]} patterns */
   #askPatterns(patterns) {
     if (!this.#open) return;
-    for (const { request, more } of this.wanted.resumptions(patterns)) {
+    for (const { request, more } of this.wanted.resumptions(patterns, this.#fits)) {
       this.#ask(more);
       this.#subscribe(request);
     }
@@ -352,12 +353,13 @@ export class Following {
   /** @param {Wanted[]} subscriptions */
   #ask(subscriptions) {
     if (!this.#open) return;
-    for (const request of requests(subscriptions)) this.#subscribe(request);
+    for (const request of requests(subscriptions, this.#fits)) this.#subscribe(request);
   }
 
   /** @param {import("./wanted.js").Request} request */
-  #subscribe({ wanted, history, conflation, slow, since }) {
-    const id = this.#send({ op: "subscribe", subjects: wanted.map((each) => each.subject), history, conflation, slow, since });
+  #subscribe(request) {
+    const { wanted } = request;
+    const id = this.#send(subscribeOf(request));
     this.#asked.set(id, wanted);
     for (const each of wanted) each.asked = id;
   }

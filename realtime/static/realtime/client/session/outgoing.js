@@ -7,6 +7,7 @@
  */
 
 import { checkText, checkValues } from "./arguments.js";
+import { RealtimeError } from "./errors.js";
 
 /** How long nothing is sent after the server said "not now". */
 const HOLD_MS = 500;
@@ -58,23 +59,30 @@ export class Outgoing {
     return true;
   }
 
-  /** Send what waits, unless the server asked for patience. @param {number} now @param {(frame: any) => number} send returns the id of the command */
+  /** Send what waits, unless the server asked for patience. @param {number} now @param {(frame: any) => number} send returns the id of the command; throws RealtimeError for what the server takes no frame of @returns {Result[]} those */
   flush(now, send) {
-    if (!this.#unsent || now < this.#heldUntil || (this.#heldUntil && this.#asked.size > 0)) return;
+    if (!this.#unsent || now < this.#heldUntil || (this.#heldUntil && this.#asked.size > 0)) return [];
     this.#unsent = false;
     this.#heldUntil = 0;
     const waiting = [...this.#queue].filter((each) => !each.onWire);
     // Those that went before keep their numbers, and go in the order of these.
     const again = waiting.filter((each) => each.number).sort((one, other) => one.number - other.number);
-    for (const each of [...again, ...waiting.filter((each) => !each.number)]) this.#send(each, send);
+    return [...again, ...waiting.filter((each) => !each.number)].flatMap((each) => this.#send(each, send));
   }
 
-  /** @param {Publication} each @param {(frame: any) => number} send */
+  /** @param {Publication} each @param {(frame: any) => number} send @returns {Result[]} */
   #send(each, send) {
     const guaranteed = each.frame.qos !== "standard";
     if (guaranteed && !each.number) each.number = ++this.#number;
+    try {
+      this.#asked.set(send(guaranteed ? { ...each.frame, publication: each.number } : each.frame), each);
+    } catch (error) {
+      if (!(error instanceof RealtimeError)) throw error;
+      const { status, reason } = error;
+      return [this.#end(each, each.sent ? "unknown" : status, reason)];
+    }
     each.sent = each.onWire = true;
-    this.#asked.set(send(guaranteed ? { ...each.frame, publication: each.number } : each.frame), each);
+    return [];
   }
 
   /** The answer to a command, `published` or `error` (4.4, 4.12). @param {any} answer @param {number} now @returns {Result[] | null} null: none of ours; empty: it goes again */

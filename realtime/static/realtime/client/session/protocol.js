@@ -5,11 +5,16 @@
  * subscriptions are `following`.
  */
 
-import { decode, encode } from "../wire/codec.js";
+import { decode, encode, sizeOf } from "../wire/codec.js";
+import { RealtimeError } from "./errors.js";
 import { Following } from "./following.js";
 import { isCovered } from "./wanted.js";
 
 export const CLIENT = "js/1";
+/** The most that a unit of a string takes in UTF-8. */
+const BYTES_PER_UNIT = 3;
+/** What every server takes as one frame, whatever it is set to. */
+const FRAME_BYTES_LEAST = 65_536;
 
 /** @typedef {import("../wire/codec.js").Form} Form */
 /** @typedef {import("./following.js").Event} Event */
@@ -18,9 +23,12 @@ export class ClientState {
   /** @type {(string | Uint8Array)[]} */
   out = [];
   user = "";
-  following = new Following((frame) => this.command(frame));
+  following = new Following((frame) => this.command(frame), (frame) => this.#fits(frame));
   #base = 0;
   #id = 0;
+  #frameBytes = FRAME_BYTES_LEAST; // the largest frame that this connection's server takes
+  /** @type {Set<"advertise" | "respond">} what of its patterns the server does not know yet */
+  #untold = new Set();
   /** @type {string[]} the patterns of what this client can publish */
   #offered = [];
   /** @type {string[]} the patterns of what this client answers */
@@ -40,15 +48,43 @@ export class ClientState {
   open(token, form) {
     this.form = form;
     this.out = [];
+    this.#frameBytes = Infinity; // without the first nothing is known
     this.command({ op: "connect", token, client: CLIENT, publisher: this.publisher });
+    this.#frameBytes = FRAME_BYTES_LEAST; // until it says more
     this.following.open();
-    if (this.#offered.length > 0) this.advertise(this.#offered);
-    if (this.#responded.length > 0) this.respond(this.#responded);
+    if (this.#offered.length > 0) this.tellEarly("advertise");
+    if (this.#responded.length > 0) this.tellEarly("respond");
+  }
+
+  /** Tell the server patterns before it has let us in, if they fit what every server takes; else when it has. @param {"advertise" | "respond"} which */
+  tellEarly(which) {
+    this.#untold.add(which);
+    this.#tellPatterns({ isLast: false });
+  }
+
+  /** Tell the server the patterns; what passes its bound is left out when that is known. @param {{isLast: boolean}} when @returns {Event[]} */
+  #tellPatterns({ isLast }) {
+    const untold = this.#untold;
+    /** @type {Event[]} */
+    const refused = [];
+    this.#untold = new Set();
+    for (const which of untold) {
+      try {
+        if (which === "advertise") this.advertise(this.#offered);
+        else this.respond(this.#responded);
+      } catch (error) {
+        const { status: code, reason } = /** @type {RealtimeError} */ (error);
+        if (isLast) refused.push(status("error", { code, reason: `${which}: ${reason}` }));
+        else this.#untold.add(which);
+      }
+    }
+    return refused;
   }
 
   /** The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here interests is not known. @returns {Event[]} */
   lose() {
     this.out = [];
+    this.#untold = new Set();
     this.following.lose();
     const over = this.#responded.length > 0 ? [{ type: /** @type {"over"} */ ("over"), to: null }] : [];
     return [...this.#keepInterests([]), ...over];
@@ -63,11 +99,30 @@ export class ClientState {
 
   // Commands.
 
-  /** Any command. @param {any} frame without its id @returns {number} its id */
+  /** Any command. @param {any} frame without its id @returns {number} its id. Throws RealtimeError for one that would end the connection. */
   command(frame) {
-    const id = ++this.#id;
-    this.out.push(encode({ ...frame, id }, this.form));
-    return id;
+    this.out.push(this.#framed({ ...frame, id: this.#id + 1 }));
+    return ++this.#id;
+  }
+
+  /** @param {any} frame */
+  #framed(frame) {
+    const data = encode(frame, this.form);
+    if (this.#passes(data)) {
+      const reason = `${sizeOf(data)} bytes as a frame; the server takes ${this.#frameBytes}`;
+      throw new RealtimeError("too_large", reason, frame.subject);
+    }
+    return data;
+  }
+
+  /** @param {string | Uint8Array} data */
+  #passes(data) {
+    return data.length * BYTES_PER_UNIT > this.#frameBytes && sizeOf(data) > this.#frameBytes;
+  }
+
+  /** Whether the server takes a command of that size, under whatever number. @param {any} frame */
+  #fits(frame) {
+    return !this.#passes(encode({ ...frame, id: Number.MAX_SAFE_INTEGER }, this.form));
   }
 
   /** What this client can publish, from now on and over all connections; `advertise` tells the server. @param {string[]} patterns @returns {Event[]} */
@@ -93,7 +148,7 @@ export class ClientState {
 
   /** Answer a request, without an answer to that. @param {any} frame */
   reply(frame) {
-    this.out.push(encode({ ...frame, op: "reply" }, this.form));
+    this.out.push(this.#framed({ ...frame, op: "reply" }));
   }
 
   // What arrives.
@@ -106,7 +161,8 @@ export class ClientState {
       case "connected":
         this.user = frame.user ?? "";
         this.#base = frame.base;
-        return [{ type: "answer", id: frame.id, answer: frame }];
+        this.#frameBytes = frame.frame_bytes ?? Infinity;
+        return [{ type: "answer", id: frame.id, answer: frame }, ...this.#tellPatterns({ isLast: true })];
       case "base":
         this.#base = frame.base;
         return [];

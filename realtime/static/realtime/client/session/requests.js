@@ -118,6 +118,9 @@ export class Requests {
     try {
       this.#way.reply(frame);
     } catch (error) {
+      if (error instanceof RealtimeError && error.status === "too_large") {
+        return this.#way.reply({ to, error: error.status, reason: error.reason });
+      }
       // What is no content or field.
       this.#way.reply({ to, error: "error", reason: "the responder failed" });
       guarded(() => { throw error; });

@@ -120,14 +120,20 @@ export class Session {
 
   /** What this client can publish, from now on. @param {string[]} patterns @returns {number | null} the id of the command; without a connection it is sent with the next */
   advertise(patterns) {
+    const id = this.state === "connected" ? this.#protocol.advertise(patterns) : null; // what passes the server's bound changes nothing
     this.effects.push(.../** @type {any[]} */ (this.#protocol.offer(patterns)));
-    return this.#tell(() => this.#protocol.advertise(patterns));
+    if (this.#awaits === "connected") this.#protocol.tellEarly("advertise");
+    this.#send();
+    return id;
   }
 
   /** What this client answers, from now on. @param {string[]} patterns @returns {number | null} as of advertise */
   respond(patterns) {
+    const id = this.state === "connected" ? this.#protocol.respond(patterns) : null;
     this.#protocol.responds(patterns);
-    return this.#tell(() => this.#protocol.respond(patterns));
+    if (this.#awaits === "connected") this.#protocol.tellEarly("respond");
+    this.#send();
+    return id;
   }
 
   /** Answer a request; on another connection than it came on nobody waits for that. @param {any} frame */
@@ -495,16 +501,8 @@ export class Session {
   /** @param {number} now */
   #sendPublications(now) {
     if (this.state !== "connected") return;
-    this.#outgoing.flush(now, (frame) => this.#protocol.command(frame));
+    this.effects.ended(this.#outgoing.flush(now, (frame) => this.#protocol.command(frame)));
     this.#send();
-  }
-
-  /** A connection that has opened was told the patterns of that moment, before the server has let us in. @param {() => number} command @returns {number | null} its id, null where nobody is to wait for the answer */
-  #tell(command) {
-    const isConnected = this.state === "connected";
-    const id = isConnected || this.#awaits === "connected" ? command() : null;
-    this.#send();
-    return isConnected ? id : null;
   }
 
   #send() {

@@ -4,9 +4,9 @@
  * A name may have several owners; a subject is heard by its own and by those of the patterns over it.
  */
 
-/** Half of what a server takes, so that a command with positions stays within its frame. */
-export const SUBJECTS_PER_COMMAND = 500;
-/** With the longest of subjects half of a frame of the server's. */
+/** Half of what a server takes; fewer where the command would pass what it takes as one frame. */
+const SUBJECTS_PER_COMMAND = 500;
+/** Fewer, likewise. */
 const POSITIONS_PER_PATTERN = 2000;
 
 /** First segments that a wildcard does not stand for. */
@@ -238,27 +238,55 @@ export class WantedList {
     return all;
   }
 
-  /** How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are too many. @param {Pattern[]} patterns @returns {{request: Request, more: Wanted[]}[]} */
-  resumptions(patterns) {
+  /** How to ask for patterns: each with the subjects that are to be asked for before it by name, because they are too many. @param {Pattern[]} patterns @param {(frame: any) => boolean} fits whether the server takes a command of that size @returns {{request: Request, more: Wanted[]}[]} */
+  resumptions(patterns, fits) {
     /** @type {Map<Pattern, Wanted[]>} */
     const found = new Map(patterns.map((pattern) => [pattern, []]));
     for (const wanted of found.size > 0 ? this.subjects.values() : []) {
       if (wanted.position && !isPlain(wanted)) found.get(this.over(wanted.subject)[0])?.push(wanted);
     }
     return [...found].map(([pattern, subjects]) => {
-      const more = subjects.slice(POSITIONS_PER_PATTERN);
+      let count = Math.min(subjects.length, POSITIONS_PER_PATTERN);
+      let request = resumption(pattern, subjects.slice(0, count));
+      while (count > 0 && !fits(subscribeOf(request))) {
+        count = Math.floor(count / 2);
+        request = resumption(pattern, subjects.slice(0, count));
+      }
+      const more = subjects.slice(count);
       for (const wanted of more) wanted.held = true;
-      const { history, conflation, slow, resumes } = pattern;
-      /** @type {Record<string, Position>} */
-      const since = resumes ? { [pattern.subject]: [0, 0] } : {};
-      for (const wanted of subjects.slice(0, POSITIONS_PER_PATTERN)) since[wanted.subject] = /** @type {Position} */ (wanted.position);
-      return { request: { wanted: [pattern], history: resumes ? 0 : history, conflation, slow, since }, more };
+      return { request, more };
     });
   }
 }
 
-/** How to ask for subjects: those with the same options share a command. @param {Iterable<Wanted>} subscriptions @returns {Request[]} */
-export function requests(subscriptions) {
+/** The command of a request. @param {Request} request */
+export function subscribeOf({ wanted, history, conflation, slow, since }) {
+  return { op: "subscribe", subjects: wanted.map((each) => each.subject), history, conflation, slow, since };
+}
+
+/** How to ask for a pattern, with where these subjects were read to. @param {Pattern} pattern @param {Wanted[]} subjects @returns {Request} */
+function resumption(pattern, subjects) {
+  const { history, conflation, slow, resumes } = pattern;
+  /** @type {Record<string, Position>} */
+  const since = resumes ? { [pattern.subject]: [0, 0] } : {};
+  for (const wanted of subjects) since[wanted.subject] = /** @type {Position} */ (wanted.position);
+  return { wanted: [pattern], history: resumes ? 0 : history, conflation, slow, since };
+}
+
+/** Members in runs, each for one command. @template T @param {T[]} members @param {(some: T[]) => boolean} fits @returns {T[][]} */
+export function runs(members, fits) {
+  const found = [];
+  for (let start = 0; start < members.length;) {
+    let count = SUBJECTS_PER_COMMAND;
+    while (count > 1 && !fits(members.slice(start, start + count))) count = Math.floor(count / 2);
+    found.push(members.slice(start, start + count));
+    start += count;
+  }
+  return found;
+}
+
+/** How to ask for subjects: those with the same options share a command. @param {Iterable<Wanted>} subscriptions @param {(frame: any) => boolean} fits whether the server takes a command of that size @returns {Request[]} */
+export function requests(subscriptions, fits) {
   /** @type {Map<string, Wanted[]>} */
   const groups = new Map();
   for (const wanted of subscriptions) {
@@ -271,11 +299,11 @@ export function requests(subscriptions) {
   const found = [];
   for (const [key, members] of groups) {
     const [history, conflation, slow] = JSON.parse(key);
-    for (let start = 0; start < members.length; start += SUBJECTS_PER_COMMAND) {
-      const some = members.slice(start, start + SUBJECTS_PER_COMMAND);
+    const request = (/** @type {Wanted[]} */ some) => {
       const since = Object.fromEntries(some.filter(after).map((wanted) => [wanted.subject, after(wanted)]));
-      found.push({ wanted: some, history, conflation, slow, since: /** @type {any} */ (since) });
-    }
+      return { wanted: some, history, conflation, slow, since: /** @type {any} */ (since) };
+    };
+    found.push(...runs(members, (some) => fits(subscribeOf(request(some)))).map(request));
   }
   return found;
 }

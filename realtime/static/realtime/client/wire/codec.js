@@ -45,6 +45,7 @@ const SHAPES = {
   reply: { id: "int?", to: "text", content: "value?", fields: "fields?", more: "bool?", error: "text?", reason: "text?" },
   connected: {
     id: "int", server: "text", epoch: "int", user: "text?", time: "int", base: "int", ping_ms: "int", expires: "int?",
+    frame_bytes: "int?",
   },
   subscribed: { id: "int?", results: "results" },
   unsubscribed: { id: "int", subjects: "texts" },
@@ -145,6 +146,13 @@ export function decode(data, form) {
   if (!isMap(raw) || typeof raw.op !== "string") throw new BadFrame("a command or answer is a map with the key op");
   if (!Object.hasOwn(SHAPES, raw.op)) return raw;
   return { op: raw.op, ...checked(raw, SHAPES[raw.op], raw.op, form) };
+}
+
+const utf8 = new TextEncoder();
+
+/** How many bytes a frame takes. @param {string | Uint8Array} data */
+export function sizeOf(data) {
+  return typeof data === "string" ? utf8.encode(data).length : data.length;
 }
 
 /** Whether a text has no half of a character: JSON would escape it, which no server takes, and MessagePack lose it. @param {string} text */
