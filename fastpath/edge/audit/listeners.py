@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from ...core.protocol.errors import InvalidMessage
 from ..node import messages
@@ -18,6 +21,8 @@ WINDOW = 10_000
 """Events that another worker may have on their way to the first one."""
 
 KIND = "kind"
+
+log = logging.getLogger("fastpath.audit")
 
 
 class Listening:
@@ -35,8 +40,26 @@ class Listening:
         if self.peer.waiting() > WAITING_BYTES_MAX:
             self.dropped += len(events)
             return
-        dropped, self.dropped = self.dropped, 0
-        self.peer.push("events", {"events": events, "dropped": dropped})
+        try:
+            self.peer.push("events", {"events": events, "dropped": self.dropped})
+        except Exception:
+            sent = sendable(events)
+            self.dropped += len(events) - len(sent)
+            self.peer.push("events", {"events": sent, "dropped": self.dropped})
+        self.dropped = 0
+
+
+def sendable(events: Sequence[Any]) -> list[Any]:
+    """Those that can be sent: one that cannot takes none of the others with it."""
+    sent = []
+    for event in events:
+        try:
+            msgspec.msgpack.encode(event)
+        except Exception as error:
+            log.error("an event of the audit cannot be told and is dropped: %s: %s", event.kind, error)
+        else:
+            sent.append(event)
+    return sent
 
 
 class AuditListeners:
@@ -77,11 +100,21 @@ class AuditListeners:
         workers = self._runtime.workers
         if not chosen or not workers.follows:
             return
-        if self._sent - self._taken > WINDOW or not workers.to_first(messages.Events(self._lost, chosen)):
-            self._lost += len(chosen)
+        if self._sent - self._taken <= WINDOW:
+            try:
+                told = workers.to_first(messages.Events(self._lost, chosen))
+            except Exception:
+                sent = sendable(chosen)
+                self._lost += len(chosen) - len(sent)
+                chosen = sent
+                told = workers.to_first(messages.Events(self._lost, chosen))
         else:
+            told = False
+        if told:
             self._sent += len(chosen)
             self._lost = 0
+        else:
+            self._lost += len(chosen)
 
     def _listen(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
         kinds = frozenset(arguments["kinds"])

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from fastpath.client.control.client import Control
+from fastpath.core.protocol.packets import pack
 from fastpath.edge.audit import event_queue, listeners
 from fastpath.edge.audit import files as audit_files
-from fastpath.edge.audit.events import stamp
+from fastpath.edge.audit.event_queue import AuditQueue
+from fastpath.edge.audit.events import AccessEvent, stamp
 from fastpath.edge.audit.recorder import Audit
-from fastpath.edge.node.messages import Events, EventsTaken, Listen
+from fastpath.edge.node.messages import Events, EventsTaken, Listen, Packet, encode
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.audit import Written
@@ -128,6 +130,49 @@ def test_more_events_than_can_wait_are_dropped_and_told(tmp_path: Path, monkeypa
         ("events", 10, 16),
         ("events", 2, 0),
     ]
+
+
+def test_an_event_that_cannot_be_written_is_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Alone: in the files, for listeners, and on the way to the first worker; the others go on, in their order."""
+    written, peer, link = Written(tmp_path), PackingPeer(), PackingLink()
+
+    def access(agent: str, messages: int = 0) -> AccessEvent:
+        return AccessEvent(
+            time=1, kind="access", event="opened", node="n", worker=1, connection="c", user="", address="a",
+            agent=agent, messages=messages,
+        )  # fmt: skip
+
+    async def story() -> int:
+        settings = Settings(mode="none", audit="access", audit_folder=str(tmp_path))
+        runtime = make_runtime(settings, asyncio.get_running_loop())
+        events = AuditQueue(runtime, 1, 2, lambda: None)
+        runtime.serve(events.listeners)
+        runtime.verbs["listen"](peer, {"kinds": ["access"]})
+        runtime.workers.follow(link)
+        runtime.workers.received(0, Listen(["access"]))
+        events.note(access("before"))
+        events.note(access("half \ud83c"))
+        events.note(access("between"))
+        events.note(access("huge", 2**70))
+        events.note(access("behind"))
+        await auntil(lambda: events.waiting == 0)
+        events.note(access("later"))
+        events.close()
+        runtime.stop()
+        return events.dropped
+
+    assert run(story()) == 1, "a number of any size can be written"
+    assert [one["agent"] for one in written.all(kind="access")] == ["before", "between", "huge", "behind", "later"]
+    assert written.all(kind="audit")[0]["dropped"] == {"access": 1}
+    assert [([event.agent for event in content["events"]], content["dropped"]) for _, content in peer.pushed] == [
+        (["before", "between", "behind"], 2),
+        (["later"], 0),
+    ]
+    told = [(packet.lost, [event.agent for event in packet.events]) for packet in link.sent if type(packet) is Events]
+    assert told == [(2, ["before", "between", "behind"]), (0, ["later"])]
+    assert "access" in caplog.text
 
 
 def test_more_than_the_disk_takes_is_dropped_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +315,24 @@ class Peer:
     def waiting(self) -> int:
         """A peer of this test has taken all."""
         return 0
+
+
+class PackingPeer(Peer):
+    """One that packs what is said, as a connection does."""
+
+    def push(self, name: str, content: dict[str, Any]) -> int:
+        """Keep it, or raise."""
+        pack([0, name, content])
+        return super().push(name, content)
+
+
+class PackingLink(Following):
+    """One that packs what is sent."""
+
+    def send(self, packet: Packet) -> bool:
+        """Keep it, or raise."""
+        encode(packet)
+        return super().send(packet)
 
 
 def test_times() -> None:
