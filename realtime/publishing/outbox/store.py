@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from django.db import IntegrityError, connections, transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from fastpath.core.protocol.packets import read_publication
 from realtime.models import OutboxMessage, OutboxState
 from realtime.process.holders import has_ended, new_holder
 from realtime.publishing.outbox.statements import NEXT, SETTLE, TAKE
@@ -36,6 +38,10 @@ _AT_ONCE = 500
 
 _Item = TypeVar("_Item")
 
+UNREADABLE = "invalid"
+
+_log = logging.getLogger("realtime.outbox")
+
 _decode = msgspec.msgpack.Decoder().decode
 
 
@@ -51,6 +57,16 @@ class Numbered:
     number: int
     row: Row
     doubtful: bool
+
+
+class _Found(NamedTuple):
+    """A row as the database has it, and the number that it is sent under."""
+
+    id: int
+    number: int
+    subject: str
+    size: int
+    message: Any
 
 
 @dataclass(slots=True)
@@ -105,20 +121,37 @@ class OutboxStore:
         return self._publisher
 
     def take(self) -> list[Numbered]:
-        """What is to be sent next, at most a batch; empty when nothing waits."""
+        """What is to be sent next, at most a batch, without rows that cannot be read; empty when nothing waits."""
         if self._pending:
-            found = list(self._load(self._pending, doubtful=True))
-            if found:
-                return found
+            batch = self._readable(list(self._load(self._pending)), doubtful=True)
+            if batch:
+                return batch
             self._renew(pending=[])  # somebody has deleted them
             self._pending = []
-        batch = self._numbered()
-        if not batch:
-            if time.monotonic() >= self._beat_at:
-                self._renew()
-            return []
-        self._pending = [(one.id, one.number) for one in batch]
-        self._number = batch[-1].number
+        while found := self._numbered():
+            self._pending = [(one.id, one.number) for one in found]
+            self._number = found[-1].number
+            if batch := self._readable(found, doubtful=False):
+                return batch
+        if time.monotonic() >= self._beat_at:
+            self._renew()
+        return []
+
+    def _readable(self, found: Sequence[_Found], doubtful: bool) -> list[Numbered]:
+        batch: list[Numbered] = []
+        unreadable: dict[int, tuple[str, str]] = {}
+        for one in found:
+            try:
+                row = _row(one.subject, one.size, one.message)
+            except Exception as error:
+                unreadable[one.id] = UNREADABLE, f"the row cannot be read: {error}"
+            else:
+                batch.append(Numbered(one.id, one.number, row, doubtful))
+        if unreadable:
+            _log.error(
+                "%d rows of the outbox cannot be read and are set aside: %s", len(unreadable), [*unreadable][:10]
+            )
+            self.settle(Fates([], unreadable, [(one.id, one.number) for one in batch]))
         return batch
 
     def settle(self, fates: Fates) -> None:
@@ -161,7 +194,7 @@ class OutboxStore:
                 self._renew(holder="")
             self.leads = False
 
-    def _numbered(self) -> list[Numbered]:
+    def _numbered(self) -> list[_Found]:
         """The next batch, in the order of the commits of each subject, with its numbers in the state."""
         at_once = self._in_one_statement()
         with connections[self.database].cursor() as cursor:
@@ -170,10 +203,7 @@ class OutboxStore:
             else:
                 cursor.execute(NEXT, [BATCH_ROWS, BATCH_BYTES])
             found = cursor.fetchall()
-        batch = [
-            Numbered(row[0], number, _row(*row[1:4]), doubtful=False)
-            for number, row in enumerate(found, self._number + 1)
-        ]
+        batch = [_Found(row[0], number, *row[1:4]) for number, row in enumerate(found, self._number + 1)]
         if batch and at_once:
             self._check(found[0][4])
         elif batch:
@@ -191,14 +221,14 @@ class OutboxStore:
         """Whether a step is one statement: each would be a way to the server and back, and a message waits for it."""
         return connections[self.database].vendor == "postgresql"
 
-    def _load(self, pending: Sequence[tuple[int, int]], doubtful: bool) -> Iterator[Numbered]:
+    def _load(self, pending: Sequence[tuple[int, int]]) -> Iterator[_Found]:
         found: dict[int, OutboxMessage] = {}
         for part in _parts(pending):
             found |= self._messages().filter(code="").in_bulk([row for row, _ in part])
         for row, number in pending:
             message = found.get(row)
             if message is not None:
-                yield Numbered(row, number, _row(message.subject, message.size, message.message), doubtful)
+                yield _Found(row, number, message.subject, message.size, message.message)
 
     def _renew(self, **values: Any) -> None:
         """Change the state if it is still this one's; the row stays locked until the transaction ends."""
@@ -227,7 +257,12 @@ class OutboxStore:
 
 
 def _row(subject: str, size: int, message: Any) -> Row:
-    return Row(subject, _decode(bytes(message)), size)
+    """The row as it is sent; raises InvalidMessage and what the decoder and the database's value do."""
+    subject_of_it, content, fields, meta = wire = _decode(bytes(message))
+    read_publication(wire)
+    if subject_of_it != subject:
+        raise ValueError(f"it is for {subject_of_it}")
+    return Row(subject, [subject, content, fields, meta or {}], size)
 
 
 def send_again(database: str | None, ids: Iterable[int]) -> int:

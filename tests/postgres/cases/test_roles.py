@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.db import connection
+from django.db import ProgrammingError, connection
+from msgspec.msgpack import encode as packb
 
 from entitlement.following import triggers
+from realtime.models import OutboxMessage
+from realtime.publishing.outbox.store import OutboxStore
 from tests.support.entitlement.watched import Watched, node, running
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.waiting import until
@@ -62,6 +65,41 @@ def test_it_compares_the_tables_and_says_that_it_may_not(node: Sidecar, role: st
             triggers.install(connection)
     assert log.read_text().count("cannot be installed from here") == 1
     assert log_says("run migrate")
+
+
+@pytest.mark.parametrize("path", ["public", "pg_catalog", "mine, pg_catalog"])
+def test_who_may_only_insert_into_the_outbox_can(path: str) -> None:
+    """Whatever its search path finds, a table of the same name too; each commit has its place, and none is its own."""
+    _run("CREATE ROLE writer LOGIN")
+    _run("CREATE SCHEMA mine AUTHORIZATION writer")
+    _run("GRANT INSERT ON realtime_outboxmessage TO writer")
+    insert = """
+        INSERT INTO public.realtime_outboxmessage (subject, message, size, created, code, reason)
+        VALUES (%s, %s, 1, now(), '', '')"""
+    own = connection.copy()
+    own.settings_dict = own.settings_dict | {"USER": "writer"}
+    try:
+        with own.cursor() as cursor:
+            cursor.execute(
+                "CREATE TABLE mine.realtime_outboxmessage (id bigint, position bigint, subject text, code text)"
+            )
+            cursor.execute(f"SET search_path TO {path}")
+            for content in ("a", "b"):
+                cursor.execute(insert, ["/orders/42", packb(["/orders/42", content, {}, {}])])
+            with pytest.raises(ProgrammingError, match="permission denied"):
+                cursor.execute("SELECT * FROM public.realtime_outboxmessage")
+            with pytest.raises(ProgrammingError, match="permission denied"):
+                cursor.execute("CREATE TRIGGER t AFTER INSERT ON mine.realtime_outboxmessage FOR EACH ROW EXECUTE "
+                               "FUNCTION public.realtime_outbox_place()")  # fmt: skip
+        places = list(OutboxMessage.objects.order_by("id").values_list("position", flat=True))
+        assert None not in places and places == sorted(set(places)) and len(places) == 2
+        store = OutboxStore("default")
+        assert store.lead() and [one.row.wire[1] for one in store.take()] == ["a", "b"]
+    finally:
+        own.close()
+        _run("DROP SCHEMA mine CASCADE")
+        _run("DROP OWNED BY writer")
+        _run("DROP ROLE writer")
 
 
 def test_a_table_that_is_in_use_is_not_waited_for(node: Sidecar, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.msgpack import encode as packb
 
 from realtime import publish, publish_many
 from realtime.models import OutboxMessage, OutboxState
@@ -77,6 +78,42 @@ def test_who_leads_no_more_takes_nothing_and_deletes_nothing() -> None:
     after.settle(Fates([other.id], {}, []))
     assert not OutboxMessage.objects.exists()
     assert OutboxState.objects.get().sent == 2
+
+
+BAD = {
+    "no MessagePack": b"\xc1",
+    "nothing": b"",
+    "no list": packb(5),
+    "too short": packb([SUBJECT, "x"]),
+    "no content": packb([SUBJECT, 5, {}, {}]),
+    "no fields": packb([SUBJECT, "x", {"a": 1}, {}]),
+    "no meta": packb([SUBJECT, "x", {}, "meta"]),
+    "another subject's": packb(["/orders/43", "x", {}, {}]),
+    "half a character": b"\x94\xaa/orders/42\xa3\xed\xa0\x80\x80\x80",
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=list(BAD))
+def test_a_row_that_cannot_be_read_is_set_aside_alone(bad: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whether it was begun or not; those before and behind it are sent."""
+    publish_many([(SUBJECT, "a"), (SUBJECT, "b"), (SUBJECT, "c")])
+    first, second, third = (one.pk for one in OutboxMessage.objects.order_by("pk"))
+    OutboxMessage.objects.filter(pk=second).update(message=bad)
+    before = leading()
+    assert numbers(before) == [("a", 1, False), ("c", 3, False)]
+    OutboxMessage.objects.filter(pk=third).update(message=bad)
+    after = leading()
+    assert numbers(after) == [("a", 1, True)]
+    after.settle(Fates([first], {}, []))
+    assert after.take() == []
+    aside = OutboxMessage.objects.order_by("pk")
+    assert [(one.pk, one.code) for one in aside] == [(second, "invalid"), (third, "invalid")]
+    assert (OutboxState.objects.get().refused, OutboxState.objects.get().pending) == (2, [])
+    assert f"[{second}]" in caplog.text
+    OutboxMessage.objects.update(code="")
+    assert after.take() == [], "a batch of nothing else is no reason to stop"
+    publish(SUBJECT, "d")
+    assert [content for content, *_ in numbers(after)] == ["d"]
 
 
 def test_without_anything_begun_the_numbers_have_a_new_name() -> None:
