@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -32,6 +32,7 @@ from ..runtime.connection_log import publisher_closed
 from ..runtime.publisher_progress import Progress
 from ..runtime.runtime import Runtime, now
 from ..runtime.scheduler import TURN_SECONDS
+from .batch_slices import SLICE_ROWS, SLICE_ROWS_MAX, BatchSlices, next_slice
 
 WINDOW = 16
 """Batches that a publisher may have without acknowledgement (protocol.md 6.4)."""
@@ -68,6 +69,8 @@ class PublisherConnection(asyncio.Protocol):
         self._party: PublisherDeferral | None = None
         self._pauses = 0  # bits of Hold
         self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
+        self._slices: BatchSlices | None = None  # of the batch that is being published
+        self._slice_rows = SLICE_ROWS
         self.address = address
         self.since = now()
         """When it came, in ms."""
@@ -98,25 +101,36 @@ class PublisherConnection(asyncio.Protocol):
             return
         self._runtime.broker.counters.bytes_in += len(data)
         packets = self._unpacker.feed(data)
+        scheduler = self._runtime.scheduler
         if self._kept is not None:  # they were on their way when reading stopped
             self._kept += packets
+        elif packets and scheduler.spent:  # others have had the turn's time
+            self._kept = packets
+            self._wait_for_turn()
         else:
+            began = perf_counter()
             self._handle_all(packets)
+            scheduler.spend(perf_counter() - began)
+
+    def _wait_for_turn(self) -> None:
+        """Read and handle nothing more in this turn."""
+        self.hold(True, PauseReason.TURN)
+        self._runtime.scheduler.later(partial(self.hold, False, PauseReason.TURN))
 
     def _handle_all(self, packets: list[list[Any] | Batch]) -> None:
+        """Handle frames for as long as a turn is; the rest waits for the next one."""
         self._answers, rest, until = [], iter(packets), perf_counter() + TURN_SECONDS
         try:
-            for packet in rest:
-                if self._party is not None and self._party.parks(packet, b"", now()):
+            while self._kept is None and (packet := self._next(rest)) is not None:
+                if self._slices is None and self._party is not None and self._party.parks(packet, b"", now()):
                     self._kept = [packet, *rest]
                 elif not self._handle(packet):
                     break
                 elif self._pauses:
                     self._kept = list(rest)
-                elif type(packet) is list and perf_counter() > until and (kept := list(rest)):
+                elif perf_counter() > until and ((kept := list(rest)) or self._slices is not None):
                     self._kept = kept
-                    self.hold(True, PauseReason.TURN)
-                    self._runtime.scheduler.later(partial(self.hold, False, PauseReason.TURN))
+                    self._wait_for_turn()
             if self._unpacker.error is not None and self._kept is None:
                 self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
@@ -125,6 +139,10 @@ class PublisherConnection(asyncio.Protocol):
         self._answer()
         if self._runtime.congested:
             self.hold(True)
+
+    def _next(self, rest: Iterator[list[Any] | Batch]) -> list[Any] | Batch | None:
+        """What is to be handled: ``[]`` for the next slice of a batch that was begun, else a frame; None: nothing."""
+        return [] if self._slices is not None else next(rest, None)
 
     def _pause(self, why: int, paused: bool) -> None:
         before, self._pauses = self._pauses, self._pauses | why if paused else self._pauses & ~why
@@ -196,6 +214,8 @@ class PublisherConnection(asyncio.Protocol):
         """Handle one frame; False when it ended the connection."""
         try:
             match packet:
+                case _ if self._slices is not None:
+                    self._publish_slice(self._slices)
                 case Batch() if self._principal is not None:
                     self._publish(packet.number, packet.messages, packet.first)
                 case ["hello", dict(options)] if self._principal is None:
@@ -291,8 +311,24 @@ class PublisherConnection(asyncio.Protocol):
         guard = self._runtime.sessions.guard
         if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, PauseReason.RATE)
-        done = partial(self._acknowledge, number)
-        self._runtime.publish_rows(principal, rows, done, self._publisher, first, self, self._hold_rate)
+        self._publish_slice(BatchSlices(rows, first, partial(self._acknowledge, number)))
+
+    def _publish_slice(self, slices: BatchSlices, rows: int = 0) -> None:
+        """Publish the next rows of a batch, so many or as many as a turn has time for."""
+        principal, began, before = self.current(now()), perf_counter(), slices.left
+        some, first, done = slices.take(rows or self._slice_rows)
+        self._slices = slices if slices.left else None
+        self._runtime.publish_rows(principal, some, done, self._publisher, first, self, self._hold_rate)
+        if before > self._slice_rows:
+            self._slice_rows = next_slice(len(some), perf_counter() - began, self._slice_rows)
+
+    def _finish_batch(self) -> None:
+        """Publish what is left of a batch that was begun: it is answered as a whole, or comes again as a whole."""
+        while self._slices is not None and not self._closing:
+            try:
+                self._publish_slice(self._slices, SLICE_ROWS_MAX)
+            except Refused as error:
+                self.close(error.code, error.reason)
 
     def _hold_rate(self) -> None:
         self.hold(True, PauseReason.RATE)
@@ -397,6 +433,7 @@ class PublisherConnection(asyncio.Protocol):
 
     def drain(self) -> None:
         """The server stops, or cannot take anything: it is to send again what is not acknowledged."""
+        self._finish_batch()
         self.close(Close.DRAIN, DRAINS)
 
     def leave(self) -> None:
@@ -406,5 +443,6 @@ class PublisherConnection(asyncio.Protocol):
             return
         self._draining = True
         self._transport.pause_reading()
+        self._finish_batch()
         if not self.progress.batches:
             self.drain()
