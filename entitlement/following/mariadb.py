@@ -13,8 +13,8 @@ from django.db import DatabaseError, ProgrammingError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
-from entitlement.following.watch import Watch, ended_by
-from entitlement.models import Change, DeletedChange
+from entitlement.following.watch import Watch, ended_by, stands
+from entitlement.models import Change, DeletedChange, Generation
 
 VENDOR = "mysql"
 """What Django calls both."""
@@ -32,7 +32,7 @@ _HARMLESS_ACTIONS = ("RESTRICT", "NO ACTION")
 def body(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
     """The statement that makes the trigger, but for its name; ``told``: its notes say who has written them."""
     if watch.table == Change._meta.db_table:
-        return _deleted_log(connection)
+        return _deleted_log(connection) if watch.event == "DELETE" else _altered_log(connection)
     quote = connection.ops.quote_name
     change, key = quote(Change._meta.db_table), quote(watch.key)
     columns = ", ".join(map(quote, ("generation", "kind", "key", "time", *(("writer",) if told else ()))))
@@ -66,6 +66,20 @@ def _deleted_log(connection: BaseDatabaseWrapper) -> str:
         CREATE TRIGGER %NAME% AFTER DELETE ON {quote(Change._meta.db_table)} FOR EACH ROW BEGIN
             IF OLD.generation <> {Change.FORGOTTEN} THEN
                 INSERT INTO {quote(DeletedChange._meta.db_table)} ({values}) VALUES ({old});
+            END IF;
+        END"""  # noqa: S608 - names of our own
+
+
+def _altered_log(connection: BaseDatabaseWrapper) -> str:
+    """What must not be changes nothing."""
+    quote = connection.ops.quote_name
+    log, generations = quote(Change._meta.db_table), quote(Generation._meta.db_table)
+    same = " AND ".join(_same(quote(name)) for name in ("kind", "key"))
+    kept = ", ".join(f"NEW.{quote(name)} = OLD.{quote(name)}" for name in ("generation", "kind", "key", "time"))
+    return f"""
+        CREATE TRIGGER %NAME% BEFORE UPDATE ON {log} FOR EACH ROW BEGIN
+            IF NOT {stands(connection, log, generations, same)} THEN
+                SET {kept};
             END IF;
         END"""  # noqa: S608 - names of our own
 

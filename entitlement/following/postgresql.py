@@ -15,7 +15,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from entitlement.following.watch import Trigger, Watch, ended_by
+from entitlement.following.watch import Trigger, Watch, ended_by, stands
 from entitlement.models import Change, Generation
 
 _FUNCTION = "entitlement_note_"
@@ -35,7 +35,8 @@ def trigger(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> tuple[
     """
     schema = _place(connection, Change._meta.db_table)[0]
     is_log = watch.table == Change._meta.db_table
-    note = (_emptied_log if watch.event == "TRUNCATE" else _deleted_log) if is_log else _note
+    of_log = {"TRUNCATE": _emptied_log, "DELETE": _deleted_log, "UPDATE": _altered_log}
+    note = of_log[watch.event] if is_log else _note
     body = f"""
         RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         BEGIN{note(connection, watch, told)}
@@ -45,13 +46,16 @@ def trigger(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> tuple[
     # A TRUNCATE is the end of each row, as a DELETE of all is: before it they are still there. That of the log takes
     # with it what is noted before.
     when = "BEFORE" if watch.event == "TRUNCATE" and not is_log else "AFTER"
+    fires = f"{_REFERENCING.get(watch.event, '')} FOR EACH STATEMENT"
+    if is_log and watch.event == "UPDATE":
+        when, fires = "BEFORE", "FOR EACH ROW"
     body = f"CREATE FUNCTION {name}(){body}; REVOKE ALL ON FUNCTION {name}() FROM PUBLIC"
     return (
         name,
         body,
         f"""
         CREATE TRIGGER %NAME% {when} {watch.event} ON {connection.ops.quote_name(watch.table)}
-        {_REFERENCING.get(watch.event, "")} FOR EACH STATEMENT EXECUTE FUNCTION {name}()""",
+        {fires} EXECUTE FUNCTION {name}()""",
     )
 
 
@@ -75,6 +79,16 @@ def _note(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
 def _deleted_log(connection: BaseDatabaseWrapper, _watch: Watch, told: bool) -> str:
     """What was deleted is noted anew, unless nobody needs it any more."""
     return _insert(connection, f"SELECT kind, key FROM old_rows WHERE generation <> {Change.FORGOTTEN}", told)  # noqa: S608
+
+
+def _altered_log(connection: BaseDatabaseWrapper, _watch: Watch, _told: bool) -> str:
+    """What must not be is not done: a row for which a trigger before it answers NULL stays as it is."""
+    log, generations = qualified(connection, Change._meta.db_table), qualified(connection, Generation._meta.db_table)
+    same = "NEW.kind = OLD.kind AND NEW.key = OLD.key"
+    return f"""
+            IF {stands(connection, log, generations, same)} THEN
+                RETURN NEW;
+            END IF;"""
 
 
 def _insert(connection: BaseDatabaseWrapper, noted: str, told: bool) -> str:

@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement import conf, sessions
 from entitlement.following import mariadb, postgresql
-from entitlement.following.watch import Trigger, Watch, ended_by, epoch
+from entitlement.following.watch import Trigger, Watch, ended_by, epoch, stands
 from entitlement.models import Change, DeletedChange, Generation, RevokedToken, Rule, SubjectOptions
 
 PREFIX = "entitlement_on_"
@@ -64,6 +64,11 @@ def _emptied_log() -> Watch:
 def _deleted_log() -> Watch:
     """The event of deleted notes, which are noted anew: only ``compiler.forget`` knows what nobody needs any more."""
     return Watch(Change._meta.db_table, "DELETE", "", "key")
+
+
+def _altered_log() -> Watch:
+    """The event of altered notes, which stand as they are: numbering.py and ``compiler.forget`` alone change any."""
+    return Watch(Change._meta.db_table, "UPDATE", "", "key")
 
 
 def _can_come_back(connection: BaseDatabaseWrapper) -> bool:
@@ -150,7 +155,7 @@ def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
         if any(watch.table == get_user_model()._meta.db_table for watch in found):
             found.append(_emptied_log())
     if found and _can_come_back(connection):
-        found.append(_deleted_log())
+        found += [_deleted_log(), _altered_log()]
     make = {"sqlite": _sqlite, "postgresql": _postgresql, mariadb.VENDOR: _mariadb}[connection.vendor]
     told = bool(found) and _tells_writers(connection)
     return {trigger.name: trigger for trigger in (make(connection, watch, told) for watch in found)}
@@ -286,11 +291,12 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> Trigg
         f"""
         CREATE TRIGGER %NAME% AFTER {event} ON {quote(watch.table)} FOR EACH ROW{when} BEGIN
             UPDATE {generation} SET value = value + 1;
-            UPDATE {change} SET generation = {Change.FORGOTTEN} WHERE kind = '{watch.kind}'
-                AND key IN (SELECT CAST(o.k AS TEXT) FROM ({keys}) o) AND generation > 0;
             INSERT INTO {change} (generation, kind, key, time)
                 SELECT g.value, '{watch.kind}', CAST(o.k AS TEXT), CAST({epoch(connection)} * 1000 AS INTEGER)
                 FROM {generation} g, ({keys}) o;
+            UPDATE {change} SET generation = {Change.FORGOTTEN} WHERE kind = '{watch.kind}'
+                AND key IN (SELECT CAST(o.k AS TEXT) FROM ({keys}) o)
+                AND generation > 0 AND generation < (SELECT value FROM {generation});
         END""",
     )
 
@@ -298,6 +304,15 @@ def _sqlite(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> Trigg
 def _sqlite_log(connection: BaseDatabaseWrapper, watch: Watch) -> Trigger:
     quote = connection.ops.quote_name
     generation, change = quote(Generation._meta.db_table), quote(watch.table)
+    if watch.event == "UPDATE":
+        same = "NEW.kind IS OLD.kind AND NEW.key IS OLD.key"
+        return _named(
+            quote,
+            watch,
+            f"""
+        CREATE TRIGGER %NAME% BEFORE UPDATE ON {change} FOR EACH ROW
+        WHEN NOT {stands(connection, change, generation, same)} BEGIN SELECT RAISE(IGNORE); END""",
+        )
     return _named(
         quote,
         watch,

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from entitlement.models import Change
+
+PENDING, FORGOTTEN = Change.PENDING, Change.FORGOTTEN
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -51,6 +55,26 @@ def ended_by(connection: BaseDatabaseWrapper, watch: Watch, old: str, new: str) 
         if watch.event == "UPDATE"
         else f"COALESCE({before} > {bound}, TRUE)"
     )
+
+
+def stands(connection: BaseDatabaseWrapper, log: str, generations: str, kind_and_key: str) -> str:
+    """SQL: whether an UPDATE of a note of the log hides nothing, with the names of the two tables, and what says that
+    its kind and key are the same.
+
+    It may get the next generation, or be forgotten: where there is a newer one of the same, or it is so old that all
+    are sent anew who have not read it. What is forgotten may become anything.
+    """
+    key = connection.ops.quote_name("key")  # a word of SQL on MariaDB
+    value, forgotten = (f"(SELECT MAX({column}) FROM {generations})" for column in ("value", "forgotten"))  # noqa: S608
+    return f"""(OLD.generation = {FORGOTTEN} OR ({kind_and_key} AND (
+                (NEW.generation = OLD.generation AND NEW.time = OLD.time)
+                OR (OLD.generation = {PENDING} AND NEW.generation = {value} AND NEW.time > OLD.time)
+                OR (NEW.generation = {FORGOTTEN} AND (
+                    (OLD.generation > {PENDING} AND OLD.generation <= {forgotten})
+                    OR EXISTS (
+                        SELECT 1 FROM {log} l WHERE l.kind = OLD.kind AND l.{key} = OLD.{key} AND (
+                            (l.generation = {PENDING} AND (OLD.generation > {PENDING} OR l.id > OLD.id))
+                            OR (OLD.generation > {PENDING} AND l.generation > OLD.generation))))))))"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

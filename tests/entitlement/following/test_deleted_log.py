@@ -13,7 +13,7 @@ from entitlement.following import compiler
 from entitlement.models import Change, DeletedChange, Generation, RevokedToken, Rule
 from entitlement.sessions import session_id
 from tests.support.databases import settle
-from tests.support.entitlement.changes import changes, empty_log
+from tests.support.entitlement.changes import age_log, changes, empty_log
 from tests.support.entitlement.watched import SUBJECT, Watched, node, running
 from tests.support.sidecar import Sidecar
 
@@ -63,6 +63,42 @@ def test_what_is_deleted_is_noted_anew(ended: set[tuple[str, str]], which: str) 
     assert sessions == {"jti:abc", *(session_id(key) for kind, key in ended if kind == "session")}
 
 
+ALTERED = {
+    "forgotten": "generation = -1",
+    "pending again": "generation = 0",
+    "read already": "generation = 1",
+    "far ahead": "generation = generation + 1000000",
+    "back": "generation = generation - 1",
+    "the newest": "generation = (SELECT value FROM entitlement_generation)",
+    "another key": "{key} = '0'",
+    "another kind": "kind = 'rule'",
+    "all of it": "generation = 1, kind = 'rule', {key} = '', time = 0",
+    "long ago": "time = 0",
+    "some": "generation = -1 WHERE kind = 'session'",
+}
+
+
+@pytest.mark.parametrize("how", ALTERED.values(), ids=list(ALTERED))
+def test_what_is_altered_stands(ended: set[tuple[str, str]], how: str) -> None:
+    """Also what nobody has numbered yet, and what is deleted behind it, or has grown old by it, comes back."""
+    bob, now = User.objects.get(), compiler.position().generation
+    statement = f"UPDATE entitlement_change SET {how.format(key=connection.ops.quote_name('key'))}"  # noqa: S608
+    notes = list(Change.objects.order_by("id").values())
+    _run(statement)
+    assert list(Change.objects.order_by("id").values()) == notes
+    _run("DELETE FROM entitlement_rule", statement)
+    User.objects.update(password="?")
+    _run(statement)
+    compiler.forget()
+    settle()
+    assert set(Change.objects.filter(generation__gt=now).values_list("kind", "key")) >= {
+        ("password", str(bob.pk)),
+        *(one for one in ended if one[0] == "rule"),
+    }
+    sessions = {record["sid"] for record in compiler.full_set(compiler.position().generation).sessions}
+    assert sessions == {"jti:abc", *(session_id(key) for kind, key in ended if kind == "session")}
+
+
 def test_what_nobody_has_read_yet(ended: set[tuple[str, str]]) -> None:
     """In the transaction that makes the change."""
     news = changes()
@@ -82,8 +118,7 @@ def test_a_rollback_brings_nothing_back(ended: set[tuple[str, str]]) -> None:
 
 def test_what_is_forgotten_stays_away(ended: set[tuple[str, str]]) -> None:
     """The log does not grow by its being cleaned up."""
-    settle()
-    Change.objects.update(time=1)
+    age_log()
     before = Generation.objects.get()
     while compiler.forget():
         pass

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.db import transaction
+from django.db.models import F
+
 from entitlement.models import Change, Generation
 from tests.support.databases import settle
 
@@ -27,6 +30,21 @@ def changes() -> Callable[[], set[tuple[str, str]]]:
 
 def empty_log(**of_these: object) -> None:
     """Delete notes so that they do not come back, as the agent does with what nobody needs any more."""
-    notes = Change.objects.filter(**of_these)
-    notes.update(generation=Change.FORGOTTEN)
-    Change.objects.filter(generation=Change.FORGOTTEN).delete()
+    settle()
+    with transaction.atomic():
+        before = Generation.objects.get().forgotten
+        Generation.objects.update(forgotten=F("value"))
+        Change.objects.filter(**of_these).update(generation=Change.FORGOTTEN)
+        Change.objects.filter(generation=Change.FORGOTTEN).delete()
+        Generation.objects.update(forgotten=before)
+
+
+def age_log(**of_these: object) -> None:
+    """Have notes be as old as can be: as they may not be altered, others come in their place."""
+    settle()
+    notes = list(Change.objects.filter(**of_these))
+    with transaction.atomic():
+        empty_log(**of_these)
+        for note in notes:
+            note.pk, note.time = None, 1
+        Change.objects.bulk_create(notes)
