@@ -64,6 +64,15 @@ def after_migrate(using: str, **_: Any) -> None:
     if not triggers.own_tables() <= set(connection.introspection.table_names()):
         return
     changed = triggers.install(connection)
+    if not begin_generations(connection) and changed:
+        # What was changed while the triggers were away is not in the log: only a full set tells it.
+        # In this order: MariaDB's second assignment sees the first.
+        Generation.objects.using(using).update(forgotten=models.F("value") + 1, value=models.F("value") + 1)
+
+
+def begin_generations(connection: BaseDatabaseWrapper) -> bool:
+    """Create the generation row where it is missing, as after ``flush`` and ``sqlflush``; whether it was."""
+    using = connection.alias
     # The clock, so that an emptied database goes on above every generation that a token or sidecar holds.
     now = int(time.time() * 1000)
     _, created = Generation.objects.using(using).get_or_create(pk=1, defaults={"value": now, "forgotten": now})
@@ -72,10 +81,7 @@ def after_migrate(using: str, **_: Any) -> None:
         others = {"kind": Change.Kind.USER.value, "key": OTHERS, "time": now}
         Change.objects.using(using).create(generation=now, **others)
         begin_log(connection)
-    elif changed:
-        # What was changed while the triggers were away is not in the log: only a full set tells it.
-        # In this order: MariaDB's second assignment sees the first.
-        Generation.objects.using(using).update(forgotten=models.F("value") + 1, value=models.F("value") + 1)
+    return created
 
 
 def _wrap(operations: Iterable[Operation]) -> None:

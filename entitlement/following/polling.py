@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entitlement.following import mariadb, numbering, triggers
 from entitlement.following.copies import Copy, note
+from entitlement.following.migrating import begin_generations
 from entitlement.following.truncation import Emptied, generation, note_emptied, unnoted
 from entitlement.models import Change, Rule
 from fastpath.awake import AwakeClock
@@ -141,6 +142,8 @@ class Poll:
             self._upkeep_at = now + COPY_SECONDS
             self._look_for_cascades(connection)
         absent = self._wanted - have
+        if self._wanted and not absent and not generation(connection) and begin_generations(connection):
+            _log.warning("the database was emptied, with the log of changes: no token of before gives a right")
         self.missing = len(absent)
         self._comparing = bool(absent) or self._polling
         if absent and not self._polling:
