@@ -45,7 +45,9 @@ class Subscriptions:
     """``send`` gives a command its number, and sends it; ``fits`` says whether the server takes one of that size."""
 
     def __init__(
-        self, send: Callable[[Callable[[int], wire.AnyCommand]], int], fits: Callable[[wire.AnyCommand], bool]
+        self,
+        send: Callable[[Callable[[int], wire.AnyCommand]], int],
+        fits: Callable[[wire.AnyCommand], bool] = lambda _: True,
     ) -> None:
         self.wanted = SubscriptionSet()
         self._send = send

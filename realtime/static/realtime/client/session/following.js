@@ -35,8 +35,8 @@ export class Following {
   /** @type {Map<number, (Wanted | Pattern)[]>} */
   #asked = new Map();
 
-  /** @param {(frame: any) => number} send gives a command its number, and sends it @param {(frame: any) => boolean} fits whether the server takes one of that size */
-  constructor(send, fits) {
+  /** @param {(frame: any) => number} send gives a command its number, and sends it @param {(frame: any) => boolean} [fits] whether the server takes one of that size */
+  constructor(send, fits = () => true) {
     this.#send = send;
     this.#fits = fits;
   }
