@@ -10,6 +10,9 @@ from typing import Any
 import jwt
 import msgspec
 
+from fastpath.core.mqtt.encoding import encode
+from fastpath.core.mqtt.packets import ConnectPacket, Filter, SubscribePacket, UnsubscribePacket
+from fastpath.core.mqtt.reasons import V5
 from tests.support.edge.wire import BINARY, PING, TEXT, masked, packed, request
 from tests.support.tokens import SECRET, mint
 
@@ -20,6 +23,12 @@ DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
 CHUNKED = (
     b"POST /api/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
+LONG = [f"/long/{number}/" + "x" * 490 for number in range(1000)]
+LARGE_FRAME = masked(TEXT, b" " * (1 << 20))[:14]
+"""The beginning of one."""
+
+MQTT = request("/mqtt", headers="Sec-WebSocket-Protocol: mqtt\r\n")
+FILTERS = [Filter(text=text) for number in range(100) for text in (f"a/+/{number}/#", f"+/b/{number}", f"c/{number}")]
 MANY = [f"/churn/{number}" for number in range(1000)]
 
 
@@ -120,6 +129,71 @@ ATTACKS: dict[str, Attack] = {
             * 20,
         ),
         times_max=40.0,
+    ),
+    "long commands": Attack(
+        lambda: Flood(opening=HELLO, chunk=command(op="publish", subject="/long/a", content="\x01" * 340_000)),
+        times_max=50.0,
+    ),
+    "commands of many long names": Attack(
+        lambda: Flood(
+            opening=HELLO,
+            chunk=command(op="subscribe", id=2, subjects=LONG) + command(op="unsubscribe", id=3, subjects=LONG),
+        ),
+        times_max=50.0,
+    ),
+    "long commands that come a byte at a time": Attack(
+        lambda: Flood(opening=HELLO + LARGE_FRAME, chunk=b"x", pace=0.01, connections=300)
+    ),
+    "advertisements and responders": Attack(
+        lambda: Flood(
+            opening=HELLO,
+            chunk=command(op="advertise", id=2, patterns=[*MANY[:100], "/**"])
+            + command(op="respond", id=3, patterns=[f"{name}/*" for name in MANY[:100]])
+            + command(op="respond", id=4, patterns=[]),
+        ),
+        times_max=40.0,
+    ),
+    "requests that nobody answers": Attack(
+        lambda: Flood(
+            opening=HELLO,
+            chunk=b"".join(command(op="request", id=number, subject="/nobody/a", content="x") for number in range(300)),
+        ),
+        times_max=40.0,
+    ),
+    "filters of MQTT": Attack(
+        lambda: Flood(
+            head=MQTT,
+            opening=masked(BINARY, encode(ConnectPacket(level=V5, client_id=""), V5)),
+            chunk=masked(BINARY, encode(SubscribePacket(packet_id=1, filters=FILTERS), V5))
+            + masked(BINARY, encode(UnsubscribePacket(packet_id=2, filters=[one.text for one in FILTERS]), V5)),
+        ),
+        times_max=40.0,
+    ),
+    "sessions of MQTT, begun and left": Attack(
+        lambda: Flood(
+            head=MQTT,
+            opening=masked(BINARY, encode(ConnectPacket(level=V5, client_id=""), V5)) + b"\x88\x80\0\0\0\0",
+            connections=50,
+        ),
+        (0, 1000, 1005, "reset"),
+        times_max=40.0,
+    ),
+    "pings of publishers": Attack(
+        lambda: Flood(
+            head=b"", opening=packed("hello", {"version": 1}), chunk=packed("ping", 1) * 10_000, port="publisher_url"
+        ),
+    ),
+    "large batches that are not numbered anew": Attack(
+        lambda: Flood(
+            head=b"",
+            opening=packed("hello", {"version": 1}) + packed("batch", 1, [["/large/a", "x"]] * 10_000),
+            port="publisher_url",
+            chunk=packed("batch", 1, [["/large/a", "x"]] * 10_000),
+            connections=20,
+        ),
+        (4500, 0, "reset"),
+        must_end=False,
+        times_max=50.0,
     ),
     "errors": Attack(
         lambda: Flood(opening=command(op="nothing", id=1) * 101, connections=20), (4505, "reset"), times_max=40.0

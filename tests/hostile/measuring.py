@@ -59,6 +59,8 @@ def measure(target: Sidecar, other: Sidecar, name: str) -> dict[str, float]:
         "elsewhere_p90": elsewhere["p90_ms"],
         "p50": here["p50_ms"],
         "p90": here["p90_ms"],
+        "elsewhere_p99": elsewhere["p99_ms"],
+        "p99": here["p99_ms"],
         "connects": outcome.connects,
         "sent_mib": outcome.sent / (1 << 20),
         "seconds": ATTACKS[name].seconds,

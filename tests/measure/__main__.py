@@ -6,10 +6,10 @@ import argparse
 import sys
 import traceback
 
-from . import calls, delivery, ending, following, rights, work
+from . import calls, delivery, ending, following, hostile, rights, work
 from .rows import ROWS, Found, run
 
-MODULES = (rights, following, calls, delivery, ending, work)
+MODULES = (rights, following, calls, delivery, ending, work, hostile)
 """Where the rows are; to import them fills ROWS."""
 
 

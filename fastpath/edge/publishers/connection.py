@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -31,7 +32,7 @@ from ..runtime.component import PublisherDeferral
 from ..runtime.connection_log import publisher_closed
 from ..runtime.publisher_progress import Progress
 from ..runtime.runtime import Runtime, now
-from ..runtime.scheduler import TURN_SECONDS
+from ..runtime.scheduler import PIECE_BYTES, TURN_SECONDS
 from .batch_slices import SLICE_ROWS, SLICE_ROWS_MAX, BatchSlices, next_slice
 
 WINDOW = 16
@@ -68,7 +69,10 @@ class PublisherConnection(asyncio.Protocol):
         self._answers: list[bytes] | None = None  # gathered while a handler runs
         self._party: PublisherDeferral | None = None
         self._pauses = 0  # bits of Hold
-        self._kept: list[list[Any] | Batch] | None = None  # what was read and is not handled yet
+        self._unread = b""  # what came, from _read on not looked at yet
+        self._read = 0
+        self._frames: deque[list[Any] | Batch] = deque()  # that are not handled yet
+        self._waits = False  # to handle these
         self._slices: BatchSlices | None = None  # of the batch that is being published
         self._slice_rows = SLICE_ROWS
         self.address = address
@@ -100,38 +104,38 @@ class PublisherConnection(asyncio.Protocol):
         if self._closing:
             return
         self._runtime.broker.counters.bytes_in += len(data)
-        packets = self._unpacker.feed(data)
+        self._unread, self._read = self._unread[self._read :] + data, 0
         scheduler = self._runtime.scheduler
-        if self._kept is not None:  # they were on their way when reading stopped
-            self._kept += packets
-        elif packets and scheduler.spent:  # others have had the turn's time
-            self._kept = packets
+        if self._waits:  # it was on its way when reading stopped
+            return
+        if scheduler.spent:  # others have had the turn's time
             self._wait_for_turn()
         else:
             began = perf_counter()
-            self._handle_all(packets)
+            self._handle_all()
             scheduler.spend(perf_counter() - began)
 
     def _wait_for_turn(self) -> None:
         """Read and handle nothing more in this turn."""
+        self._waits = True
         self.hold(True, PauseReason.TURN)
         self._runtime.scheduler.later(partial(self.hold, False, PauseReason.TURN))
 
-    def _handle_all(self, packets: list[list[Any] | Batch]) -> None:
+    def _handle_all(self) -> None:
         """Handle frames for as long as a turn is; the rest waits for the next one."""
-        self._answers, rest, until = [], iter(packets), perf_counter() + TURN_SECONDS
+        self._answers, self._waits, until = [], False, perf_counter() + TURN_SECONDS
         try:
-            while self._kept is None and (packet := self._next(rest)) is not None:
+            while not self._waits and (packet := self._next()) is not None:
                 if self._slices is None and self._party is not None and self._party.parks(packet, b"", now()):
-                    self._kept = [packet, *rest]
+                    self._frames.appendleft(packet)
+                    self._waits = True
                 elif not self._handle(packet):
                     break
                 elif self._pauses:
-                    self._kept = list(rest)
-                elif perf_counter() > until and ((kept := list(rest)) or self._slices is not None):
-                    self._kept = kept
+                    self._waits = True
+                elif perf_counter() > until and self._has_more:
                     self._wait_for_turn()
-            if self._unpacker.error is not None and self._kept is None:
+            if self._unpacker.error is not None and not self._waits:
                 self.close(Close.BAD_MESSAGE, str(self._unpacker.error))
         except Exception:
             log.exception("fault while handling publisher %s", self.address)
@@ -140,9 +144,22 @@ class PublisherConnection(asyncio.Protocol):
         if self._runtime.congested:
             self.hold(True)
 
-    def _next(self, rest: Iterator[list[Any] | Batch]) -> list[Any] | Batch | None:
-        """What is to be handled: ``[]`` for the next slice of a batch that was begun, else a frame; None: nothing."""
-        return [] if self._slices is not None else next(rest, None)
+    def _next(self) -> list[Any] | Batch | None:
+        """What is to be handled: ``[]`` for the next slice of a batch that was begun, else a frame; None: nothing.
+
+        What came is cut into frames piece by piece: to read very many small ones may take longer than a turn.
+        """
+        if self._slices is not None:
+            return []
+        while not self._frames and self._read < len(self._unread):
+            piece = self._unread[self._read : self._read + PIECE_BYTES]
+            self._read += PIECE_BYTES
+            self._frames.extend(self._unpacker.feed(piece))
+        return self._frames.popleft() if self._frames else None
+
+    @property
+    def _has_more(self) -> bool:
+        return self._slices is not None or bool(self._frames) or self._read < len(self._unread)
 
     def _pause(self, why: int, paused: bool) -> None:
         before, self._pauses = self._pauses, self._pauses | why if paused else self._pauses & ~why
@@ -159,9 +176,8 @@ class PublisherConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Handle what was read before the pause."""
-        if not (self._closing or self._draining or self._pauses) and self._kept is not None:
-            kept, self._kept = self._kept, None
-            self._handle_all(kept)
+        if self._waits and not (self._closing or self._draining or self._pauses):
+            self._handle_all()
 
     def pause_writing(self) -> None:
         """Take nothing more from the publisher, which does not read its acknowledgements."""

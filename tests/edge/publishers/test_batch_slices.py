@@ -130,6 +130,16 @@ def test_many_publishers_wait_for_each_other(busy: Busy) -> None:
     assert busy.order == ["/flood/a"]
 
 
+def test_very_many_small_frames_are_cut_in_turns(busy: Busy) -> None:
+    """To read them takes longer than a turn by itself."""
+    busy.publisher.data_received(packed("ping", 1) * 10_000 + packed("batch", 1, rows("/flood/a", 1)))
+    assert len(busy.publisher._frames) < 1000, "the rest is bytes still"
+    busy.other.data_received(packed("batch", 1, rows("/other/b", 1)))
+    busy.until(10_001)
+    assert busy.order == ["/other/b", "/flood/a"]
+    assert [packet[0] for packet in busy.wire.packets] == ["pong"] * 10_000 + ["ack"]
+
+
 def test_slices() -> None:
     told: list[Any] = []
     whole = BatchSlices([1, 2, 3], 5, told.append)
