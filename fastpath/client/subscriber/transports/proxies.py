@@ -95,7 +95,7 @@ async def _through_socks(host: str, port: int, tls: ssl.SSLContext | None, proxy
         raise OSError(SOCKS_MISSING) from None
     by_name = proxy.replace("socks5h://", "socks5://").replace("socks4a://", "socks4://")
     try:
-        socket = await Socks.from_url(by_name, rdns=by_name != proxy or None).connect(host, port)
+        socket = await Socks.from_url(by_name, rdns=by_name != proxy).connect(host, port)
     except ProxyError as error:
         raise OSError(str(error)) from None
     return await asyncio.open_connection(sock=socket, ssl=tls, server_hostname=host if tls else None, limit=limit)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -13,7 +18,8 @@ from fastpath.client import Status, Unavailable, connect
 from fastpath.client.servers import is_loopback
 from fastpath.client.subscriber.transports.proxies import named, proxy_of
 from tests.support.reconnecting import SOON
-from tests.support.sidecar import Sidecar
+from tests.support.sidecar import ROOT, Sidecar
+from tests.support.socks import socks
 from tests.support.waiting import auntil
 
 NAMES = ("ws_proxy", "wss_proxy", "http_proxy", "https_proxy", "socks_proxy", "all_proxy", "no_proxy")
@@ -138,3 +144,64 @@ def test_what_is_no_address_of_a_proxy(proxy: str) -> None:
     with pytest.raises(ValueError, match="a proxy is http://host:port") as raised:
         connect("ws://127.0.0.1:8800/ws", proxy=proxy)
     assert "secret" not in str(raised.value)
+
+
+THROUGH_SOCKS = """
+import asyncio, json, sys
+from fastpath.client import connect
+from fastpath.client.errors import Unavailable
+url, proxy, transport, form = sys.argv[1:]
+async def main():
+    try:
+        async with connect(url, form=form, proxy=proxy, transports=[transport], timeout_seconds=10) as client:
+            stream = client.subscribe("/a/a")
+            await client.publish("/a/a", "x")
+            return (await anext(stream)).content
+    except Unavailable as error:
+        return str(error)
+print(json.dumps(asyncio.run(main())))
+"""
+
+
+@pytest.fixture(scope="module")
+def python_socks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the package that SOCKS needs, which the environment of the tests does not have."""
+    folder = str(tmp_path_factory.mktemp("python-socks"))
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "python-socks[asyncio]"]
+    subprocess.run(command, check=True, timeout=200)
+    return folder
+
+
+async def told_through(python_socks: str, *arguments: str) -> Any:
+    """What a client in a process of its own says, which finds the package."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{python_socks}"}
+    command = [sys.executable, "-c", THROUGH_SOCKS, *arguments]
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    return json.loads(output)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+@pytest.mark.parametrize("transport", ["websocket", "stream", "poll"])
+async def test_through_a_real_socks_proxy(sidecar: Sidecar, python_socks: str, transport: str, scheme: str) -> None:
+    """With a name and a password; with ``socks5h`` the proxy finds the host, by the name that the client was given."""
+    url = sidecar.client_url.replace("127.0.0.1", "localhost")
+    port = int(url.rpartition(":")[2].partition("/")[0])
+    async with socks() as (address, asked):
+        assert await told_through(python_socks, url, f"{scheme}://me:secret@{address}", transport, "json") == "x"
+    host = "localhost" if scheme == "socks5h" else "127.0.0.1"
+    assert {*asked} == {(host, port, "me:secret")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("transport", ["websocket", "stream", "poll"])
+async def test_a_socks_proxy_that_refuses_is_told_of(sidecar: Sidecar, python_socks: str, transport: str) -> None:
+    async with socks(refuses=True) as (address, asked):
+        given = f"socks5://me:secret@{address}"
+        told = await told_through(python_socks, sidecar.client_url, given, transport, "json")
+    assert asked
+    assert f"by way of the proxy socks5://{address}" in told
+    assert "secret" not in told
