@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from contextlib import ExitStack
 from itertools import count
 from typing import Any
@@ -12,7 +15,7 @@ from fastpath.client.control.client import Control
 from fastpath.core.telemetry.counters import ENDS
 from tests.support.edge.rules import milliseconds, rule, ruled
 from tests.support.edge.users import user
-from tests.support.edge.wire import Ended, WireClient, WirePublisher
+from tests.support.edge.wire import Ended, WireClient, WirePublisher, packed
 from tests.support.tokens import mint
 from tests.support.waiting import until
 
@@ -229,3 +232,46 @@ def test_anonymous_becomes_somebody() -> None:
         assert [one.get("error") for one in results] == ["denied", None]
         renewed = client.ask("token", "renewed", token=mint("alice", generation=rights.generation))
         assert renewed["user"] == "alice"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("slow", ["close", "conflate"])
+def test_a_server_that_stood_still_past_the_end(slow: str) -> None:
+    """Nothing is sent but the close: of what came while it stood nothing goes to whose token has ended."""
+    with ruled(ALL) as rights, ExitStack() as stack:
+        ends, lives = (stack.enter_context(rights.client(hours=seconds / 3600)) for seconds in (64, 180))
+        for client in (ends, lives):
+            client.subscribe("/s/a", slow=slow)
+            assert client.quiet(), "over a minute is left"
+        publisher = stack.enter_context(rights.publisher())
+        os.kill(rights.sidecar.pid, signal.SIGSTOP)
+        try:
+            began = time.time()
+            publisher.send(b"".join(packed("batch", number, [["/s/a", str(number)]]) for number in range(1, 50)))
+            until(lambda: time.time() > began + 65, 90)
+        finally:
+            os.kill(rights.sidecar.pid, signal.SIGCONT)
+        with pytest.raises(Ended, match="token_expired"):
+            ends.next()
+        assert ends.rest() == b"", "nothing behind the close"
+        assert lives.texts(49) == [str(number) for number in range(1, 50)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_server_that_stood_still_past_the_notice() -> None:
+    """The notice comes as soon as it runs, ahead of what came meanwhile, and the end at its time."""
+    with ruled(ALL) as rights, rights.client(hours=80 / 3600) as client, rights.publisher() as publisher:
+        client.subscribe("/s/a")
+        os.kill(rights.sidecar.pid, signal.SIGSTOP)
+        try:
+            began = time.time()
+            publisher.send(packed("batch", 1, [["/s/a", "1"]]))
+            until(lambda: time.time() > began + 30, 60)
+        finally:
+            os.kill(rights.sidecar.pid, signal.SIGCONT)
+        frames: list[Any] = [client.next(), client.next()]
+        assert [frame["op"] if isinstance(frame, dict) else frame[3] for frame in frames] == ["expiring", "1"]
+        until(lambda: time.time() > began + 79, 90)
+        assert client.closed() == (4007, "token_expired")
