@@ -19,7 +19,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
     "fastpath.core.broker.broker": 314,
-    "fastpath.server.app": 609,
+    "fastpath.server.app": 610,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,

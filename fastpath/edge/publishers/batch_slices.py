@@ -39,9 +39,6 @@ class BatchSlices:
     def take(self, count: int) -> tuple[list[Any], int, Done]:
         """The next rows, the number of their first, and what is to be told what became of them."""
         at, rows = self._at, self._rows
-        if not at and count >= len(rows):
-            self._at = len(rows)
-            return rows, self._first, self._done
         self._at = min(len(rows), at + count)
         place = len(self._outcomes)
         self._outcomes.append([])

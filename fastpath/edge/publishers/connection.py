@@ -108,7 +108,9 @@ class PublisherConnection(asyncio.Protocol):
         scheduler = self._runtime.scheduler
         if self._waits:  # it was on its way when reading stopped
             return
-        if scheduler.spent:  # others have had the turn's time
+        if len(data) <= PIECE_BYTES:
+            self._handle_all()
+        elif scheduler.spent:  # others have had the turn's time
             self._wait_for_turn()
         else:
             began = perf_counter()
@@ -125,7 +127,16 @@ class PublisherConnection(asyncio.Protocol):
         """Handle frames for as long as a turn is; the rest waits for the next one."""
         self._answers, self._waits, until = [], False, perf_counter() + TURN_SECONDS
         try:
-            while not self._waits and (packet := self._next()) is not None:
+            while not self._waits:
+                if self._slices is None and not self._frames:
+                    if self._read >= len(self._unread):
+                        break
+                    # Piece by piece: to cut a read of very many small frames may take longer than a turn.
+                    piece = self._unread[self._read : self._read + PIECE_BYTES]
+                    self._read += PIECE_BYTES
+                    self._frames.extend(self._unpacker.feed(piece))
+                    continue
+                packet = [] if self._slices is not None else self._frames.popleft()
                 if self._slices is None and self._party is not None and self._party.parks(packet, b"", now()):
                     self._frames.appendleft(packet)
                     self._waits = True
@@ -143,19 +154,6 @@ class PublisherConnection(asyncio.Protocol):
         self._answer()
         if self._runtime.congested:
             self.hold(True)
-
-    def _next(self) -> list[Any] | Batch | None:
-        """What is to be handled: ``[]`` for the next slice of a batch that was begun, else a frame; None: nothing.
-
-        What came is cut into frames piece by piece: to read very many small ones may take longer than a turn.
-        """
-        if self._slices is not None:
-            return []
-        while not self._frames and self._read < len(self._unread):
-            piece = self._unread[self._read : self._read + PIECE_BYTES]
-            self._read += PIECE_BYTES
-            self._frames.extend(self._unpacker.feed(piece))
-        return self._frames.popleft() if self._frames else None
 
     @property
     def _has_more(self) -> bool:
@@ -327,16 +325,19 @@ class PublisherConnection(asyncio.Protocol):
         guard = self._runtime.sessions.guard
         if guard is not None and guard.spend(self, 0, len(rows), moment):
             self.hold(True, PauseReason.RATE)
-        self._publish_slice(BatchSlices(rows, first, partial(self._acknowledge, number)))
+        done = partial(self._acknowledge, number)
+        if len(rows) > self._slice_rows:
+            self._publish_slice(BatchSlices(rows, first, done))
+        else:
+            self._runtime.publish_rows(principal, rows, done, self._publisher, first, self, self._hold_rate)
 
     def _publish_slice(self, slices: BatchSlices, rows: int = 0) -> None:
         """Publish the next rows of a batch, so many or as many as a turn has time for."""
-        principal, began, before = self.current(now()), perf_counter(), slices.left
+        principal, began = self.current(now()), perf_counter()
         some, first, done = slices.take(rows or self._slice_rows)
         self._slices = slices if slices.left else None
         self._runtime.publish_rows(principal, some, done, self._publisher, first, self, self._hold_rate)
-        if before > self._slice_rows:
-            self._slice_rows = next_slice(len(some), perf_counter() - began, self._slice_rows)
+        self._slice_rows = next_slice(len(some), perf_counter() - began, self._slice_rows)
 
     def _finish_batch(self) -> None:
         """Publish what is left of a batch that was begun: it is answered as a whole, or comes again as a whole."""
