@@ -99,6 +99,7 @@ def test_what_changed_is_noted_though_the_database_takes_nothing_at_first(monkey
         present=lambda _: dict.fromkeys(there), wanted=lambda _: {"one"}, install=lambda *_, **__: 0
     )
     monkeypatch.setattr(polling, "triggers", names)
+    monkeypatch.setattr(polling, "generation", lambda _: 1)
     poll = polling.Poll(threading.Event())
     poll._attempt()
     assert noted == []
