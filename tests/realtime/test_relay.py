@@ -259,14 +259,14 @@ def test_the_largest_message_passes_both_ways(web: WebServer, content: str, subj
         assert got == [content] * 3
 
 
-def test_a_client_is_told_what_passes(web: WebServer) -> None:
+def test_a_client_is_told_what_passes(web: WebServer, subject: str) -> None:
     """A frame over it is not sent: behind the relay as well the call fails alone, and the connection stands."""
     with blocking.connect(web.url, form="json", publish_queue_bytes=8 << 20) as client:
         with pytest.raises(TooLarge):
-            client.publish(SUBJECT, "\1" * LARGEST)
+            client.publish(subject, "\1" * LARGEST)
         with pytest.raises(TooLarge):
-            client.publish(SUBJECT, b"x" * (LARGEST + 1))
-        assert client.publish(SUBJECT, "x" * LARGEST).seq == 1
+            client.publish(subject, b"x" * (LARGEST + 1))
+        assert client.publish(subject, "x" * LARGEST).seq == 1
 
 
 def test_the_largest_snapshot_passes(web: WebServer, sidecar: Sidecar) -> None:
