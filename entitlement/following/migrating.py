@@ -73,13 +73,16 @@ def after_migrate(using: str, **_: Any) -> None:
 def begin_generations(connection: BaseDatabaseWrapper) -> bool:
     """Create the generation row where it is missing, as after ``flush`` and ``sqlflush``; whether it was."""
     using = connection.alias
-    # The clock, so that an emptied database goes on above every generation that a token or sidecar holds.
+    # The clock, so that an emptied database goes on above every generation that a token or sidecar holds; and above
+    # what the log kept of the rows that it lost, which may be more than there were milliseconds.
     now = int(time.time() * 1000)
-    _, created = Generation.objects.using(using).get_or_create(pk=1, defaults={"value": now, "forgotten": now})
+    kept = Change.objects.using(using).aggregate(last=models.Max("generation"))["last"] or 0
+    first = max(now, kept + 1)
+    _, created = Generation.objects.using(using).get_or_create(pk=1, defaults={"value": first, "forgotten": first})
     if created:
         # Who had a token before is not known any more, nor whether they are still there.
         others = {"kind": Change.Kind.USER.value, "key": OTHERS, "time": now}
-        Change.objects.using(using).create(generation=now, **others)
+        Change.objects.using(using).create(generation=first, **others)
         begin_log(connection)
     return created
 

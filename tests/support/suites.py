@@ -21,7 +21,7 @@ PUBLISHING = "publishing"
 SUITES = {
     "rules": "tests/entitlement --ignore=tests/entitlement/following/test_agent.py "
     "--ignore=tests/entitlement/following/test_migrating.py --ignore=tests/entitlement/following/test_revocation.py "
-    "--ignore=tests/entitlement/test_truth.py",
+    "--ignore=tests/entitlement/test_truth.py --ignore=tests/entitlement/following/test_polling.py",
     LIVE: "tests/entitlement/following/test_agent.py tests/entitlement/following/test_revocation.py",
     "rules around migrations": "tests/entitlement/following/test_migrating.py",
     "rules of the table": "tests/entitlement/test_truth.py",
