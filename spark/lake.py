@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from fastpath.core.protocol.subject import check_pattern, is_wildcard
+from fastpath.core.protocol.subject import RESERVED, check_pattern, is_wildcard
 from spark.lake_log import Entry, File, Log, by_partition
 
 SCHEMA = (
@@ -166,9 +166,9 @@ def _cached(session: SparkSession, subjects: Sequence[str], url: str, token: str
 def regex(pattern: str) -> str:
     """A pattern of a subscription (protocol.md 2.3, 3.8) as a regular expression of Java for the whole subject."""
     first, *rest = pattern.split("/")[1:]
-    system = r"(?!__sys__/)" if first in ("*", "**") else ""
+    apart = f"(?!(?:{'|'.join(map(_quoted, RESERVED))})/)" if first in ("*", "**") else ""
     kinds = {"*": "[^/]+", "**": ".+"}
-    return f"(?s)^/{system}" + "/".join(kinds.get(one) or _quoted(one) for one in (first, *rest)) + r"\z"
+    return f"(?s)^/{apart}" + "/".join(kinds.get(one) or _quoted(one) for one in (first, *rest)) + r"\z"
 
 
 def _quoted(text: str) -> str:

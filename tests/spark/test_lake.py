@@ -117,7 +117,7 @@ def test_only_the_files_that_may_hold_it_are_opened(session: SparkSession, tmp_p
 
 
 def test_subjects_are_chosen_as_in_a_subscription(session: SparkSession, tmp_path: Path) -> None:
-    subjects = ["/a/x", "/a/x/y", "/a/z", "/b/x", "/__sys__/x", "/a/Ä.b", "/a/a b\\Q$"]
+    subjects = ["/a/x", "/a/x/y", "/a/z", "/b/x", "/__sys__/x", "/__mqtt__/x", "/user/x", "/a/Ä.b", "/a/a b\\Q$"]
     Archive(tmp_path).add(frame(session, [message(subject, 1) for subject in subjects]), "q", 0)
     for wanted in (
         ["/a/*"],
@@ -126,6 +126,7 @@ def test_subjects_are_chosen_as_in_a_subscription(session: SparkSession, tmp_pat
         ["/**"],
         ["/a/x", "/b/*"],
         ["/__sys__/*"],
+        ["/user/*", "/__mqtt__/**"],
         ["/a/Ä.b"],
         ["/a/a b\\Q$"],
     ):

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from fastpath.core.matching.subscribed_patterns import covers
 from fastpath.core.protocol.messages import Result, Subscribe
-from fastpath.core.protocol.subject import RESERVED, check_pattern, check_subject, is_wildcard
+from fastpath.core.protocol.subject import check_pattern, check_subject, is_reserved, is_wildcard
 
 from ..message import Position
 
@@ -317,7 +317,7 @@ class Shape(NamedTuple):
         """The literal segments of the pattern of this shape that covers the subject; None when none can."""
         if len(segments) <= self.length if self.open else len(segments) != self.length:
             return None
-        if segments[0] in RESERVED and self.literals[:1] != (0,):
+        if is_reserved(segments[0]) and self.literals[:1] != (0,):
             return None
         return tuple(segments[at] for at in self.literals)
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..protocol.limits import SUBJECT_SEGMENTS_MAX
-from ..protocol.subject import NAMES, PRESENCE, RESERVED, USER_ID, USERNAME, USERS, named_segment, user_segment
+from ..protocol.subject import NAMES, PRESENCE, USER_ID, USERNAME, USERS, is_reserved, named_segment, user_segment
 
 SUBSCRIBE = "subscribe"
 PUBLISH = "publish"
@@ -394,7 +394,7 @@ def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str
         seen.update(users)
     for node in nodes:
         for name in node.children or ():
-            if name not in _WILD and name not in seen and (path or behind or name not in RESERVED):
+            if name not in _WILD and name not in seen and (path or behind or not is_reserved(name)):
                 seen.add(name)
                 yield name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..protocol.subject import RESERVED, check_pattern
+from ..protocol.subject import check_pattern, is_reserved
 
 _HERE = ""
 """The key that says that a pattern ends at a node: no segment is empty."""
@@ -38,7 +38,7 @@ class PatternSet:
         """Return whether a pattern covers the subject; at most each pattern is followed once."""
         segments = subject[1:].split("/")
         nodes = [self._root]
-        wild = segments[0] not in RESERVED
+        wild = not is_reserved(segments[0])
         for segment in segments:
             below = []
             for node in nodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..protocol.subject import RESERVED
+from ..protocol.subject import is_reserved
 
 HERE = ""
 """Under which key a node holds what stands at its own place: no segment is empty."""
@@ -80,7 +80,7 @@ def _find(node: dict[str, Any], segments: list[str], at: int) -> Iterator[Any]:
     segment = segments[at]
     last = at == len(segments) - 1
     if segment in ("*", "**"):
-        below = list(node.values() if at else (child for key, child in node.items() if key not in RESERVED))
+        below = list(node.values() if at else (child for key, child in node.items() if not is_reserved(key)))
         if at and HERE in node:
             below.remove(node[HERE])
     else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, Protocol, TypeVar, cast
 
-from ..protocol.subject import RESERVED
 from ..protocol.subject import covers as right_covers
+from ..protocol.subject import is_reserved
 
 
 class HasText(Protocol):
@@ -86,7 +86,7 @@ class Patterns(Generic[C, S, M]):
         places: list[PatternNode[C, S, M]] = [self._root]
         last = len(segments) - 1
         for at, segment in enumerate(segments):
-            wild = at > 0 or segment not in RESERVED
+            wild = at > 0 or not is_reserved(segment)
             below: list[PatternNode[C, S, M]] = []
             for place in places:
                 children = place.children
@@ -142,6 +142,6 @@ def covers(pattern: str, subject: str) -> bool:
 def covers_segments(wanted: list[str], given: list[str]) -> bool:
     """The same, of their segments: as a right, but that no wildcard in the first place stands for what is reserved."""
     first = wanted[0]
-    if first != given[0] and (first not in ("*", "**") or given[0] in RESERVED):
+    if first != given[0] and (first not in ("*", "**") or is_reserved(given[0])):
         return False
     return right_covers(wanted, given)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..protocol.errors import InvalidSubject
-from ..protocol.subject import MQTT, RESERVED, check_subject, is_system
+from ..protocol.subject import MQTT, check_subject, is_reserved, is_system
 from .reasons import MqttError, Reason
 
 SHARE = "$share"
@@ -140,7 +140,7 @@ def _is_named(topic: list[str]) -> bool:
     return (
         len(topic) > 2
         and topic[0] == ""
-        and topic[1] in RESERVED
+        and is_reserved(topic[1])
         and "" not in topic[1:]
         and {"*", "**"}.isdisjoint(topic)
     )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from .errors import InvalidSubject
 from .limits import SUBJECT_BYTES_MAX, SUBJECT_SEGMENTS_MAX
 
-SYSTEM_PREFIX = "/__sys__/"
-"""Subjects below it belong to the server: readable by right, never published to by clients."""
+SYSTEM = "__sys__"
+"""The first segment of the server's own subjects: readable by right, never published to by clients."""
 
 MQTT = "__mqtt__"
 """The first segment of subjects that stand for topics of MQTT which are none (core/mqtt/topics.py)."""
@@ -20,18 +20,21 @@ USERNAME, USER_ID = "{username}", "{user_id}"
 NAMES = (USERNAME, USER_ID)
 """Segments of a right that stand for who asks: the name, and the id (``uid``) of the token."""
 
-RESERVED = frozenset(("__sys__", MQTT, USERS))
-"""First segments that a wildcard does not stand for: what is below them is asked for by name."""
+RESERVED = {SYSTEM: True, MQTT: False, USERS: False}
+"""First segments that are set apart (``is_reserved``): each is one line here, and says whether what is below it is the
+server's own (``is_system``)."""
 
-JOBS = "/__sys__/jobs/"
+_SYSTEM_PREFIXES = tuple(f"/{segment}/" for segment, own in RESERVED.items() if own)
+
+JOBS = f"/{SYSTEM}/jobs/"
 """In front of a job's name, where its progress is told: who holds the right to publish there may report it."""
 
-PRESENCE = "/__sys__/presence"
+PRESENCE = f"/{SYSTEM}/presence"
 """Where joins and leaves of everybody are told; in front of a subject, where those of the subject are."""
 
 _UNUSABLE = frozenset("%/*+#{}\x00")
 
-INBOX = "/__sys__/inbox/"
+INBOX = f"/{SYSTEM}/inbox/"
 """In front of where a connection's replies go: nobody subscribes there, the server hands them to their owner."""
 
 
@@ -118,9 +121,14 @@ def is_wildcard(text: str) -> bool:
     return "*" in text and not {"*", "**"}.isdisjoint(text.split("/"))
 
 
+def is_reserved(segment: str) -> bool:
+    """Return whether no wildcard stands for this first segment: what is below it is asked for by name."""
+    return segment in RESERVED
+
+
 def is_system(subject: str) -> bool:
-    """Return whether the subject's first segment is the server's own ``__sys__``."""
-    return subject.startswith(SYSTEM_PREFIX)
+    """Return whether the subject, or the pattern, is the server's own."""
+    return subject.startswith(_SYSTEM_PREFIXES)
 
 
 def is_reported(pattern: str) -> bool:
@@ -155,7 +163,7 @@ def owner_of(subject: str) -> str:
 
 def may_depend_on_name(text: str) -> bool:
     """Return whether a subject, or a subscription's pattern, may cover what a user may read by its name alone."""
-    return text.startswith((f"/{USERS}/", SYSTEM_PREFIX))
+    return text.startswith((f"/{USERS}/", f"/{SYSTEM}/"))
 
 
 def _segments(text: str) -> list[str]:

@@ -1,16 +1,24 @@
 """Subjects and patterns: the table of protocol.md 2, both ways."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import (
+    RESERVED,
     check_pattern,
     check_subject,
+    is_reserved,
     is_system,
     may_depend_on_name,
     owner_of,
     user_segment,
 )
+
+ROOT = Path(__file__).parents[3]
 
 INVALID = [
     ("/Stocks//IBM/BID", "empty segment"),
@@ -91,6 +99,20 @@ def test_the_first_segment_decides_what_is_the_servers() -> None:
     assert is_system("/__sys__/stats")
     assert not is_system("/__system__/stats")
     assert not is_system("/a/__sys__")
+
+
+def test_clients_and_server_set_the_same_first_segments_apart() -> None:
+    """Each is one line of a table; a user's own and topics of MQTT are published to, the server's own are not."""
+    assert {segment: is_system(f"/{segment}/x") for segment in RESERVED} == {
+        "__sys__": True,
+        "__mqtt__": False,
+        "user": False,
+    }
+    assert all(map(is_reserved, RESERVED))
+    assert not is_reserved("users")
+    script = (ROOT / "realtime" / "static" / "realtime" / "client" / "session" / "wanted.js").read_text()
+    (listed,) = re.findall(r"^const RESERVED = (\[.*\]);$", script, re.MULTILINE)
+    assert json.loads(listed) == list(RESERVED)
 
 
 @pytest.mark.parametrize(
