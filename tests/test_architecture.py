@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
-    "fastpath.core.broker.broker": 314,
-    "fastpath.server.app": 610,
+    "fastpath.core.broker.broker": 275,
+    "fastpath.server.app": 617,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,

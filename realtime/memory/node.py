@@ -12,13 +12,13 @@ from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.broker.broker import Broker
 from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.ports import Writer
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import MSGPACK
 from fastpath.core.protocol.errors import Refused
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.packets import read_publications
 from fastpath.core.sessions.sessions import Sessions
 from fastpath.core.websocket.frames import BINARY, split_frames
+from fastpath.core.wires.registry import PLAIN
 from fastpath.engine.memory import MemoryEngine
 
 FORM = MSGPACK
@@ -76,11 +76,11 @@ class _Members(Writer):
         for client in [*group.ready, *group.singles]:
             client.link.write(data)
 
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+    def write_some(self, clients: list[Client], keys: list[int], data: bytes) -> None:
         for client in clients:
             client.link.write(data)
 
-    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+    def write_ones(self, groups: list[Group], keys: list[int], frames: list[bytes]) -> None:
         for group, data in zip(groups, frames, strict=True):
             self.write_group(group, data)
 

@@ -6,15 +6,24 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import Wire, terms_of
+from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import CaughtUp, Data, Lagging, Subscribe, Subscribed, Unsubscribe
 from fastpath.core.protocol.options import OptionRow
+from fastpath.core.wires.registry import wire_of
+from tests.support.core.lines import JsonLines
 from tests.support.core.stage import Actor, Stage
+
+WIRES = {form: wire_of(form) for form in get_args(Form) if wire_of(form).numbered} | {"lines": JsonLines()}
+"""Those whose readers see numbers, as the stories tell them, and one that the product does not have."""
+
+SIZES = ("json", "poll", "lines")
+"""Those whose pieces have about the sizes that stories with a bound in bytes count on."""
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 
@@ -26,9 +35,10 @@ def clock(text: str) -> int:
 
 
 class Teller:
-    """Runs the lines of one story."""
+    """Runs the lines of one story, with all clients over that wire."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
         self.stage = Stage()
         self.time: int | None = None
         self.number = 0
@@ -90,12 +100,13 @@ class Teller:
         self.stage.end()
 
     def do_enters(self, words: list[str]) -> None:
-        """ann enters [batch_ms=MS] [batch_bytes=BYTES] [deflate=BYTES]."""
+        """ann enters [batch_ms=MS] [batch_bytes=BYTES] [deflate=BYTES], the last where her wire is a WebSocket."""
         options = {name: int(value) for name, value in (word.split("=") for word in words[2:])}
-        deflate = options.get("deflate", 0)
-        encoded = encoding("json", 15 if deflate else 0, deflate)
-        wired = wire(encoded, options.get("batch_ms", 0), options.get("batch_bytes", 1 << 14))
-        self.stage.enter(words[0], wire=wired if options else None)
+        deflate, wire = options.get("deflate", 0), self.wire
+        if deflate and wire is wire_of(wire.form):
+            wire = wire_of(wire.form, 15, deflate)
+        terms = terms_of(wire, options.get("batch_ms", 0), options.get("batch_bytes", 1 << 14))
+        self.stage.enter(words[0], terms=terms)
 
     def do_leaves(self, words: list[str]) -> None:
         """ann leaves: the connection is gone, the position is kept as a client library keeps it."""
@@ -166,10 +177,18 @@ class Teller:
         return type(value).__name__.lower() + " " + " ".join(getattr(value, "subjects", ()))
 
 
-@pytest.mark.parametrize("path", STORIES, ids=[path.stem for path in STORIES])
-def test_story(path: Path) -> None:
-    """What happens is what the story tells, to the letter."""
-    teller = Teller()
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        pytest.param(path, name, id=f"{path.stem}-{name}")
+        for path in STORIES
+        for name in (SIZES if "outbox=" in path.read_text() else WIRES)
+    ],
+)
+def test_story(path: Path, name: str) -> None:
+    """What happens is what the story tells, to the letter, whichever wire the clients have."""
+    wire = WIRES[name]
+    teller = Teller(wire)
     told = []
     for line in path.read_text().splitlines():
         if line.startswith("  "):
@@ -178,7 +197,7 @@ def test_story(path: Path) -> None:
         if line and not line.startswith("#"):
             told += teller.tell(line)
     text = "\n".join(told) + "\n"
-    if os.environ.get("REWRITE_STORIES"):
+    if os.environ.get("REWRITE_STORIES") and name == "json":
         path.write_text(text)
     assert path.read_text() == text
 

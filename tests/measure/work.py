@@ -7,7 +7,7 @@ from time import process_time
 
 from tests.client.subscriber import test_subscription_set
 from tests.core.mqtt import test_outgoing
-from tests.core.sessions import test_missed
+from tests.core.wires import test_mqtt_backfill
 from tests.engine import test_order_fence
 from tests.support.browser.node import CLIENT, in_node
 
@@ -80,4 +80,5 @@ def unacknowledged() -> Iterator[float]:
 @row("work-missed", at_most=3 * SECOND)
 def missed() -> Iterator[float]:
     """Three looks at all that a session can have, with the most filters; making it is in it."""
-    yield from of(lambda: test_missed.test_a_look_at_all_that_a_session_can_have_is_short(test_missed.LOOKS_MAX))
+    look = test_mqtt_backfill.test_a_look_at_all_that_a_session_can_have_is_short
+    yield from of(lambda: look(test_mqtt_backfill.LOOKS_MAX))

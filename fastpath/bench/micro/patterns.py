@@ -11,11 +11,11 @@ from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.tokens import Claims
 from fastpath.core.broker.broker import Broker
 from fastpath.core.delivery.link import Link
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON, encode
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Message, Subscribe
 from fastpath.core.sessions.sessions import Sessions
+from fastpath.core.wires.registry import PLAIN
 from fastpath.engine.memory import MemoryEngine
 
 START = 1_700_000_000_000

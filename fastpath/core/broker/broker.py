@@ -10,7 +10,7 @@ The laws, which every change here must keep:
    (core/delivery/writing.py).
 3. A client's own answers (``send``) leave before anything that is offered to it later: they are flushed before
    whatever is written of a group.
-4. Encoded once. The bytes of a message are made once per encoding (form and compression) and shared by every group,
+4. Encoded once. The bytes of a message are made once per wire (form and compression) and shared by every group,
    client and queue.
 5. No I/O. ``Writer`` and ``Link`` are given by the edge; time is an argument, in ms since 1970.
 """
@@ -27,10 +27,10 @@ from ..delivery.audience import Client, Group, SubjectFeed, Topic
 from ..delivery.conflation_clock import Grid
 from ..delivery.interest import SubscriptionIndex
 from ..delivery.ports import Writer
-from ..delivery.wire_encoding import SHARED, Encoding, LargeFrames, pieces
+from ..delivery.wire import SHARED, LargeFrames, Wire, pieces
 from ..delivery.writing import Writing
 from ..protocol.as_of import NO_VERSION, version_of
-from ..protocol.codec import MQTT_FORMS, Form
+from ..protocol.codec import Form
 from ..protocol.limits import Limits
 from ..protocol.messages import AnyAnswer, Base, Epoch, Message
 from ..protocol.options import TopicOptions
@@ -223,28 +223,28 @@ class Broker:
         return topic
 
     def offer(self, feed: SubjectFeed, message: Message) -> None:
-        """Encode the message once per encoding in use and put it before every group of the feed."""
+        """Make the message once per wire in use and put it before every group of the feed."""
         groups = feed.groups
         if len(groups) == 1:
             (group,) = groups
             if not group.pending:
                 self.dirty.append(group)
-            frame = group.encoding.payload(message, feed.topic.sid, self.base, group.encoding.form)
-            group.pending.append(group.encoding.frame(frame))
+            frame = group.wire.payload(message, feed.topic.sid, self.base, group.wire.form)
+            group.pending.append(group.wire.message(frame))
             return
-        frames: dict[Encoding, bytes] = {}
+        frames: dict[Wire, bytes] = {}
         payloads: dict[Form, bytes] = {}
         dirty = self.dirty
-        encoding, frame = None, b""
+        wire, frame = None, b""
         for group in groups:
-            if group.encoding is not encoding:
-                encoding = group.encoding
-                if encoding not in frames:
-                    form = encoding.form
+            if group.wire is not wire:
+                wire = group.wire
+                if wire not in frames:
+                    form = wire.form
                     if form not in payloads:
-                        payloads[form] = encoding.payload(message, feed.topic.sid, self.base, form)
-                    frames[encoding] = encoding.frame(payloads[form])
-                frame = frames[encoding]
+                        payloads[form] = wire.payload(message, feed.topic.sid, self.base, form)
+                    frames[wire] = wire.message(payloads[form])
+                frame = frames[wire]
             pending = group.pending
             if not pending:
                 dirty.append(group)
@@ -280,6 +280,12 @@ class Broker:
         """Return whether a reader at this position has seen more of the subject than this process has."""
         topic = self.interest.topics.get(subject)
         return self.engine.numbering is None and seq > 0 and (topic is None or (epoch, seq) > (topic.epoch, topic.seq))
+
+    def stands_there(self, topic: Topic, epoch: int, seq: int) -> bool:
+        """Return whether who has read up to there can have all that came since."""
+        if self.guaranteed:
+            return self.history.after(topic, epoch, seq) is not None
+        return (epoch, seq) == (topic.epoch, topic.seq)  # nothing is cached
 
     def replicate(self, replicas: Replicas | None) -> None:
         """Tell ``replicas`` of all that changes from now on; None: nobody."""
@@ -357,34 +363,34 @@ class Broker:
         self.tell(topic, Epoch(sid=topic.sid, epoch=epoch, seq=seq))
 
     def _tell_skipped(self, topic: Topic) -> None:
-        """Messages of the subject do not come here: clients of MQTT cannot see that by any numbers."""
-        frames: dict[Encoding, bytes] = {}
+        """Messages of the subject do not come here: tell those who cannot see that by any numbers."""
+        frames: dict[Wire, bytes] = {}
         for feed in (topic.feed, *(topic.conflated or {}).values()):
             if feed is None:
                 continue
             for group in feed.groups:
-                encoding = group.encoding
-                if encoding.form in MQTT_FORMS:
-                    if encoding not in frames:
-                        frames[encoding] = slow_consumers.stand_in(self, topic, encoding, live=True)
+                wire = group.wire
+                if not wire.numbered:
+                    if wire not in frames:
+                        frames[wire] = slow_consumers.stand_in(self, topic, wire, live=True)
                     if not group.pending:
                         self.dirty.append(group)
-                    group.pending.append(frames[encoding])
+                    group.pending.append(frames[wire])
             for client in feed.joining:
-                if client.form in MQTT_FORMS:
-                    self.send(client, slow_consumers.stand_in(self, topic, client.wire.encoding, live=True))
+                if not client.terms.wire.numbered:
+                    self.send(client, slow_consumers.stand_in(self, topic, client.terms.wire, live=True))
 
     # What goes to clients
 
-    def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
-        """The message as a WebSocket frame for one client; others may get the same one after it."""
+    def frame(self, message: Message, topic: Topic, wire: Wire, kind: str = "") -> bytes:
+        """The message as a piece for one client; others may get the same one after it."""
         if kind != SHARED or topic.snapshot is None:
-            return encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
+            return wire.message_again(wire.payload(message, topic.sid, self.base, wire.form, kind))
         newest, place = topic.snapshot.newest, (topic.epoch, topic.seq, self.base)
-        frame = self._large_frames.find(topic.sid, encoding, newest, place)
+        frame = self._large_frames.find(topic.sid, wire, newest, place)
         if frame is None:
-            frame = encoding.frame_again(encoding.payload(message, topic.sid, self.base, encoding.form, kind))
-            self._large_frames.keep(topic.sid, encoding, newest, place, frame)
+            frame = wire.message_again(wire.payload(message, topic.sid, self.base, wire.form, kind))
+            self._large_frames.keep(topic.sid, wire, newest, place, frame)
         return frame
 
     def tell(self, topic: Topic, event: AnyAnswer) -> None:
@@ -394,9 +400,9 @@ class Broker:
             if feed is None:
                 continue
             for group in feed.groups:
-                form = group.encoding.form
+                form = group.wire.form
                 if form not in frames:
-                    frames[form] = group.encoding.answer(event)
+                    frames[form] = group.wire.event(event)
                 if not group.pending:
                     self.dirty.append(group)
                 group.pending.append(frames[form])
@@ -408,7 +414,7 @@ class Broker:
         """Tell all members of the group, in its place among the messages."""
         if not group.pending:
             self.dirty.append(group)
-        group.pending.append(group.encoding.answer(event))
+        group.pending.append(group.wire.event(event))
 
     def send(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue answers, or frames ready made, for one client; they leave with the next flush."""
@@ -417,8 +423,8 @@ class Broker:
         if client.out is None:
             client.out = []
             self.touched.append(client)
-        encoding = client.wire.encoding
-        client.out += [answer if isinstance(answer, bytes) else encoding.answer(answer) for answer in answers]
+        wire = client.terms.wire
+        client.out += [answer if isinstance(answer, bytes) else wire.event(answer) for answer in answers]
 
     def bring(self, client: Client, *answers: AnyAnswer | bytes) -> None:
         """Queue what the client has asked for, however large its ready made frames are: they wait for it beside what
@@ -482,7 +488,7 @@ class Broker:
         if client.base != self.base:
             self.level(client)  # what its group has pending may count from the old one
             client.base = self.base
-            self.send(client, self.base_frame(client.wire.encoding))
+            self.send(client, self.base_frame(client.terms.wire))
 
     def move_base(self, time: int) -> None:
         """Let message times count from ``time``; what is pending counts from the old base, the new one comes behind it.
@@ -495,14 +501,14 @@ class Broker:
         for group in groups:
             group.base = time
             row = group.pending if group.held is None or group.pending else group.held.frames
-            row.append(self.base_frame(group.encoding))
+            row.append(self.base_frame(group.wire))
 
-    def base_frame(self, encoding: Encoding) -> bytes:
+    def base_frame(self, wire: Wire) -> bytes:
         """The base that is in force, as an event; empty where messages have no times."""
-        frame = self._base_frames.get(encoding.form)
+        frame = self._base_frames.get(wire.form)
         if frame is None:
-            told = encoding.answer(Base(base=self.base)) if encoding.dated else b""
-            frame = self._base_frames[encoding.form] = told
+            told = wire.event(Base(base=self.base)) if wire.dated else b""
+            frame = self._base_frames[wire.form] = told
         return frame
 
     # Membership

@@ -20,7 +20,7 @@ _NEVER = 1 << 62
 
 
 class TokenEnds:
-    """The ends of the tokens of all clients, which are in ``slots`` by their descriptors.
+    """The ends of the tokens of all clients, which are in ``slots`` by their slot keys.
 
     Those that end within the notice and ``ahead_ms`` are in order; of the others each slot knows the first, as there
     may be a million. ``ends`` is called with a client whose token has ended, ``soon`` with one whose token ends soon
@@ -51,7 +51,7 @@ class TokenEnds:
         if expires is None:
             return
         if expires > now + self._near_ms:
-            slot = client.fd % len(self._slots)
+            slot = client.slot_key % len(self._slots)
             self._far[slot] = min(self._far[slot], expires)
             self.due = min(self.due, expires - NOTICE_MS)
             return

@@ -1,8 +1,8 @@
 """Who gets what: subjects in use, the ways to receive them, groups of clients that want the same, and clients.
 
 A **topic** is a subject in use. A **feed** is one way to receive it: live, or conflated with an interval and a phase.
-Clients of one wire with the same set of feeds form a **group**. These know each other both ways round, so they stand in
-one module; what is done with them stands in the others of this package. Those who change a group's members are
+Clients on the same terms with the same set of feeds form a **group**. These know each other both ways round, so they
+stand in one module; what is done with them stands in the others of this package. Those who change a group's members are
 ``Group`` itself and the index of all of them (interest.py).
 """
 
@@ -16,13 +16,12 @@ from ..cache.history import Ring
 from ..cache.snapshot import Snapshot
 from ..matching.subscribed_patterns import Patterns, covers_segments
 from ..protocol.as_of import NO_VERSION
-from ..protocol.codec import JSON, TRANSPORTS
 from ..protocol.options import TopicOptions
 from ..protocol.subject import is_system, may_depend_on_name
 from .conflation import ConflationState
 from .link import LOST, Link
 from .outgoing_queue import Queue
-from .wire_encoding import PLAIN, Wire
+from .wire import Terms
 
 if TYPE_CHECKING:
     from ..protocol.messages import Subscribe
@@ -182,9 +181,9 @@ class Progress:
 
 
 class Group:
-    """Clients of one wire with the same feeds; what it waits to send is written to all of them at once.
+    """Clients on the same terms with the same feeds; what it waits to send is written to all of them at once.
 
-    ``ready`` are the clients whose sockets take a plain write, ``fds`` their descriptors in the same order;
+    ``ready`` are the clients whose sockets take a plain write, ``keys`` their slot keys in the same order;
     ``singles`` are all others (blocked, or behind a transport of their own), written one by one. A client's ``slot`` is
     its place in one of them, from the end (-1 - n) in ``singles``. With a ``cohort`` its members have one dict of
     subscriptions, ``topics``, and one of the patterns that these follow, ``owners``. ``progress`` is None while all
@@ -194,8 +193,7 @@ class Group:
     __slots__ = (
         "base",
         "cohort",
-        "encoding",
-        "fds",
+        "keys",
         "feeds",
         "held",
         "owners",
@@ -204,23 +202,24 @@ class Group:
         "ready",
         "signature",
         "singles",
+        "terms",
         "topics",
         "wire",
     )
 
-    def __init__(self, wire: Wire, signature: int, feeds: set[SubjectFeed], cohort: Cohort | None = None) -> None:
+    def __init__(self, terms: Terms, signature: int, feeds: set[SubjectFeed], cohort: Cohort | None = None) -> None:
         self.cohort = cohort
         self.topics: dict[Topic, SubjectFeed] | None = None
         self.owners: dict[Topic, str] = {}
-        self.wire = wire
-        self.encoding = wire.encoding
+        self.terms = terms
+        self.wire = terms.wire
         self.held: Held | None = None
         self.signature = signature
         self.feeds = feeds
         self.pending: list[bytes] = []
         self.base = 0  # that its members were last told of: see Broker.tell_base
         self.ready: list[Client] = []
-        self.fds: list[int] = []
+        self.keys: list[int] = []
         self.singles: list[Client] = []
         self.progress: Progress | None = None
 
@@ -287,7 +286,7 @@ class Group:
         if client.direct and client.queue is None:
             client.slot = len(self.ready)
             self.ready.append(client)
-            self.fds.append(client.fd)
+            self.keys.append(client.slot_key)
         else:
             self.singles.append(client)
             client.slot = -len(self.singles)
@@ -305,7 +304,7 @@ class Group:
                 slot = self._swap_ready(slot, progress.ready)
             self._swap_ready(slot, len(self.ready) - 1)
             self.ready.pop()
-            self.fds.pop()
+            self.keys.pop()
             return owed
         at = -1 - slot
         owed = not (progress is not None and writing and at < progress.singles)
@@ -319,9 +318,9 @@ class Group:
     def _swap_ready(self, one: int, other: int) -> int:
         """Let these change places; the second one's."""
         if one != other:
-            ready, fds = self.ready, self.fds
+            ready, keys = self.ready, self.keys
             ready[one], ready[other] = ready[other], ready[one]
-            fds[one], fds[other] = fds[other], fds[one]
+            keys[one], keys[other] = keys[other], keys[one]
             ready[one].slot, ready[other].slot = one, other
         return other
 
@@ -459,13 +458,14 @@ class PatternSubscriptions(dict[str, PatternSubscription]):
 class Client:
     """A connection on a client port.
 
-    ``direct`` says that ``fd`` takes plain writes; ``queue`` is None while the socket takes all that is written;
-    ``lag`` is None without subscriptions that may be conflated (slow_consumers.py), ``recovering`` without any that
-    come from behind (backlogs.py). ``number`` tells it from all other clients of this process; ``end`` is the code and
-    the reason with which it was closed. ``errors`` are commands that were refused, and ``nonsense`` those of them that
-    could not be read. ``since`` is when it opened, in ms and to a tenth of a second; ``program`` is what it says that
-    it is; ``responds``, whether it answers requests. Until its queue has been taken, so many bytes more than the bound
-    may wait in it as are ``allowed`` (outbox.py).
+    ``slot_key`` is the number by which the edge finds its socket, and no other client has it; ``direct`` says that the
+    writer may write to it by that number (``Writer.write_some``); ``queue`` is None while the socket takes all that is
+    written; ``lag`` is None without subscriptions that may be conflated (slow_consumers.py), ``recovering`` without any
+    that come from behind (backlogs.py). ``number`` tells it from all other clients of this process; ``end`` is the code
+    and the reason with which it was closed. ``errors`` are commands that were refused, and ``nonsense`` those of them
+    that could not be read. ``since`` is when it opened, in ms and to a tenth of a second; ``program`` is what it says
+    that it is; ``responds``, whether it answers requests. Until its queue has been taken, so many bytes more than the
+    bound may wait in it as are ``allowed`` (outbox.py).
     """
 
     __slots__ = (
@@ -477,7 +477,6 @@ class Client:
         "direct",
         "end",
         "errors",
-        "fd",
         "form",
         "greeted",
         "group",
@@ -494,23 +493,24 @@ class Client:
         "responds",
         "since",
         "slot",
+        "slot_key",
         "subscriptions",
+        "terms",
         "waiting",
         "warned",
         "wilds",
-        "wire",
     )
 
     def __init__(
-        self, link: Link, fd: int, direct: bool, principal: Principal, address: str = "", wire: Wire = PLAIN[JSON]
+        self, link: Link, slot_key: int, direct: bool, principal: Principal, terms: Terms, address: str = ""
     ) -> None:
         self.link = link
-        self.fd = fd
+        self.slot_key = slot_key
         self.direct = direct
         self.principal = principal
         self.address = address
-        self.wire = wire
-        self.form = wire.encoding.form
+        self.terms = terms
+        self.form = terms.wire.form
         self.publisher: str | None = None
         self.group: Group | None = None
         self.slot = -1
@@ -538,7 +538,7 @@ class Client:
     @property
     def transport(self) -> str:
         """What carries its frames: ``websocket``, ``events``, ``stream``, ``poll`` or ``mqtt``."""
-        return TRANSPORTS.get(self.form, "websocket")
+        return self.terms.wire.transport
 
     @property
     def count(self) -> int:

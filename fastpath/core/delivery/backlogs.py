@@ -47,7 +47,7 @@ def take(broker: Deliverer, client: Client, topic: Topic, cursor: Cursor, room: 
         if message.epoch > cursor.epoch:
             frames.append(_epoch(client, topic, cursor, message.epoch))
         kind = cursor.kind if message.seq <= cursor.upto else ""
-        frame = broker.frame(message, topic, client.wire.encoding, kind)
+        frame = broker.frame(message, topic, client.terms.wire, kind)
         frames.append(frame)
         cursor.seq = message.seq
         room -= len(frame)
@@ -198,4 +198,4 @@ def _epoch(client: Client, topic: Topic, cursor: Cursor, epoch: int) -> bytes:
     """
     cursor.epoch = epoch
     cursor.upto = min(cursor.upto, cursor.seq)
-    return client.wire.encoding.answer(Epoch(sid=topic.sid, epoch=epoch, seq=cursor.seq))
+    return client.terms.wire.event(Epoch(sid=topic.sid, epoch=epoch, seq=cursor.seq))

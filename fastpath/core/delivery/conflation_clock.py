@@ -112,7 +112,7 @@ class Grid:
             if own:
                 broker.counters.messages_out += len(own)
                 broker.tell_base(client)
-                broker.send(client, *(broker.frame(one, feed.topic, client.wire.encoding) for one in own))
+                broker.send(client, *(broker.frame(one, feed.topic, client.terms.wire) for one in own))
             broker.move(client, [feed], [])
 
     def forget(self, feed: SubjectFeed) -> None:
@@ -142,7 +142,7 @@ def tell_interval(broker: Deliverer, group: Group, feed: SubjectFeed) -> int:
     if len(patterns) == 1:
         broker.put(group, Subscribed(results=[interval_of(feed, *patterns)]))
         return 1 + len(members) // LOOKED_SHARE
-    frames = {text: group.encoding.answer(Subscribed(results=[interval_of(feed, text)])) for text in patterns}
+    frames = {text: group.wire.event(Subscribed(results=[interval_of(feed, text)])) for text in patterns}
     for client in members:
         broker.level(client)
         broker.send(client, frames[pattern_of(client, topic)])

@@ -1,7 +1,7 @@
 """Which clients want a subject: topics, their feeds, and groups of clients that want exactly the same feeds.
 
 A **topic** is a subject in use. A **feed** is one way to receive it: live, or conflated with an interval and a phase.
-Clients of one wire with the same set of feeds form a **group**; what a tick brings to a group is joined once
+Clients on the same terms with the same set of feeds form a **group**; what a tick brings to a group is joined once
 and the same bytes are written to all its members. Groups are found by a signature: the exclusive or of its feeds'
 keys, which are a keyed hash, so that nobody who chooses subjects can make two sets collide.
 """
@@ -17,7 +17,7 @@ from ..matching.subject_tree import Tree
 from ..matching.subscribed_patterns import Patterns
 from .audience import Client, Cohort, CohortName, Group, PatternSubscription, SubjectFeed, Topic
 from .conflation import ConflationState
-from .wire_encoding import Wire
+from .wire import Terms
 
 if TYPE_CHECKING:
     from ..auth.grants import Principal
@@ -34,7 +34,7 @@ class SubscriptionIndex:
     def __init__(self, secret: bytes, defaults: TopicOptions) -> None:
         """``defaults`` are the options that the settings give to a subject."""
         self.topics: dict[str, Topic] = {}
-        self.groups: dict[tuple[Wire, int], Group] = {}
+        self.groups: dict[tuple[Terms, int], Group] = {}
         self.tree = Tree()
         """Those that are known."""
         self.patterns: Patterns[Client, PatternSubscription, Cohort] = Patterns()
@@ -64,11 +64,11 @@ class SubscriptionIndex:
         signature = group.signature
         for feed in feeds:
             signature ^= feed.key
-        if (group.wire, signature) in self.groups:
+        if (group.terms, signature) in self.groups:
             return False
-        del self.groups[group.wire, group.signature]
+        del self.groups[group.terms, group.signature]
         group.signature = signature
-        self.groups[group.wire, signature] = group
+        self.groups[group.terms, signature] = group
         for feed in feeds:
             group.feeds.discard(feed)
             del feed.groups[group]
@@ -95,11 +95,11 @@ class SubscriptionIndex:
 
     def take(self, group: Group, feed: SubjectFeed) -> None:
         """All members of the group follow one feed more; no other group may be there with the same feeds."""
-        del self.groups[group.wire, group.signature]
+        del self.groups[group.terms, group.signature]
         group.signature ^= feed.key
         group.feeds.add(feed)
         feed.groups[group] = None
-        self.groups[group.wire, group.signature] = group
+        self.groups[group.terms, group.signature] = group
         if group.topics is not None:
             group.topics[feed.topic] = feed
 
@@ -150,14 +150,14 @@ class SubscriptionIndex:
         topic.feed = feed
         self.tidy(topic)
 
-    def destination(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> tuple[Wire, int]:
+    def destination(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> tuple[Terms, int]:
         """The key of the group that the client would belong to after the change."""
         signature = client.group.signature if client.group else 0
         for feed in add:
             signature ^= feed.key
         for feed in remove:
             signature ^= feed.key
-        return client.wire, signature
+        return client.terms, signature
 
     def move(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
         """Put the client into the group of its feeds plus ``add`` minus ``remove`` (each a real change)."""
@@ -226,9 +226,9 @@ class SubscriptionIndex:
             keys += [int.from_bytes(digest[at : at + KEY_BYTES], "big") for at in range(0, 64, KEY_BYTES)]
         return keys.pop()
 
-    def _reshape(self, group: Group, key: tuple[Wire, int], add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
+    def _reshape(self, group: Group, key: tuple[Terms, int], add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
         """A group of one changes its feeds in place: subscribing one by one stays linear."""
-        del self.groups[group.wire, group.signature]
+        del self.groups[group.terms, group.signature]
         for feed in add:
             group.feeds.add(feed)
             feed.groups[group] = None
@@ -246,7 +246,7 @@ class SubscriptionIndex:
             self.release(feed)
 
     def _dissolve(self, group: Group) -> None:
-        del self.groups[group.wire, group.signature]
+        del self.groups[group.terms, group.signature]
         for feed in group.feeds:
             del feed.groups[group]
 

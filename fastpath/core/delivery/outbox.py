@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .audience import Client
     from .backlogs import Recoveries
     from .ports import Deliverer
-    from .wire_encoding import Encoding
+    from .wire import Wire
 
 
 class Effect:
@@ -85,7 +85,7 @@ class Outboxes:
         client.queue = queue = Queue(data, sent)
         bound = self._broker.limits.outbox_bytes_max
         if bounded and sent > 0 and queue.size > bound + client.allowed and len(data) > bound:
-            client.allowed += _larger(data, client.wire.encoding, bound)
+            client.allowed += _larger(data, client.terms.wire, bound)
         for observer in self._broker.observers:
             observer.blocked(client)
         if client.group is not None:
@@ -101,7 +101,7 @@ class Outboxes:
         """Shed what may be conflated where the queue is over its bound, and what is left of it if that is too much."""
         limits = self._broker.limits
         if queue.size > limits.outbox_bytes_max + client.allowed and not slow_consumers.shed(self._broker, client):
-            queue.keep_begun(client.wire.encoding)  # so that the close code can still be read
+            queue.keep_begun(client.terms.wire)  # so that the close code can still be read
             return Effect.OVERFLOW
         return Effect.TURN if slow_consumers.due(client, limits) else 0
 
@@ -155,13 +155,13 @@ class Outboxes:
         self.leave(client, code, reason)
         if code == Close.SLOW_CONSUMER:
             frames = None
-        return b"".join([*(frames or ()), client.wire.encoding.goodbye(code, reason)])
+        return b"".join([*(frames or ()), client.terms.wire.close(code, reason)])
 
     def give_up(self, client: Client) -> None:
         """Send nothing of what waits for the client, but for the rest of the frame of which a part has been sent."""
         client.out = None
         if client.queue is not None:
-            client.queue.keep_begun(client.wire.encoding)
+            client.queue.keep_begun(client.terms.wire)
 
     def leave(self, client: Client, code: int, reason: str) -> None:
         """The client ends, for this reason: from now on its group's writes skip the socket."""
@@ -176,6 +176,6 @@ class Outboxes:
 
 
 @lru_cache(maxsize=1)  # a group's members get the same bytes
-def _larger(data: bytes, encoding: Encoding, bound: int) -> int:
+def _larger(data: bytes, wire: Wire, bound: int) -> int:
     """The bytes of those frames which are larger than the bound themselves."""
-    return sum(size for frame in encoding.split(data) if (size := len(frame)) > bound)
+    return sum(size for frame, _ in wire.split(data) if (size := len(frame)) > bound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 
-from .wire_encoding import Encoding, split_messages
+from .wire import Wire, split_messages
 
 
 class Queue:
@@ -37,11 +37,11 @@ class Queue:
             count -= len(chunks.popleft())
         self.sent = count
 
-    def purge(self, sids: Container[int], encoding: Encoding) -> dict[int, int]:
+    def purge(self, sids: Container[int], wire: Wire) -> dict[int, int]:
         """Take out the messages of these subjects; how many there were of each. A frame begun is finished."""
         purged: dict[int, int] = {}
         kept: list[bytes] = []
-        frames = [each for chunk in self.chunks for each in split_messages(chunk, encoding)]
+        frames = [each for chunk in self.chunks for each in split_messages(chunk, wire)]
         first = self._cut([frame for frame, _ in frames])
         for frame, sid in frames[first:]:
             if sid in sids:
@@ -52,9 +52,9 @@ class Queue:
         self.size += sum(map(len, kept))
         return purged
 
-    def keep_begun(self, encoding: Encoding) -> None:
+    def keep_begun(self, wire: Wire) -> None:
         """Drop what waits but for the rest of the frame of which a part has been sent."""
-        self._cut(list(encoding.split(self.chunks[0])) if self.sent else [])
+        self._cut([frame for frame, _ in wire.split(self.chunks[0])] if self.sent else [])
 
     def _cut(self, frames: list[bytes]) -> int:
         """Take out all of ``frames`` but the one of which a part has been sent: it stays whole, for whoever cuts here

@@ -12,7 +12,7 @@ from ..protocol.messages import AnyAnswer, Message
 from ..telemetry.counters import Counters
 from .audience import Client, Group, SubjectFeed, Topic
 from .interest import SubscriptionIndex
-from .wire_encoding import Encoding
+from .wire import Wire
 
 
 class Writer:
@@ -26,16 +26,16 @@ class Writer:
     def write_group(self, group: Group, data: bytes) -> None:
         """Send whole frames to every member."""
 
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
-        """Send whole frames to some ready members of a group; ``fds`` stand in the order of ``clients``."""
+    def write_some(self, clients: list[Client], keys: list[int], data: bytes) -> None:
+        """Send whole frames to some ready members of a group; ``keys`` stand in the order of ``clients``."""
 
     def write_singles(self, clients: list[Client], data: bytes) -> None:
         """Send whole frames to members of a group that are written to one by one."""
         for client in clients:
             client.link.write(data)
 
-    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
-        """Send to the one ready member of each group its own frames; ``fds`` and ``frames`` stand in the same order."""
+    def write_ones(self, groups: list[Group], keys: list[int], frames: list[bytes]) -> None:
+        """Send to the one ready member of each group its own frames; ``keys`` and ``frames`` stand in that order."""
 
     def begin(self) -> None:
         """A turn of writes to large groups begins."""
@@ -98,10 +98,10 @@ class Deliverer(Protocol):
     def state(self, topic: Topic) -> Snapshot | None:
         """Return the same, or that the subject was removed."""
 
-    def frame(self, message: Message, topic: Topic, encoding: Encoding, kind: str = "") -> bytes:
-        """Return the message as a WebSocket frame for one client."""
+    def frame(self, message: Message, topic: Topic, wire: Wire, kind: str = "") -> bytes:
+        """Return the message as a piece for one client."""
 
-    def base_frame(self, encoding: Encoding) -> bytes:
+    def base_frame(self, wire: Wire) -> bytes:
         """Return the base that is in force, as an event."""
 
     def tell_base(self, client: Client) -> None:

@@ -18,20 +18,18 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..mqtt.publications import as_retained
-from ..mqtt.records import LIVE_STAND_IN, STAND_IN, encode_gap
-from ..protocol.codec import MQTT_FORMS
+from ..protocol.codec import LIVE_STAND_IN, STAND_IN
 from ..protocol.errors import Close
 from ..protocol.messages import AnyAnswer, CaughtUp, Lagging, Result, Subscribed
 from .audience import Lag, pattern_of
 from .conflation import ConflationState
-from .wire_encoding import split_messages
+from .wire import split_messages
 
 if TYPE_CHECKING:
     from ..protocol.limits import Limits
     from .audience import Client, SubjectFeed, Topic
     from .ports import Deliverer
-    from .wire_encoding import Encoding
+    from .wire import Wire
 
 CLOSE = "close"
 CONFLATE = "conflate"
@@ -81,11 +79,11 @@ def shed(broker: Deliverer, client: Client) -> bool:
     if lag is None or queue is None:
         return False
     topics = {topic.sid: topic for topic in (*lag.able, *lag.behind)}
-    purged = queue.purge(topics, client.wire.encoding)
+    purged = queue.purge(topics, client.terms.wire)
     told = [sid for sid in purged if topics[sid] in lag.able and topics[sid] not in lag.lost]
     lag.lost.update(topics[sid] for sid in purged)
     if told:
-        queue.push(client.wire.encoding.answer(Lagging(sids=told)))
+        queue.push(client.terms.wire.event(Lagging(sids=told)))
     broker.counters.conflated_away += sum(purged.values())
     return queue.size <= broker.limits.outbox_bytes_max + client.allowed
 
@@ -115,7 +113,7 @@ def begin(broker: Deliverer, client: Client) -> None:
     lag.able.clear()
     broker.move(client, [], joined)  # what was pending comes before the numbers, and is written by this
     if lag.lost and client.queue is not None:
-        again = client.queue.purge({topic.sid for topic in lag.lost}, client.wire.encoding)
+        again = client.queue.purge({topic.sid for topic in lag.lost}, client.terms.wire)
         broker.counters.conflated_away += sum(again.values())
     split_messages.cache_clear()
     broker.counters.lags += 1
@@ -259,15 +257,15 @@ def anew(broker: Deliverer, client: Client, topic: Topic, feed: SubjectFeed, res
     cached message where it has no snapshot.
 
     Where the subject was removed meanwhile that is told in place of the snapshot."""
-    encoding = client.wire.encoding
-    if client.form in MQTT_FORMS:
-        frames = [stand_in(broker, topic, encoding)]
+    wire = client.terms.wire
+    if not wire.numbered:
+        frames = [stand_in(broker, topic, wire)]
     elif (state := broker.state(topic)) is not None:
         found = state.as_message(topic.subject, topic.epoch, topic.seq)
-        frames = [broker.frame(found, topic, encoding, "snapshot")]
+        frames = [broker.frame(found, topic, wire, "snapshot")]
     else:
         newest = broker.history.newest(topic.ring, 1)
-        frames = [broker.frame(message, topic, encoding, "historical") for message in newest]
+        frames = [broker.frame(message, topic, wire, "historical") for message in newest]
     broker.counters.resynchronisations += 1
     results.append(
         Result(
@@ -284,16 +282,16 @@ def anew(broker: Deliverer, client: Client, topic: Topic, feed: SubjectFeed, res
     return frames
 
 
-def stand_in(broker: Deliverer, topic: Topic, encoding: Encoding, *, live: bool = False) -> bytes:
-    """What a client of MQTT is told of messages that it has missed for good: the subject's retained message, or that it
-    was removed, which stand for them; where there is neither that they are missing. ``live``: all have missed them."""
+def stand_in(broker: Deliverer, topic: Topic, wire: Wire, *, live: bool = False) -> bytes:
+    """What stands for messages that a client has missed for good who sees no numbers: the subject's retained message,
+    or that it was removed; where there is neither, that they are missing. ``live``: all have missed them."""
     state = broker.state(topic)
     if state is not None:
         found = state.as_message(topic.subject, topic.epoch, topic.seq)
-        message = found if state.removed else as_retained(found, state.newest)
+        message = found if state.removed else wire.retained(found, state.newest)
         if message is not None:
-            return broker.frame(message, topic, encoding, LIVE_STAND_IN if live else STAND_IN)
-    return encode_gap(topic.subject, topic.sid, topic.epoch, topic.seq, live=live)
+            return broker.frame(message, topic, wire, LIVE_STAND_IN if live else STAND_IN)
+    return wire.gap(topic.subject, topic.sid, topic.epoch, topic.seq, live=live)
 
 
 def _missed(broker: Deliverer, client: Client, topic: Topic, number: int) -> list[bytes]:
@@ -304,7 +302,7 @@ def _missed(broker: Deliverer, client: Client, topic: Topic, number: int) -> lis
     if live is None or not messages or (lag is not None and topic in lag.lost):
         return []
     broker.counters.conflated_away += live.number - number - len(messages)
-    return [broker.frame(message, topic, client.wire.encoding) for message in messages]
+    return [broker.frame(message, topic, client.terms.wire) for message in messages]
 
 
 def _forget_lost(broker: Deliverer, client: Client, topic: Topic) -> None:
@@ -315,7 +313,7 @@ def _forget_lost(broker: Deliverer, client: Client, topic: Topic) -> None:
     lag.lost.discard(topic)
     if queue is not None:
         broker.level(client)
-        broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.wire.encoding).values())
+        broker.counters.conflated_away += sum(queue.purge({topic.sid}, client.terms.wire).values())
 
 
 def _let_go(broker: Deliverer, client: Client, topic: Topic) -> None:

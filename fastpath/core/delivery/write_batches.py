@@ -10,15 +10,15 @@ from .audience import Held
 
 if TYPE_CHECKING:
     from .audience import Group
-    from .wire_encoding import Wire
+    from .wire import Terms
 
 
 class Batches:
-    """The groups that hold something; those of one wire stand in the order in which they are due."""
+    """The groups that hold something; those on the same terms stand in the order in which they are due."""
 
     def __init__(self, sliced: Callable[[Group], bool]) -> None:
         self._sliced = sliced
-        self._waiting: dict[Wire, dict[Group, Held]] = {}
+        self._waiting: dict[Terms, dict[Group, Held]] = {}
         self.begun: Callable[[], int] | None = None
         """Called when a group begins to hold something; marks that with a number, for ``released``."""
         self.released: Callable[[int, int], None] | None = None
@@ -32,17 +32,17 @@ class Batches:
         """Let the groups with a batching time hold what came in this tick; those of ``groups`` that are written now."""
         ready = []
         for group in groups:
-            wire = group.wire
-            if not wire.batch_ms or not group.pending:
+            terms = group.terms
+            if not terms.batch_ms or not group.pending:
                 ready.append(group)
                 continue
             held = group.held
             if held is None:
-                held = group.held = Held(now + wire.batch_ms, self.begun() if self.begun is not None else 0)
-                self._waiting.setdefault(wire, {})[group] = held
+                held = group.held = Held(now + terms.batch_ms, self.begun() if self.begun is not None else 0)
+                self._waiting.setdefault(terms, {})[group] = held
             held.keep(group.pending)
             group.pending.clear()
-            if held.size >= wire.batch_bytes:
+            if held.size >= terms.batch_bytes:
                 self.release(group)
                 ready.append(group)
         return ready
@@ -50,10 +50,10 @@ class Batches:
     def due(self, now: int | None) -> list[Group]:
         """Release the groups whose time is over; all that hold something when ``now`` is None."""
         ready: list[Group] = []
-        for wire, waiting in self._waiting.items():
+        for terms, waiting in self._waiting.items():
             for group, held in waiting.items():
                 # What is further away than the whole time was noted before the clock was set back.
-                if now is not None and now < held.due <= now + wire.batch_ms:
+                if now is not None and now < held.due <= now + terms.batch_ms:
                     break
                 ready.append(group)
         for group in ready:
@@ -65,7 +65,7 @@ class Batches:
         held, group.held = group.held, None
         if held is not None:
             group.pending[:0] = held.frames
-            del self._waiting[group.wire][group]
+            del self._waiting[group.terms][group]
             if self._sliced(group):
                 group.uneven().next = held.mark  # told of as it is written
             elif self.released is not None:
@@ -78,8 +78,8 @@ class Batches:
     def wait_ms(self, now: int) -> int | None:
         """Return the time in ms until the first group is due; None when no group holds anything."""
         waits = [
-            min(max(next(iter(waiting.values())).due - now, 0), wire.batch_ms)
-            for wire, waiting in self._waiting.items()
+            min(max(next(iter(waiting.values())).due - now, 0), terms.batch_ms)
+            for terms, waiting in self._waiting.items()
             if waiting
         ]
         return min(waits, default=None)

@@ -83,7 +83,7 @@ class Writing:
         had = progress.ahead.get(client, 0)
         if had < len(row):
             if not had and group.base != broker.base:
-                frames.append(broker.base_frame(group.encoding))
+                frames.append(broker.base_frame(group.wire))
             frames += row[had:]
             progress.ahead[client] = len(row)
         if frames:
@@ -113,7 +113,7 @@ class Writing:
                 rows.append(group)
                 if group.base != broker.base:
                     group.base = broker.base
-                    row.insert(0, broker.base_frame(group.encoding))
+                    row.insert(0, broker.base_frame(group.wire))
                     ahead = group.progress.ahead if group.progress is not None else {}
                     ahead.update({client: had + 1 for client, had in ahead.items()})
         return rows
@@ -128,7 +128,7 @@ class Writing:
         members_max = writer.members_max
         messages = size = at = 0
         ones: list[Group] = []
-        fds, datas = list[int](), list[bytes]()
+        keys, datas = list[int](), list[bytes]()
         for group in groups:
             if room <= 0:
                 break
@@ -136,12 +136,12 @@ class Writing:
             pending = group.pending
             if not pending:
                 continue  # settled since
-            alone = len(group.fds) == 1 and not group.singles
+            alone = len(group.keys) == 1 and not group.singles
             if group.progress is not None or (not alone and sliced and len(group) > members_max):
                 self._enter(group)
                 continue
             if group.base != base:
-                pending.insert(0, broker.base_frame(group.encoding))
+                pending.insert(0, broker.base_frame(group.wire))
                 group.base = base
             count = len(pending)
             data = pending[0] if count == 1 else b"".join(pending)
@@ -151,7 +151,7 @@ class Writing:
                 size += len(data)
                 room -= 1
                 ones.append(group)
-                fds.append(group.fds[0])
+                keys.append(group.keys[0])
                 datas.append(data)
             else:
                 members = len(group)
@@ -159,8 +159,8 @@ class Writing:
                 size += len(data) * members
                 room -= members
                 writer.write_group(group, data)
-        if fds:
-            writer.write_ones(ones, fds, datas)
+        if keys:
+            writer.write_ones(ones, keys, datas)
         broker.counters.messages_out += messages
         broker.counters.bytes_out += size
         return at
@@ -210,13 +210,13 @@ class Writing:
                 self._write_one(client, b"".join(progress.frames[had:]), count - had)
         data, counters = progress.data, self._broker.counters
         at = progress.ready
-        clients, fds = group.ready[at : at + room], group.fds[at : at + room]
+        clients, keys = group.ready[at : at + room], group.keys[at : at + room]
         if clients:
             progress.ready += len(clients)  # first: who blocks is put among those who have had it
             room -= len(clients)
             counters.messages_out += count * len(clients)
             counters.bytes_out += len(data) * len(clients)
-            self._broker.writer.write_some(clients, fds, data)
+            self._broker.writer.write_some(clients, keys, data)
         at = progress.singles
         singles = group.singles[at : at + room]
         if singles:
@@ -239,7 +239,7 @@ class Writing:
         progress.frames, group.pending = group.pending, []
         progress.parts, progress.ahead = progress.ahead, {}
         if group.base != broker.base:
-            progress.frames.insert(0, broker.base_frame(group.encoding))
+            progress.frames.insert(0, broker.base_frame(group.wire))
             progress.parts = {client: had + 1 for client, had in progress.parts.items()}
             group.base = broker.base
         progress.data = b"".join(progress.frames)

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
-from ..protocol.codec import MQTT5, Form
+from ..protocol.codec import LIVE_STAND_IN, MQTT5, STAND_IN, Form
 from ..protocol.messages import STANDARD, Message
 from . import fields
 from .publications import expiry_of, payload_of, properties_of
@@ -29,9 +29,6 @@ ASSURED, RETAINED, STORED, SNAPSHOT, EMPTY, STANDS, LIVE = 1, 2, 4, 8, 16, 32, 6
 """Flags of a message: more than QoS 0 may be asked of it; it was published to be retained; it is no live one; it is
 its subject's snapshot; it has neither content nor fields; it stands for messages that cannot be had any more; these
 were kept from all, of whom nobody was away."""
-
-STAND_IN, LIVE_STAND_IN = "stand_in", "live_stand_in"
-"""Kinds of a snapshot that stands for what its client has missed."""
 
 _HEAD = Struct(">IBBQQQQQHH")
 _SHORT = Struct(">IB")
@@ -74,8 +71,8 @@ class Record(NamedTuple):
 
 
 def encode_record(message: Message, sid: int, base: int, form: Form, kind: str = "") -> bytes:
-    """A message as a record; ``kind`` as in protocol.md 5.2, empty for a live one, or one of those above. Without a
-    packet, where the subject is no topic's."""
+    """A message as a record; ``kind`` as in protocol.md 5.2, empty for a live one, ``STAND_IN`` or ``LIVE_STAND_IN``.
+    Without a packet, where the subject is no topic's."""
     del base
     level = V5 if form == MQTT5 else V3
     payload = payload_of(message, level)

@@ -48,15 +48,16 @@ JSON_FORMS: frozenset[Form] = frozenset((JSON, SSE, STREAM, POLL))
 
 MQTT_FORMS: frozenset[Form] = frozenset((MQTT, MQTT5))
 
-TRANSPORTS: dict[Form, str] = {SSE: "events", STREAM: "stream", POLL: "poll", MQTT: "mqtt", MQTT5: "mqtt"}
-"""What carries the frames of a form, where it is no WebSocket of this protocol."""
-
 FORMS: tuple[Form, ...] = (JSON, MSGPACK)
 """The forms that a client may choose for its WebSocket."""
 
 SUBPROTOCOLS: dict[str, Form] = {"fastpath.v1.json": JSON, "fastpath.v1.msgpack": MSGPACK}
 """The WebSocket subprotocols and the form that each stands for (protocol.md 1.2)."""
 
+
+STAND_IN, LIVE_STAND_IN = "stand_in", "live_stand_in"
+"""Kinds of a message, beside those of protocol.md 5.2: a snapshot that stands for what its reader has missed, and the
+same for all readers. Only who sees no numbers is told so."""
 
 _OPS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyCommand))
 """The commands of protocol.md 3, by their ``op``."""

@@ -33,7 +33,7 @@ def join(broker: Broker, group: Group, topic: Topic) -> bool:
     if full or broker.admission.full:
         return False
     feed = broker.grid.feed(topic, 0, 0)
-    if (group.wire, group.signature ^ feed.key) in broker.interest.groups:
+    if (group.terms, group.signature ^ feed.key) in broker.interest.groups:
         return False  # the feed has members, so that it need not be released
     pattern = next(text for text in cohort.texts if covers(text, topic.subject))
     result = interval_of(feed, pattern)
@@ -70,7 +70,7 @@ def _lose(broker: Broker, cohort: Cohort, group: Group, denied: dict[str, list[s
     sids = {topic.sid for topic in topics}
     for client in members:
         if client.queue is not None:
-            client.queue.purge(sids, client.wire.encoding)
+            client.queue.purge(sids, client.terms.wire)
     broker.counters.subscriptions -= len(topics) * len(members)
     for reason, subjects in denied.items():
         broker.put(group, Revoked(subjects=subjects, reason=reason))

@@ -9,7 +9,7 @@ from ..broker.admission import Done, Outcome
 from ..broker.broker import Broker
 from ..delivery.audience import Client
 from ..delivery.link import PauseReason
-from ..protocol.codec import MQTT_FORMS, Form, check_fields, check_value
+from ..protocol.codec import Form, check_fields, check_value
 from ..protocol.errors import InvalidMessage
 from ..protocol.limits import CLOSURE_BYTES_MAX, SUBJECT_BYTES_MAX
 from ..protocol.messages import GUARANTEED, STANDARD, Message, Publish, Published
@@ -54,14 +54,14 @@ class Publications:
             raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         broker = self._broker
         trail = broker.trail
-        answered = bool(command.closure) or (client.form in MQTT_FORMS and bool(command.id))
+        answered = bool(command.closure) or (client.terms.wire.acknowledges and bool(command.id))
         try:
             if not self.accepts(client.address):
                 raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
             message = read_publication(command, client.form)
             if command.publication:
                 _number(client, message, command.publication)
-            elif client.form in MQTT_FORMS:
+            elif client.terms.wire.acknowledges:
                 message.publisher = client.publisher  # by which it is known as its own
         except InvalidMessage as error:
             broker.counters.refused(((error.code, error.reason),))

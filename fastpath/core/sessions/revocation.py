@@ -13,7 +13,7 @@ from ..broker.options_follower import OptionsFollower
 from ..broker.rights_records import Fault, LeftOut, read_records
 from ..delivery.audience import pattern_of
 from ..delivery.slow_consumers import policy
-from ..delivery.wire_encoding import split_messages
+from ..delivery.wire import split_messages
 from ..protocol.errors import InvalidMessage, Refused
 from ..protocol.messages import Revoked, Subscribe, Subscribed
 from ..protocol.options import OptionRow
@@ -316,7 +316,7 @@ class Revocation:
         for observer in broker.observers:
             observer.unsubscribed(client, topics, reason)
         if client.queue is not None:
-            client.queue.purge({topic.sid for topic in topics}, client.wire.encoding)
+            client.queue.purge({topic.sid for topic in topics}, client.terms.wire)
         for subject in subjects:
             self._subscriptions.wait(client, subject, requests[subject], reason, now)
             self._wildcards.cut(client, subject, patterns.get(subject, ""))

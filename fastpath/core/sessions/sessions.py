@@ -16,7 +16,7 @@ from ..broker.token_ends import TokenEnds
 from ..delivery.audience import Client
 from ..delivery.link import LOST, Link
 from ..delivery.outbox import Outboxes
-from ..delivery.wire_encoding import Wire
+from ..delivery.wire import Terms
 from ..protocol.codec import command_id, decode_command
 from ..protocol.errors import BadFrame, Close, InvalidMessage, Refused
 from ..protocol.limits import ERRORS_MAX, command_bytes_max
@@ -122,19 +122,19 @@ class Sessions:
             if client.greeted:
                 self.broker.send(client, notice)
 
-    def open(self, link: Link, fd: int, direct: bool, wire: Wire, token: str, address: str, now: int) -> Client:
-        """A WebSocket opened; raises Refused when the token that came with it is not good."""
+    def open(self, link: Link, slot_key: int, direct: bool, terms: Terms, token: str, address: str, now: int) -> Client:
+        """A client has come; raises Refused when the token that came with it is not good."""
         if self.broker.admission.full:
             self.broker.counters.limit("memory")
             raise Refused(Close.OVERLOADED, MEMORY_FULL)
-        client = Client(link, fd, direct, self.broker.grants.principal(token, now), address, wire)
+        client = Client(link, slot_key, direct, self.broker.grants.principal(token, now), terms, address)
         self._opened += 1
         client.number = self._opened
         if now // 100 != self._moment // 100:
             self._moment = now
         client.since = self._moment  # one number for all of them: there may be a million
         self.clients[client] = None
-        self._slots[fd % self.ping_seconds][client] = None
+        self._slots[slot_key % self.ping_seconds][client] = None
         self._ends.watch(client, now)
         self.broker.counters.connects += 1
         for observer in self.broker.observers:
@@ -155,7 +155,7 @@ class Sessions:
             if self.guard is not None:
                 self.guard.forget(client)
             self.publish_rates.forget(client)
-            self._slots[client.fd % self.ping_seconds].pop(client, None)
+            self._slots[client.slot_key % self.ping_seconds].pop(client, None)
             self._ends.forget(client)
             self.broker.counters.disconnects += 1
             with ExitStack() as stack:  # each is called, the last one first, though another raises
@@ -168,7 +168,7 @@ class Sessions:
         return 0 if client.closed else end_subscriptions(self.wildcards, client, subjects, reason, now)
 
     def receive(self, client: Client, data: bytes, now: int) -> None:
-        """Handle one WebSocket message of the client; a fault in it is the client's alone."""
+        """Handle one command of the client; a fault in it is the client's alone."""
         self._ends.pass_time(now)
         if client.end is not LOST:
             return  # its token has ended
@@ -216,7 +216,7 @@ class Sessions:
             self._judged[self._beat] = awake
         for client in list(self._slots[self._beat]):
             if not heard:
-                self.broker.send(client, client.wire.encoding.ping)
+                self.broker.send(client, client.terms.wire.ping())
                 continue
             if not client.alive and not _waits(client) and not self._moved(client):
                 client.link.close(Close.PING_TIMEOUT, "ping_timeout: no sign of life")
@@ -225,7 +225,7 @@ class Sessions:
                 client.link.close(Close.IDLE, "idle: no subscription and no command for long")
                 continue
             client.alive = False
-            self.broker.send(client, client.wire.encoding.ping)
+            self.broker.send(client, client.terms.wire.ping())
 
     def _greet(self, client: Client, command: AnyCommand) -> None:
         client.greeted = True

@@ -300,7 +300,7 @@ def encode_text(payload: bytes, window_bits: int = 0) -> bytes:
     if window_bits:
         return _deflated(TEXT, payload, window_bits)
     size = len(payload)
-    return _TEXT_HEADERS[size] + payload if size < _HEADERS else encode_frame(TEXT, payload)
+    return TEXT_HEADERS[size] + payload if size < HEADERS else encode_frame(TEXT, payload)
 
 
 def encode_binary(payload: bytes, window_bits: int = 0) -> bytes:
@@ -308,7 +308,7 @@ def encode_binary(payload: bytes, window_bits: int = 0) -> bytes:
     if window_bits:
         return _deflated(BINARY, payload, window_bits)
     size = len(payload)
-    return _BINARY_HEADERS[size] + payload if size < _HEADERS else encode_frame(BINARY, payload)
+    return BINARY_HEADERS[size] + payload if size < HEADERS else encode_frame(BINARY, payload)
 
 
 def _deflated(opcode: int, payload: bytes, window_bits: int) -> bytes:
@@ -329,9 +329,9 @@ def encode_frame(opcode: int, payload: bytes) -> bytes:
     return bytes((0x80 | opcode, 127)) + size.to_bytes(8) + payload
 
 
-_HEADERS = 1024
-_TEXT_HEADERS, _BINARY_HEADERS = (
-    [encode_frame(opcode, bytes(size))[: -size or None] for size in range(_HEADERS)] for opcode in (TEXT, BINARY)
+HEADERS = 1024
+TEXT_HEADERS, BINARY_HEADERS = (
+    [encode_frame(opcode, bytes(size))[: -size or None] for size in range(HEADERS)] for opcode in (TEXT, BINARY)
 )
 """The headers of small messages by their size: most messages are small, and a header made anew costs as much as the
 rest of the encoding."""

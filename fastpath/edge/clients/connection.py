@@ -344,7 +344,7 @@ class ClientConnection(Handshake):
             self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
             return
         if self.mqtt is not None and client.queue is not None:
-            client.queue.keep_begun(client.wire.encoding)  # it may wait for acknowledgements that do not come
+            client.queue.keep_begun(client.terms.wire)  # it may wait for acknowledgements that do not come
         last = self.runtime.sessions.outboxes.end(client, code, reason)
         self._tell_end(LABELS.get(code, OTHER))
         self.closing = True

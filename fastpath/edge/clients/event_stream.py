@@ -9,8 +9,8 @@ from itertools import repeat
 from typing import Protocol, cast
 
 from ...core.delivery.audience import Client
-from ...core.delivery.compression import GZIP_HEAD, pack
 from ...core.events.described import DescribedEvents, Streams
+from ...core.wires.compression import GZIP_HEAD, pack
 from ..runtime.socket_writer import write_each
 
 log = logging.getLogger("fastpath.clients")

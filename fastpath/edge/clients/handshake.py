@@ -15,20 +15,21 @@ from urllib.parse import parse_qs
 from ...core.auth.grants import Principal
 from ...core.auth.tokens import is_token
 from ...core.delivery.audience import Client
-from ...core.delivery.compression import accepts_gzip
 from ...core.delivery.link import PauseReason
-from ...core.delivery.wire_encoding import Wire, encoding, wire
+from ...core.delivery.wire import Terms, terms_of
 from ...core.events.framing import encode_event
 from ...core.events.request import EVENTS_PATH, EVENTS_TYPE, EventsRequest, opening, parse_events_request
 from ...core.mqtt.packets import ConnectPacket
 from ...core.mqtt.session import MqttSession
-from ...core.protocol.codec import JSON, SSE, STREAM, SUBPROTOCOLS, encode
+from ...core.protocol.codec import JSON, SSE, STREAM, SUBPROTOCOLS, Form, encode
 from ...core.protocol.errors import Close, InvalidMessage, Refused
 from ...core.protocol.messages import Connect, Subscribe
 from ...core.protocol.rest import encode_body
 from ...core.websocket.frames import FrameReader
 from ...core.websocket.handshake import BadRequest, Request, accept_response
 from ...core.websocket.permessage_deflate import negotiate
+from ...core.wires.compression import accepts_gzip
+from ...core.wires.registry import wire_of
 from ...listen_address import Listener
 from ..plain_http.call import bearer_token
 from ..runtime.runtime import Runtime, now
@@ -96,16 +97,15 @@ class Handshake(Incoming):
         self.head = b""
         bytes_max = ECHO_BYTES_MAX if self.echoing else self.runtime.command_bytes_max
         self.reader = FrameReader(bytes_max, deflate=window_bits > 0)
-        encoded = encoding(form or JSON, window_bits, listener.deflate if window_bits else 0)
-        wired = wire(encoded, listener.batch_ms, listener.batch_bytes)
+        terms = self._terms(form or JSON, window_bits, listener.deflate if window_bits else 0)
         if self.echoing:
-            self.client = Client(self, self.fd, False, Principal(None, False, ()), wire=wired)
+            self.client = Client(self, self.fd, False, Principal(None, False, ()), terms)
             self.runtime.spare(self)
             self.write_out(response)
         else:
             # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
             token = _query_token(request)
-            refused = self._open(token, wired, direct=self.direct)
+            refused = self._open(token, terms, direct=self.direct)
             self._tell_opened(request, token, refused)
             self.write_out(response)
             if refused is not None:
@@ -153,11 +153,11 @@ class Handshake(Incoming):
         """Let a client of MQTT in with this token, unless it is refused already."""
         mqtt, table = self.mqtt, self.runtime.mqtt
         assert mqtt is not None and table is not None
-        wired = wire(encoding(mqtt.talk.form), self.listener.batch_ms, self.listener.batch_bytes)
+        terms = self._terms(mqtt.talk.form)
         if refused is None:
-            refused = self._open(token, wired, direct=False)
+            refused = self._open(token, terms, direct=False)
         else:
-            self.client = self._stranger(wired)
+            self.client = self._stranger(terms)
         # CONNECT, as those see it who are told of requests.
         request = Request("CONNECT", MQTT_PATH, MQTT_PATH, "", "MQTT", {"user-agent": mqtt.talk.version}, 0)
         self._tell_opened(request, token, refused)
@@ -185,16 +185,19 @@ class Handshake(Incoming):
         except Exception as error:
             self.failed(error)
 
-    def _stranger(self, wired: Wire) -> Client:
-        """Somebody who may not come, as who is told of it sees him."""
-        return Client(self, self.fd, False, Principal(None, False, ()), self.address, wired)
+    def _terms(self, form: Form, window_bits: int = 0, deflate_bytes: int = 0) -> Terms:
+        return terms_of(wire_of(form, window_bits, deflate_bytes), self.listener.batch_ms, self.listener.batch_bytes)
 
-    def _open(self, token: str, wired: Wire, *, direct: bool) -> Refused | None:
+    def _stranger(self, terms: Terms) -> Client:
+        """Somebody who may not come, as who is told of it sees him."""
+        return Client(self, self.fd, False, Principal(None, False, ()), terms, self.address)
+
+    def _open(self, token: str, terms: Terms, *, direct: bool) -> Refused | None:
         """Make the client known; or the reason why it may not come."""
         try:
-            self.client = self.runtime.sessions.open(self, self.fd, direct, wired, token, self.address, now())
+            self.client = self.runtime.sessions.open(self, self.fd, direct, terms, token, self.address, now())
         except Refused as error:
-            self.client = self._stranger(wired)
+            self.client = self._stranger(terms)
             return error
         return None
 
@@ -223,9 +226,9 @@ class Handshake(Incoming):
         it is posted; raises BadRequest. Who may not come is told so by the stream, as over a WebSocket."""
         self.address = self.runtime.access.check(request, self.address)
         self.head = b""
-        wired = wire(encoding(STREAM), self.listener.batch_ms, self.listener.batch_bytes)
+        terms = self._terms(STREAM)
         token = bearer_token(request) or _query_token(request)
-        refused = self._open(token, wired, direct=self.direct)
+        refused = self._open(token, terms, direct=self.direct)
         self.session = PostedFrames(self.runtime.http.begin_session(self.runtime.workers.number, self))
         self._tell_opened(request, token, refused)
         welcome = encode_event(encode_body(session_terms(self.runtime, self.session.id), JSON), "session")
@@ -245,9 +248,9 @@ class Handshake(Incoming):
             raise BadRequest(400, f"This is no request for events: {error.reason}.") from None
         self.address = self.runtime.access.check(request, self.address)
         self.head = b""
-        wired = wire(encoding(SSE), self.listener.batch_ms, self.listener.batch_bytes)
+        terms = self._terms(SSE)
         token = bearer_token(request) or _query_token(request)
-        refused = self._open(token, wired, direct=False)
+        refused = self._open(token, terms, direct=False)
         if refused is not None and refused.code >= Close.BAD_MESSAGE:
             self.client = None
             raise BadRequest(401, f"{refused.code.label}: {refused.reason}")

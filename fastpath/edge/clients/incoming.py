@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
-from ...core.delivery.wire_encoding import encoding
 from ...core.protocol.codec import JSON, MSGPACK
 from ...core.protocol.errors import Close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, Event, FrameReader, encode_frame
+from ...core.wires.registry import wire_of
 from ..runtime.scheduler import LARGE_BYTES, PIECE_BYTES, TURN_SECONDS
 from .event_stream import EventStream
 from .mqtt.stream import MqttStream
@@ -288,5 +288,5 @@ class Incoming(ABC):
 
 def _echo(client: Client, opcode: int, payload: bytes) -> bytes:
     """The payload as it came, compressed as the client wants it."""
-    own = client.wire.encoding
-    return encoding(JSON if opcode == TEXT else MSGPACK, own.window_bits, own.deflate_bytes).frame(payload)
+    own = client.terms.wire
+    return wire_of(JSON if opcode == TEXT else MSGPACK, own.window_bits, own.deflate_bytes).message(payload)

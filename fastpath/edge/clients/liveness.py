@@ -6,7 +6,6 @@ from typing import cast
 
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
-from ...core.protocol.codec import FORMS
 from ..runtime.kernel_stats import Network, network, unread
 from .incoming import Incoming
 
@@ -32,13 +31,14 @@ class Liveness:
         it. Who has no way to answer lives as long as its kernel goes on taking what it is sent. Whoever is not heard
         because the server does not read it is judged when it is read again.
         """
-        if not client.wire.encoding.ping:
+        wire = client.terms.wire
+        if not wire.pings:
             return True  # it is judged by its polls (poll_connection.py), or by its keep alive (mqtt/sessions.py)
         held = cast(Incoming, client.link).held
-        if held & NOT_READ or (not held and unread(client.fd)):
+        if held & NOT_READ or (not held and unread(client.slot_key)):
             return True
-        found, queue = network(client.fd), client.queue
-        answers = client.form in FORMS
+        found, queue = network(client.slot_key), client.queue
+        answers = wire.answers
         if not answers and queue is None and (found is None or not _under_way(found)):
             return True  # its kernel has taken all that it was sent
         before = self._taken.pop(client.number, None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core.delivery.wire_encoding import encoding, wire
+from ...core.delivery.wire import terms_of
 from ...core.events.lines import encode_line
 from ...core.protocol.codec import JSON, POLL
 from ...core.protocol.errors import Close
 from ...core.protocol.rest import encode_body
 from ...core.websocket.handshake import Request
+from ...core.wires.registry import wire_of
 from ...listen_address import Listener
 from ..runtime.runtime import Runtime, now
 from .connection import ClientConnection
@@ -104,7 +105,7 @@ class PollConnection(ClientConnection):
     def begin(self, request: Request, token: str, done: Answered) -> None:
         """The first request: ``done`` gets what the client is told first. Who may not come is told so behind that, as
         over a WebSocket."""
-        refused = self._open(token, wire(encoding(POLL)), direct=False)
+        refused = self._open(token, terms_of(wire_of(POLL)), direct=False)
         self.session = PostedFrames(self.runtime.http.begin_session(self.runtime.workers.number, self))
         self._tell_opened(request, token, refused)
         self._poll = done
@@ -144,9 +145,8 @@ class PollConnection(ClientConnection):
         """The last answer once more, without what the client does not read any more, or may not."""
         client = self.client
         assert client is not None
-        sids, encoded = {topic.sid for topic in client.subscriptions}, client.wire.encoding
-        lines = encoded.split(self._kept)
-        return b"".join(line for line in lines if (sid := encoded.sid_of(line)) < 0 or sid in sids)
+        sids = {topic.sid for topic in client.subscriptions}
+        return b"".join(line for line, sid in client.terms.wire.split(self._kept) if sid < 0 or sid in sids)
 
     # Answers
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from ...core.delivery.audience import Client, pattern_of
 from ...core.matching.subscribed_patterns import covers_segments
-from ...core.protocol.codec import FORMS
 from ...core.protocol.errors import Close, InvalidMessage
 from ...core.protocol.limits import SUBJECTS_PER_COMMAND_MAX
 from ...core.protocol.rest import REASON_CHARS_MAX
 from ...core.protocol.subject import check_wanted, is_wildcard
-from ...core.websocket.frames import PING, encode_frame
 from ..clients.connection import ClientConnection
 from ..publishers.connection import PublisherConnection
 from ..runtime.component import Answer, ControlPeer, Done, Offers
@@ -46,7 +44,7 @@ class ClientActions:
             ponged=self._ponged,
         )
 
-    # The round trip of a WebSocket ping
+    # The round trip of a ping
 
     def _ask_ping(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         """``connection``; answers later."""
@@ -59,7 +57,7 @@ class ClientActions:
             client = answer.get("client")
             if client is None:
                 done(answer)
-            elif client.form not in FORMS:
+            elif not client.terms.wire.answers:
                 done({"failed": ["invalid", "only a WebSocket answers pings; see its network"]})
             else:
                 self._send(client, done)
@@ -77,7 +75,7 @@ class ClientActions:
         payload = b"operator" + next(self._numbers).to_bytes(8)
         queued = client.queue.size if client.queue is not None else 0
         self._pings[payload] = _Ping(client, queued, done)
-        self._runtime.broker.send(client, encode_frame(PING, payload))
+        self._runtime.broker.send(client, client.terms.wire.ping(payload))
         self._runtime.loop.call_later(PING_SECONDS, self._late, payload)
         self._runtime.end()
 

@@ -134,7 +134,7 @@ class ClientDetail:
             "held_until": rates.pausing.get(client),
             "errors": client.errors,
             "publisher": client.publisher,
-            "network": network(client.fd) if not client.closed else None,
+            "network": network(client.slot_key) if not client.closed else None,
         }
 
     def _subscription(self, client: Client, topic: Topic, feed: SubjectFeed, queued: Counter[int]) -> Answer:
@@ -210,12 +210,12 @@ def _page(client: Client, after: str, limit: int) -> Generator[None, None, tuple
 def _queued(client: Client) -> Generator[None, None, Counter[int]]:
     """How many messages wait in the client's queue, by their subjects' ids; -1 for all that are none."""
     counts: Counter[int] = Counter()
-    encoding = client.wire.encoding
+    wire = client.terms.wire
     chunks, sent = (list(client.queue.chunks), client.queue.sent) if client.queue is not None else ([], 0)
     for chunk in chunks:
-        for at, frame in enumerate(encoding.split(chunk)):
+        for at, (frame, sid) in enumerate(wire.split(chunk)):
             if sent < len(frame):
-                counts[encoding.sid_of(frame)] += 1
+                counts[sid] += 1
             sent = max(sent - len(frame), 0)
             if at % SLICE_FRAMES == 0:
                 yield

@@ -160,7 +160,7 @@ def row(runtime: Runtime, client: Client) -> Answer:
     """What a list says of a client of this process."""
     connection = client.link
     listener = connection.listener if isinstance(connection, ClientConnection) else None
-    encoding = client.wire.encoding
+    wire = client.terms.wire
     names = chain(client.wilds or (), (topic.subject for topic in client.subscriptions), client.waiting or ())
     return {
         "connection": connection_id(runtime, client.number),
@@ -169,8 +169,7 @@ def row(runtime: Runtime, client: Client) -> Answer:
         "address": client.address,
         "transport": client.transport,
         "over": "tcp" if listener is None else "tls" if listener.tls else "unix" if listener.path else "tcp",
-        "encoding": (JSON if encoding.form in JSON_FORMS else encoding.form)
-        + ("+deflate" if encoding.window_bits else ""),
+        "encoding": (JSON if wire.form in JSON_FORMS else wire.form) + ("+deflate" if wire.window_bits else ""),
         "program": client.program,
         "since": client.since,
         "subscriptions": len(client.subscriptions),

@@ -20,7 +20,6 @@ from ...core.protocol.limits import command_bytes_max
 from ...core.protocol.messages import Notice
 from ...core.protocol.packets import Refusal, read_publications
 from ...core.sessions.sessions import Sessions
-from ...core.websocket.frames import Event
 from ...settings import Settings
 from ..node.workers import Workers
 from .access import Access
@@ -131,8 +130,8 @@ class Runtime:
         self.connections = 0
         self.watch = make_watch(loop, self.end)
         self.scheduler = Scheduler(loop, self.pass_time)
-        self.paused: dict[Deadline, list[Event]] = {}
-        """What has been read from client connections that are held, to be handled when they are not."""
+        self.paused: dict[Deadline, list[Any]] = {}
+        """What client connections that are held have read, in their own form, to be handled when they are not."""
         self.blocked: dict[Client, int] = {}
         """The clients whose sockets did not take what was written, and since when (ms)."""
         self.accounts = Accounts()

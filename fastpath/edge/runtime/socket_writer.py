@@ -18,7 +18,7 @@ _BLOCKED, _BROKEN = 0, -1
 
 
 class SocketWriter(Writer):
-    """Plain writes to descriptors; who does not take all bytes gets a queue of its own.
+    """Plain writes to descriptors, the clients' slot keys; who does not take all bytes gets a queue of its own.
 
     ``by_form`` writes the same events or records to members of one group whose form has a writer of its own
     (edge/clients/event_stream.py, mqtt/stream.py).
@@ -32,8 +32,8 @@ class SocketWriter(Writer):
         """Write the same bytes to every member."""
         # Taken first: who blocks below joins them, with these bytes in its queue already.
         singles = group.singles.copy() if group.singles else None
-        if group.fds:
-            self.write_some(group.ready, group.fds, data)
+        if group.keys:
+            self.write_some(group.ready, group.keys, data)
         if singles:
             self.write_singles(singles, data)
 
@@ -45,9 +45,9 @@ class SocketWriter(Writer):
         else:
             super().write_singles(clients, data)
 
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+    def write_some(self, clients: list[Client], keys: list[int], data: bytes) -> None:
         """Write the same bytes to these members."""
-        written = write_each(map(os.write, fds, repeat(data)))
+        written = write_each(map(os.write, keys, repeat(data)))
         size = len(data)
         if written.count(size) != len(written):
             # Collected before anyone is refiled, which moves the others' places.
@@ -55,9 +55,9 @@ class SocketWriter(Writer):
             for client, count in late:
                 client.link.lag(data, count)
 
-    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+    def write_ones(self, groups: list[Group], keys: list[int], frames: list[bytes]) -> None:
         """Write to each client its own bytes."""
-        written = write_each(map(os.write, fds, frames))
+        written = write_each(map(os.write, keys, frames))
         if written != list(map(len, frames)):
             for group, data, count in zip(groups, frames, written, strict=True):
                 if count != len(data):

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from fastpath.core.auth.grants import Principal
 from fastpath.core.broker.admission import Outcome
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.protocol.codec import encode
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import STANDARD, Data, Message, Subscribe, Unsubscribe
+from fastpath.core.wires.registry import wire_of
 from tests.support.core.stage import Stage
 
 NAMES = st.sampled_from(["ann", "bob", "carl"])
@@ -25,11 +26,11 @@ STEP = st.one_of(
 )
 
 
-SLOWLY = wire(encoding("json", 15, 1), 20, 100)
+SLOWLY = terms_of(wire_of("json", 15, 1), 20, 100)
 WIRES = {
     "all alike": {},
     "all batched": dict.fromkeys(("ann", "bob", "carl"), SLOWLY),
-    "mixed": {"ann": SLOWLY, "bob": SLOWLY, "carl": wire(encoding("msgpack"), 50, 1000)},
+    "mixed": {"ann": SLOWLY, "bob": SLOWLY, "carl": terms_of(wire_of("msgpack"), 50, 1000)},
 }
 
 
@@ -58,7 +59,7 @@ def test_everyone_gets_exactly_its_own_in_order(kind: str, steps: list) -> None:
             stage.end()
             continue
         if who not in stage.actors:
-            stage.enter(who, wire=WIRES[kind].get(who))
+            stage.enter(who, terms=WIRES[kind].get(who))
             wanted[who], subscribed[who] = [], set()
         actor = stage.actors[who]
         if what == "subscribe":

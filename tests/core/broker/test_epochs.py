@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.cache.snapshot import Snapshot
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.mqtt.records import (
     ANSWER,
     GAP,
@@ -20,6 +20,7 @@ from fastpath.core.mqtt.records import (
 from fastpath.core.protocol.codec import MQTT5
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Data, Epoch, Message, Subscribe, Subscribed
+from fastpath.core.wires.registry import wire_of
 from tests.support.core.stage import START, Actor, Stage
 
 SUBJECT = "/epoch/one"
@@ -132,7 +133,7 @@ class Reader(Actor):
 
 def reader(stage: Stage, **options: object) -> Reader:
     """One that has subscribed."""
-    made = Reader(stage, "reader", "", wire(encoding(MQTT5)))
+    made = Reader(stage, "reader", "", terms_of(wire_of(MQTT5)))
     made.say(Subscribe(id=1, subjects=[SUBJECT], **options))  # type: ignore[arg-type]
     return made
 
@@ -174,7 +175,7 @@ def test_a_client_of_mqtt_that_comes_back_is_told_of_what_is_missing() -> None:
         other = Stage(limits=Limits(cache_messages=2))
         for _ in range(3):
             other.publish(SUBJECT, "x", retained=False)
-        made = Reader(other, "reader", "", wire(encoding(MQTT5)))
+        made = Reader(other, "reader", "", terms_of(wire_of(MQTT5)))
         made.say(Subscribe(id=1, subjects=[subject], since={subject: (0, 0)}))
         assert made.taken() == [(GAP, 0, epoch, 3)]
         other.publish(SUBJECT, "x", retained=False)
@@ -185,7 +186,7 @@ def test_a_client_of_mqtt_that_is_overtaken_by_the_cache_is_told() -> None:
     stage = Stage(limits=Limits(cache_messages=600))
     for _ in range(600):
         stage.publish(SUBJECT, "x", retained=False)
-    one = Reader(stage, "reader", "", wire(encoding(MQTT5)))
+    one = Reader(stage, "reader", "", terms_of(wire_of(MQTT5)))
     one.blocked = True
     one.say(Subscribe(id=1, subjects=[SUBJECT], since={SUBJECT: (START, 0)}))
     for _ in range(700):

@@ -161,7 +161,7 @@ STEPS = st.one_of(
 def test_whatever_happens_in_whatever_order(steps: list[tuple[str, int]]) -> None:
     scene = Scene()
     stage = scene.stage
-    ann = Timed(stage, "ann", mint(seconds=LIFE), scene.ann.client.wire)
+    ann = Timed(stage, "ann", mint(seconds=LIFE), scene.ann.client.terms)
     ann.say(Subscribe(id=1, subjects=["/s/1", "/s/2"]))
     for what, number in steps:
         match what:
@@ -215,7 +215,7 @@ def test_each_is_told_once_and_ended_once(lives: list[int], steps: list[tuple[in
     clients = []
     for number, life in enumerate(lives):
         client: Any = SimpleNamespace(
-            number=number, fd=number, greeted=True, warned=False, principal=SimpleNamespace(expires=life)
+            number=number, slot_key=number, greeted=True, warned=False, principal=SimpleNamespace(expires=life)
         )
         client = cast(Client, type("One", (SimpleNamespace,), {"__hash__": object.__hash__})(**vars(client)))
         slots[number % 4][client] = None
@@ -235,7 +235,7 @@ def test_each_is_told_once_and_ended_once(lives: list[int], steps: list[tuple[in
         assert sorted(one.number for one in told) == [one.number for one in soon]
         assert ends.due > now
         for client in gone:
-            del due[client], slots[client.fd % 4][client]
+            del due[client], slots[client.slot_key % 4][client]
             ends.forget(client)
         for number, life in renewed:
             if number < len(clients) and clients[number] in due:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import PLAIN, encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.protocol.errors import Close
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Base, CaughtUp, Data, Lagging, Message, Subscribe, Subscribed, Unsubscribe
+from fastpath.core.wires.registry import PLAIN, wire_of
 from tests.support.core.stage import Actor, Stage
 
 BOUND = 4000
@@ -192,10 +193,10 @@ def test_what_is_recovered_may_be_larger_than_the_queue() -> None:
 def test_all_who_ask_wait_for_the_same_bytes(deflate: int) -> None:
     """What is large is made once, and no queue has a copy, until it is another one."""
     stage = filled("/s/1", size=400_000)
-    shared = wire(encoding("json", 15 if deflate else 0, deflate))
+    shared = terms_of(wire_of("json", 15 if deflate else 0, deflate))
     frames = []
     for name in ("ann", "bob", "carl"):
-        actor = stage.enter(name, wire=PLAIN["json"] if not deflate else shared)
+        actor = stage.enter(name, terms=PLAIN["json"] if not deflate else shared)
         actor.blocked = True
         actor.say(Subscribe(id=1, subjects=["/s/1"]))
         assert actor.client.queue is not None

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from fastpath.core.delivery.outbox import Effect, Outboxes
 from fastpath.core.delivery.outgoing_queue import Queue
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON
 from fastpath.core.protocol.errors import Close
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import Subscribe
 from fastpath.core.websocket.close_frames import parse_close
 from fastpath.core.websocket.frames import CLOSE, TEXT, encode_frame, split_frames
+from fastpath.core.wires.registry import PLAIN
 from tests.support.core.stage import Actor, Stage
 
 BOUND = 1000

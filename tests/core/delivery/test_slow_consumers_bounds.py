@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.protocol.limits import FIELDS_MAX, SNAPSHOT_FIELDS_MAX
 from fastpath.core.protocol.messages import (
     CaughtUp,
@@ -16,6 +16,7 @@ from fastpath.core.protocol.messages import (
     Unsubscribe,
     Unsubscribed,
 )
+from fastpath.core.wires.registry import wire_of
 from tests.support.core.lag_reader import SUBJECTS, Reader, nothing_is_left
 from tests.support.core.lagging import LONG, SMALL, read, stalled
 from tests.support.core.stage import Stage
@@ -130,7 +131,7 @@ def burst(stage: Stage, subject: str, count: int, **options: object) -> None:
 def test_one_tick_beyond_the_bound_is_conflated_too(form: str, deflate: int) -> None:
     """It is told of the gap in its place, keeps what may not be conflated, and starts anew from the snapshot."""
     stage = Stage(limits=SMALL)
-    ann = stage.enter("ann", wire=wire(encoding(form, 15 if deflate else 0, deflate)))
+    ann = stage.enter("ann", terms=terms_of(wire_of(form, 15 if deflate else 0, deflate)))
     ann.say(Subscribe(id=1, subjects=["/s/1", "/s/3"], slow="conflate"))
     ann.say(Subscribe(id=2, subjects=["/s/2"]))
     ann.taken()

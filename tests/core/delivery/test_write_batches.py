@@ -6,9 +6,11 @@ import random
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import RECENT_BYTES_MAX, TextFrames, Wire, encoding, wire
+from fastpath.core.delivery.wire import RECENT_BYTES_MAX, Terms, terms_of
 from fastpath.core.protocol.messages import Message, Subscribe, Unsubscribe
 from fastpath.core.websocket.permessage_deflate import inflate
+from fastpath.core.wires.registry import wire_of
+from fastpath.core.wires.websocket import TextFrames
 from tests.support.core.crowds import SLOWLY, crowd
 from tests.support.core.stage import Actor, Stage
 
@@ -61,7 +63,7 @@ def test_one_that_left_early_does_not_hold_up_the_others() -> None:
 
 def test_the_shorter_of_two_times_is_waited_for() -> None:
     stage = Stage()
-    ann, *_ = crowd(stage, ["ann"], "/s/1", wire(encoding("json"), 1000, 4000))
+    ann, *_ = crowd(stage, ["ann"], "/s/1", terms_of(wire_of("json"), 1000, 4000))
     bob, *_ = crowd(stage, ["bob"], "/s/1", SLOWLY)
     stage.publish("/s/1", "x")
     assert stage.broker.batches.wait_ms(stage.now) == 20
@@ -102,7 +104,7 @@ def test_a_flush_without_a_time_writes_everything_in_order() -> None:
 def test_a_new_base_goes_between_what_counts_from_which() -> None:
     """Message times of a batch count from the base that was told before it (protocol.md 4.9)."""
     stage = Stage()
-    ann, *_ = crowd(stage, ["ann"], "/s/1", wire(encoding("json"), 10_000, 4000))
+    ann, *_ = crowd(stage, ["ann"], "/s/1", terms_of(wire_of("json"), 10_000, 4000))
     stage.publish("/s/1", "old")
     stage.now += 61_000
     stage.broker.publish(None, [Message("/s/1", "new")], stage.now)
@@ -129,17 +131,17 @@ class Compressor(TextFrames):
         super().__init__("json", 15, 100)
         self.framed = 0
 
-    def frame(self, payload: bytes) -> bytes:
+    def message(self, payload: bytes) -> bytes:
         """As the real one."""
         self.framed += 1
-        return super().frame(payload)
+        return super().message(payload)
 
 
 def test_a_message_is_compressed_once_for_all_who_take_it() -> None:
     """Three groups of two listeners and a batch: the same bytes object."""
     stage = Stage()
     compressor = Compressor()
-    fast, slow = Wire(compressor, 0, 0), Wire(compressor, 20, 4000)
+    fast, slow = Terms(compressor, 0, 0), Terms(compressor, 20, 4000)
     crowd(stage, ["ann", "bob"], "/s/1", fast)
     crowd(stage, ["carl"], "/s/1", slow)
     dora, *_ = crowd(stage, ["dora"], "/s/1", fast)
@@ -165,7 +167,7 @@ def test_stored_messages_are_compressed_once_as_well() -> None:
     stage.publish("/s/1", "x" * 500)
     stage.publish("/s/2", "short")
     for number in range(20):
-        actor = stage.enter(f"client {number}", wire=Wire(compressor, 0, 0))
+        actor = stage.enter(f"client {number}", terms=Terms(compressor, 0, 0))
         actor.say(Subscribe(id=1, subjects=["/s/1"]))
         assert contents(actor) == ["x" * 500]
     assert compressor.framed == 1
@@ -175,11 +177,11 @@ def test_what_is_remembered_of_them_is_bounded() -> None:
     compressor = Compressor()
     for number in range(100):
         payload = random.Random(number).randbytes(40_000).hex().encode()  # half of it is left
-        assert inflate(compressor.frame_again(payload)[4:], 1 << 20) == payload
+        assert inflate(compressor.message_again(payload)[4:], 1 << 20) == payload
     assert compressor._recent_bytes <= RECENT_BYTES_MAX
     assert sum(map(len, compressor._recent)) <= RECENT_BYTES_MAX
     huge = bytes(RECENT_BYTES_MAX + 1)
-    assert compressor.frame_again(huge) == compressor.frame(huge)
+    assert compressor.message_again(huge) == compressor.message(huge)
     assert compressor._recent_bytes == 0
 
 

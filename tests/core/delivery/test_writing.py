@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fastpath.core.delivery.audience import Client, Group
-from fastpath.core.delivery.wire_encoding import PLAIN, Wire, encoding, wire
+from fastpath.core.delivery.wire import Terms, terms_of
 from fastpath.core.protocol.codec import encode
 from fastpath.core.protocol.errors import Close
 from fastpath.core.protocol.limits import Limits
@@ -27,11 +27,12 @@ from fastpath.core.protocol.messages import (
     Unsubscribe,
     Unsubscribed,
 )
+from fastpath.core.wires.registry import PLAIN, wire_of
 from tests.support.core.stage import Actor, Checking, Stage
 
 SUBJECTS = ("/s/1", "/s/2")
 NAMES = ("ann", "bob", "carl", "dora", "eve", "fay", "gus")
-BATCHED = wire(encoding("json"), 50, 400)
+BATCHED = terms_of(wire_of("json"), 50, 400)
 LONG = "x" * 150
 
 
@@ -49,11 +50,11 @@ class Sliced(Checking):
         self.writes += len(group)
         super().write_group(group, data)
 
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+    def write_some(self, clients: list[Client], keys: list[int], data: bytes) -> None:
         """To a step's members."""
         assert len(clients) <= self.step_members
         self.writes += len(clients)
-        super().write_some(clients, fds, data)
+        super().write_some(clients, keys, data)
 
     def over(self) -> bool:
         """After each step."""
@@ -114,8 +115,8 @@ class Turns(RuleBasedStateMachine):
     def enter(self, kind: str, data: st.DataObject) -> None:
         """Somebody comes, and is subscribed at once more often than not."""
         name = next(name for name in NAMES if name not in self.readers)
-        wired: Wire = BATCHED if kind == "batched" else PLAIN["json"]
-        actor = self.stage.enter(name, wire=wired)
+        wired: Terms = BATCHED if kind == "batched" else PLAIN["json"]
+        actor = self.stage.enter(name, terms=wired)
         actor.client.direct = kind != "single"
         reader = self.readers[name] = Reader(actor, exact=kind not in ("slow", "conflated"))
         for subject in data.draw(st.sets(st.sampled_from(SUBJECTS))):
@@ -236,7 +237,7 @@ class Turns(RuleBasedStateMachine):
     def in_place(self) -> None:
         """Every member is where its slot says."""
         for group in self.stage.broker.interest.groups.values():
-            assert [client.fd for client in group.ready] == group.fds
+            assert [client.slot_key for client in group.ready] == group.keys
             assert all(group.ready[client.slot] is client for client in group.ready)
             assert all(group.singles[-1 - client.slot] is client for client in group.singles)
 

@@ -6,7 +6,6 @@ import json
 import tracemalloc
 from typing import Any
 
-from fastpath.core.delivery.wire_encoding import encoding
 from fastpath.core.events.cursor import CURSOR_BYTES_MAX, UNKNOWN, decode_cursor
 from fastpath.core.events.described import DescribedEvents, Streams
 from fastpath.core.events.framing import PING, encode_goodbye
@@ -27,6 +26,7 @@ from fastpath.core.protocol.messages import (
     Revoked,
     Subscribed,
 )
+from fastpath.core.wires.registry import wire_of
 
 IBM, EPOCH = "/stocks/us/IBM", 1_700_000_000_000
 BASE = 1_700_000_001_000
@@ -41,9 +41,9 @@ def stream(*values: AnyAnswer | Data | bytes) -> bytes:
     return b"".join(
         value
         if isinstance(value, bytes)
-        else encoding(SSE).frame(encode_data(value, SSE))
+        else wire_of(SSE).message(encode_data(value, SSE))
         if isinstance(value, Data)
-        else encoding(SSE).answer(value)
+        else wire_of(SSE).event(value)
         for value in values
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import encoding
 from fastpath.core.mqtt.decoding import decode
 from fastpath.core.mqtt.packets import PublishPacket, Will
 from fastpath.core.mqtt.publications import publish_command
@@ -26,6 +25,7 @@ from fastpath.core.mqtt.records import (
 )
 from fastpath.core.protocol.codec import MQTT, MQTT5, Form
 from fastpath.core.protocol.messages import Message
+from fastpath.core.wires.registry import wire_of
 
 
 def message(content: str | bytes = "193.20", **rest: object) -> Message:
@@ -40,23 +40,23 @@ def test_a_record_has_the_head_and_the_packet(form: Form, level: int) -> None:
 
     assert (head.sid, head.epoch, head.seq, head.flags) == (17, 7, 41, ASSURED | RETAINED)
     assert decode(head.packet, level) == PublishPacket(topic="/stocks/us/IBM", payload=b"193.20")
-    assert encoding(form).sid_of(record) == 17
+    assert wire_of(form).split(record) == [(record, 17)]
 
 
 def test_records_are_split_and_known_by_their_kind() -> None:
     records = [encode_record(message(), 1, 0, MQTT5), encode_answer(b"x"), encode_goodbye(4001, "slow_consumer: a")]
 
     assert split_records(b"".join(records)) == records
-    assert encoding(MQTT5).split(b"".join(records)) == records
+    assert [record for record, _ in wire_of(MQTT5).split(b"".join(records))] == records
     assert [kind_of(one) for one in records[1:]] == [ANSWER, GOODBYE]
     assert payload_of_record(records[2])[2:] == b"slow_consumer: a"
-    assert encoding(MQTT5).sid_of(records[1]) == -1
+    assert wire_of(MQTT5).split(records[1]) == [(records[1], -1)]
 
 
 def test_the_encoding_makes_records_and_compresses_nothing() -> None:
-    found = encoding(MQTT, 15, 10)
+    found = wire_of(MQTT, 15, 10)
 
-    assert found.frame(found.payload(message(), 1, 0, MQTT)) == encode_record(message(), 1, 0, MQTT)
+    assert found.message(found.payload(message(), 1, 0, MQTT)) == encode_record(message(), 1, 0, MQTT)
 
 
 def test_flags_of_what_is_stored_and_empty() -> None:

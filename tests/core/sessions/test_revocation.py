@@ -9,10 +9,11 @@ from fastpath.core.auth.keys import Keys
 from fastpath.core.auth.reasons import NOT_READY
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.tokens import PASSWORD_CHANGED
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.protocol.errors import InvalidMessage, Refused
 from fastpath.core.protocol.messages import Data, Published, Revoked, Subscribe, Subscribed, Token
 from fastpath.core.protocol.messages import Publish as PublishCommand
+from fastpath.core.wires.registry import wire_of
 from tests.support.core.rights import SECRET, change, fill, mint, rule
 from tests.support.core.stage import START, Actor, Stage
 
@@ -63,7 +64,7 @@ def test_nothing_revoked_leaves_the_queue_of_a_stalled_client(form: str, window_
     """What waits for the client is filtered, compressed or not; what is not revoked comes, in order."""
     stage = Stage(RuleGrants(SECRET))
     fill(stage, rule(1))
-    ann = stage.enter("ann", mint(), wire=wire(encoding(form, window_bits, 1)))
+    ann = stage.enter("ann", mint(), terms=terms_of(wire_of(form, window_bits, 1)))
     ann.say(Subscribe(id=1, subjects=["/s/1", "/s/2"]))
     ann.taken()
     ann.blocked = True

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.protocol.errors import Close, FrameError
 from fastpath.core.websocket.frames import (
     BINARY,
@@ -24,6 +24,7 @@ from fastpath.core.websocket.frames import (
     split_frames,
 )
 from fastpath.core.websocket.permessage_deflate import WINDOW_BITS_MAX, compress, inflate, negotiate
+from fastpath.core.wires.registry import wire_of
 from tests.support.core.frames import masked
 
 BYTES_MAX = 70_000
@@ -133,16 +134,16 @@ def test_only_what_gains_by_it_is_compressed() -> None:
         assert short[0] == 0x80 | RSV1 | opcode
         assert inflate(short[2:], 120) == b"ab" * 60
         assert list(split_frames(short + encode(noise, 15))) == [short, encode(noise)]
-        frame = encoding(form, 15, 100).frame
+        frame = wire_of(form, 15, 100).message
         assert frame(b"a" * 99) == encode(b"a" * 99), "below the listener's size"
         assert frame(b"a" * 100)[0] & RSV1
-        assert encoding(form).frame(b"a" * 1000) == encode(b"a" * 1000)
+        assert wire_of(form).message(b"a" * 1000) == encode(b"a" * 1000)
 
 
 def test_wires_of_one_make_are_one_object() -> None:
-    assert wire(encoding("json", 15, 100), 20, 8192) is wire(encoding("json", 15, 100), 20, 8192)
-    assert wire(encoding("json"), 0, 0).encoding is wire(encoding("json"), 20, 100).encoding
-    assert encoding("json", 15, 100) is not encoding("json", 10, 100)
+    assert terms_of(wire_of("json", 15, 100), 20, 8192) is terms_of(wire_of("json", 15, 100), 20, 8192)
+    assert terms_of(wire_of("json"), 0, 0).wire is terms_of(wire_of("json"), 20, 100).wire
+    assert wire_of("json", 15, 100) is not wire_of("json", 10, 100)
 
 
 # What a client sends

@@ -12,12 +12,12 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.core.delivery.audience import Client
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.mqtt.packets import Filter, Pingreq, Pingresp, Suback, SubscribePacket, Unsuback, UnsubscribePacket
 from fastpath.core.protocol.codec import JSON, decode_server, encode
 from fastpath.core.protocol.messages import Ping, Pong, Subscribe, Subscribed, Unsubscribe, Unsubscribed
 from fastpath.core.sessions.subscribe_commands import UNDER_WAY_MAX
 from fastpath.core.websocket.frames import split_frames
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.runtime.runtime import Runtime
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings

@@ -19,6 +19,8 @@ from fastpath.client.control.client import Control
 from fastpath.core.auth.grants import Grants
 from fastpath.core.delivery.audience import Client
 from fastpath.core.delivery.link import Link, PauseReason
+from fastpath.core.protocol.codec import JSON
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.clients.liveness import Liveness
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import WireClient, WirePublisher, resident_bytes
@@ -177,7 +179,7 @@ def test_who_waits_for_its_turn_is_not_taken_for_dead() -> None:
     ours, peer = socket.socketpair()
     with ours, peer:
         link = SimpleNamespace(held=0)
-        client = Client(cast(Link, link), ours.fileno(), False, Grants().principal("", 0))
+        client = Client(cast(Link, link), ours.fileno(), False, Grants().principal("", 0), PLAIN[JSON])
         liveness = Liveness()
         assert not liveness.moved(client)
         peer.send(b"pong")

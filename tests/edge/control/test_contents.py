@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.messages import Fields, Message
 from fastpath.core.protocol.packets import pack
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.control.contents import SHOWN_BYTES_MAX, shown, shown_within
 from fastpath.edge.runtime.runtime import now
 from fastpath.server.components import make_runtime

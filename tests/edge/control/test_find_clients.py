@@ -11,8 +11,8 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
 from fastpath.core.delivery.audience import Client
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.errors import InvalidMessage
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.control.find_clients import SLICE_SUBSCRIPTIONS, Readers
 from fastpath.edge.runtime.connection_names import Name
 from fastpath.edge.runtime.runtime import now

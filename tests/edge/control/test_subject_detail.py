@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.messages import Message
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.runtime.runtime import now
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.messages import Message
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.control.trace_detail import LOOKED_MAX
 from fastpath.edge.runtime.runtime import Runtime, now
 from fastpath.server.components import make_runtime

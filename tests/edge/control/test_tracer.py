@@ -12,8 +12,9 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
-from fastpath.core.delivery.wire_encoding import encoding, wire
+from fastpath.core.delivery.wire import terms_of
 from fastpath.core.protocol.messages import Message
+from fastpath.core.wires.registry import wire_of
 from fastpath.edge.control.tracer import CLIENTS_MAX, EVENTS_MAX
 from fastpath.edge.control.traces import KEPT_MAX, RING, RUNNING_MAX
 from fastpath.edge.runtime.runtime import Runtime, now
@@ -320,7 +321,7 @@ def test_what_a_listener_collects_has_not_been_sent() -> None:
         runtime = make_runtime(
             Settings(mode="none", listen="clients://127.0.0.1:0?batch_ms=10000"), asyncio.get_running_loop()
         )
-        peer, wired = Peer(), wire(encoding("json"), 10_000, 1 << 20)
+        peer, wired = Peer(), terms_of(wire_of("json"), 10_000, 1 << 20)
         client = runtime.sessions.open(Nowhere(), 1, False, wired, "", "10.0.0.1", now())
         runtime.sessions.receive(client, b'{"op":"subscribe","id":1,"subjects":["/a/b"]}', now())
         name = (await peer.ask(runtime, "clients"))["clients"][0]["connection"]

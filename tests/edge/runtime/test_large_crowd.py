@@ -17,9 +17,9 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.core.delivery.audience import Client
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON, encode
 from fastpath.core.protocol.messages import Message, Subscribe
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.runtime import socket_writer
 from fastpath.edge.runtime.component import Offers, Plain
 from fastpath.edge.runtime.runtime import Runtime
@@ -227,12 +227,12 @@ class Faulty(SocketWriter):
 
     steps = 0
 
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+    def write_some(self, clients: list[Client], keys: list[int], data: bytes) -> None:
         """Writer."""
         self.steps += 1
         if self.steps == 2:
             raise RuntimeError("a fault")
-        super().write_some(clients, fds, data)
+        super().write_some(clients, keys, data)
 
 
 async def test_a_fault_in_one_slice_leaves_the_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:

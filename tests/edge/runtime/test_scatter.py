@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.errors import InvalidMessage
 from fastpath.core.protocol.messages import Message
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.control.find_clients import SEARCHES_MAX
 from fastpath.edge.node.messages import Packet
 from fastpath.edge.runtime.runtime import Runtime, now

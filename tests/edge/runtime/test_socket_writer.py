@@ -23,7 +23,7 @@ def test_a_large_group_is_written_over_several_turns() -> None:
             theirs.setblocking(False)
             far.append(theirs)
             actor = stage.enter(f"client {number}")
-            actor.client.fd = ours.fileno()
+            actor.client.slot_key = ours.fileno()
             subject = "/s/large" if number < MEMBERS else "/s/small"
             actor.say(Subscribe(id=1, subjects=[subject]))
         stage.broker.writer = SocketWriter()

@@ -18,12 +18,12 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused
 from fastpath.client.publisher.transactions import Attempt, Stager
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON
 from fastpath.core.protocol.messages import Message, Subscribe
 from fastpath.core.sessions.subscribe_commands import subscribe
 from fastpath.core.telemetry.counters import ENDS, FAILURES, REFUSALS
 from fastpath.core.telemetry.figures import FIGURES
+from fastpath.core.wires.registry import PLAIN
 from fastpath.edge.control.publisher_rankings import PublisherRankings
 from fastpath.edge.control.rankings import Rankings
 from fastpath.edge.runtime.runtime import now

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastpath.core.delivery.wire_encoding import PLAIN
 from fastpath.core.protocol.codec import JSON, decode_server
 from fastpath.core.protocol.messages import Base, Data, Epoch, Result, Revoked, Subscribe, Subscribed, Unsubscribed
 from fastpath.core.protocol.subject import is_wildcard
+from fastpath.core.wires.registry import PLAIN
 from tests.support.core.stage import Actor, Stage
 
 SOCKET_BYTES = 4_000

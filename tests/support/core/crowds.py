@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fastpath.core.delivery.audience import Group
-from fastpath.core.delivery.wire_encoding import Wire, encoding, wire
+from fastpath.core.delivery.wire import Terms, terms_of
 from fastpath.core.protocol.messages import Subscribe
+from fastpath.core.wires.registry import wire_of
 from tests.support.core.stage import Actor, Checking, Stage
 
-SLOWLY = wire(encoding("json"), 20, 400)
+SLOWLY = terms_of(wire_of("json"), 20, 400)
 
 
 class Counting(Checking):
@@ -22,9 +23,9 @@ class Counting(Checking):
         super().write_group(group, data)
 
 
-def crowd(stage: Stage, names: list[str], subject: str, wired: Wire | None = None) -> list[Actor]:
+def crowd(stage: Stage, names: list[str], subject: str, terms: Terms | None = None) -> list[Actor]:
     """Clients of one subject, with all answers taken."""
-    actors = [stage.enter(name, wire=wired) for name in names]
+    actors = [stage.enter(name, terms=terms) for name in names]
     for actor in actors:
         actor.say(Subscribe(id=1, subjects=[subject]))
         actor.taken()

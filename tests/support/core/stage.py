@@ -8,14 +8,15 @@ from fastpath.core.broker.ports import Engine
 from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.outbox import Effect
 from fastpath.core.delivery.ports import Writer
-from fastpath.core.delivery.wire_encoding import PLAIN, Wire
+from fastpath.core.delivery.wire import Terms
 from fastpath.core.protocol.codec import JSON, decode_server, encode
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import AnyCommand, Data, Message
 from fastpath.core.sessions.sessions import Sessions
-from fastpath.core.websocket.frames import TEXT, split_frames
-from fastpath.core.websocket.permessage_deflate import inflate
+from fastpath.core.websocket.frames import TEXT
+from fastpath.core.wires.registry import PLAIN
 from fastpath.engine.memory import MemoryEngine
+from tests.support.core.lines import payload_of
 
 START = 1_700_000_000_000
 """When every stage begins: a round number of seconds, so that the grid of 100 ms starts with it."""
@@ -24,7 +25,7 @@ START = 1_700_000_000_000
 class Actor:
     """A client of the stage: an in-memory core.client.Link that decodes what it is given."""
 
-    def __init__(self, stage: Stage, name: str, token: str, wire: Wire) -> None:
+    def __init__(self, stage: Stage, name: str, token: str, terms: Terms) -> None:
         self.name = name
         self.closed: tuple[int, str] | None = None
         self.blocked = False
@@ -32,7 +33,7 @@ class Actor:
         self.subjects: dict[int, str] = {}
         self._stage = stage
         Actor.made += 1
-        self.client = stage.sessions.open(self, Actor.made, True, wire, token, name, stage.now)
+        self.client = stage.sessions.open(self, Actor.made, True, terms, token, name, stage.now)
 
     made = 0
 
@@ -101,12 +102,11 @@ class Actor:
 
     def take(self, data: bytes) -> None:
         """Decode frames into ``got``."""
-        for frame in split_frames(data):
-            if frame[0] & 0x0F > 2:
+        wire = self.client.terms.wire
+        for piece, _ in wire.split(data):
+            payload = payload_of(piece, wire)
+            if payload is None:
                 continue
-            payload = frame[4 if frame[1] == 126 else 10 if frame[1] == 127 else 2 :]
-            if frame[0] & 0x40:
-                payload = inflate(payload, 1 << 20)
             value = decode_server(payload, self.client.form)
             for result in getattr(value, "results", ()):
                 if not result.error and result.sid:
@@ -182,9 +182,9 @@ class Stage:
         self.turning: dict[Actor, None] = {}
         self.actors: dict[str, Actor] = {}
 
-    def enter(self, name: str, token: str = "", form: str = JSON, wire: Wire | None = None) -> Actor:
+    def enter(self, name: str, token: str = "", form: str = JSON, terms: Terms | None = None) -> Actor:
         """A client connects."""
-        actor = self.actors[name] = Actor(self, name, token, wire or PLAIN[form])
+        actor = self.actors[name] = Actor(self, name, token, terms or PLAIN[form])
         return actor
 
     def publish(self, subject: str, content: str, fields: dict[str, str] | None = None, **options: object) -> object:
@@ -245,23 +245,23 @@ class Checking(Writer):
 
     def write_group(self, group: Group, data: bytes) -> None:
         """To every member."""
-        assert len(group.fds) == len(group.ready)
+        assert len(group.keys) == len(group.ready)
         for slot, client in enumerate(group.ready):
-            assert client.slot == slot and client.group is group and group.fds[slot] == client.fd
+            assert client.slot == slot and client.group is group and group.keys[slot] == client.slot_key
         for client in [*group.ready, *group.singles]:
             client.link.write(data)
 
-    def write_some(self, clients: list[Client], fds: list[int], data: bytes) -> None:
+    def write_some(self, clients: list[Client], keys: list[int], data: bytes) -> None:
         """To some members of a large group."""
-        assert [client.fd for client in clients] == fds
+        assert [client.slot_key for client in clients] == keys
         for client in clients:
             assert client.group is not None and client.group.ready[client.slot] is client
         for client in clients:
             client.link.write(data)
 
-    def write_ones(self, groups: list[Group], fds: list[int], frames: list[bytes]) -> None:
+    def write_ones(self, groups: list[Group], keys: list[int], frames: list[bytes]) -> None:
         """To the one member of each."""
-        assert [len(group) for group in groups] == [1] * len(fds) == [1] * len(frames)
+        assert [len(group) for group in groups] == [1] * len(keys) == [1] * len(frames)
         for group, data in zip(groups, frames, strict=True):
             self.write_group(group, data)
 

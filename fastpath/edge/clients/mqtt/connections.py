@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from ....core.delivery.audience import Client
 from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession
-from ....core.sessions.backfill import missed
+from ....core.wires.mqtt_backfill import missed
 from ...runtime.runtime import GRID_SECONDS, Runtime, now
 from .stream import MqttStream
 from .wills import LeftWill

@@ -311,7 +311,7 @@ class MqttStream:
                 found = snapshot.as_message(topic.subject, topic.epoch, topic.seq)
                 message = as_retained(found, snapshot.newest)
                 if message is not None:
-                    frame = broker.frame(message, topic, client.wire.encoding, "snapshot")
+                    frame = broker.frame(message, topic, client.terms.wire, "snapshot")
                     room = self._runtime.sessions.subscriptions.room(client).left > 0
                     (broker.bring if room else broker.send)(client, frame)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.core.delivery.compression import GZIP_HEAD, accepts_gzip, pack
+from fastpath.core.wires.compression import GZIP_HEAD, accepts_gzip, pack
 
 
 def read(*pieces: bytes) -> list[bytes]:

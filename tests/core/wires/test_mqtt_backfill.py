@@ -10,7 +10,7 @@ from fastpath.core.mqtt.packets import Filter
 from fastpath.core.mqtt.session import POSITIONS_MAX, MqttSession, Subscription
 from fastpath.core.mqtt.shares import Member, Share
 from fastpath.core.protocol.limits import Limits
-from fastpath.core.sessions.backfill import LOOKS_MAX, missed
+from fastpath.core.wires.mqtt_backfill import LOOKS_MAX, missed
 from tests.support.core.stage import START, Following, Stage
 
 A = "/a/b"
