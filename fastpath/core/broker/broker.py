@@ -449,7 +449,8 @@ class Broker:
         dirty, self.dirty = self.dirty, []
         if now is not None:
             dirty = self.batches.collect(dirty, now)
-        dirty += self.batches.due(now)
+        if self.batches.holding:
+            dirty += self.batches.due(now)
         if dirty or self.writing.behind:
             self.writing.write(dirty)
 

@@ -18,7 +18,8 @@ class Batches:
 
     def __init__(self, sliced: Callable[[Group], bool]) -> None:
         self._sliced = sliced
-        self._waiting: dict[Terms, dict[Group, Held]] = {}
+        self.holding: dict[Terms, dict[Group, Held]] = {}
+        """The groups that hold something, by their terms; empty while none does."""
         self.begun: Callable[[], int] | None = None
         """Called when a group begins to hold something; marks that with a number, for ``released``."""
         self.released: Callable[[int, int], None] | None = None
@@ -39,7 +40,7 @@ class Batches:
             held = group.held
             if held is None:
                 held = group.held = Held(now + terms.batch_ms, self.begun() if self.begun is not None else 0)
-                self._waiting.setdefault(terms, {})[group] = held
+                self.holding.setdefault(terms, {})[group] = held
             held.keep(group.pending)
             group.pending.clear()
             if held.size >= terms.batch_bytes:
@@ -50,7 +51,7 @@ class Batches:
     def due(self, now: int | None) -> list[Group]:
         """Release the groups whose time is over; all that hold something when ``now`` is None."""
         ready: list[Group] = []
-        for terms, waiting in self._waiting.items():
+        for terms, waiting in self.holding.items():
             for group, held in waiting.items():
                 # What is further away than the whole time was noted before the clock was set back.
                 if now is not None and now < held.due <= now + terms.batch_ms:
@@ -65,7 +66,10 @@ class Batches:
         held, group.held = group.held, None
         if held is not None:
             group.pending[:0] = held.frames
-            del self._waiting[group.terms][group]
+            alike = self.holding[group.terms]
+            del alike[group]
+            if not alike:
+                del self.holding[group.terms]
             if self._sliced(group):
                 group.uneven().next = held.mark  # told of as it is written
             elif self.released is not None:
@@ -73,13 +77,13 @@ class Batches:
 
     def waiting(self) -> Iterator[Group]:
         """The groups that hold something."""
-        return chain.from_iterable(self._waiting.values())
+        return chain.from_iterable(self.holding.values())
 
     def wait_ms(self, now: int) -> int | None:
         """Return the time in ms until the first group is due; None when no group holds anything."""
         waits = [
             min(max(next(iter(waiting.values())).due - now, 0), terms.batch_ms)
-            for terms, waiting in self._waiting.items()
+            for terms, waiting in self.holding.items()
             if waiting
         ]
         return min(waits, default=None)

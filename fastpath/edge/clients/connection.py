@@ -213,104 +213,75 @@ class ClientConnection(Handshake):
         response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
         self._refuse(response, 503, "too many connections")
 
-    # Bytes out (core.delivery.link.Link)
+    # Bytes out (core.delivery.link.Link; the outbox's way is core/delivery/outbox_performer.py)
 
     def write(self, data: bytes) -> None:
-        """Send whole frames; what the socket does not take goes to the queue."""
+        """Send whole pieces; what the socket does not take goes to the queue."""
         if not self.closing:
-            self.write_out(data)
+            self.runtime.performer.write(self, data)
 
     def write_out(self, data: bytes) -> None:
-        """Write bytes, also while the connection ends: behind a queue if there is one; what is not taken begins one."""
-        client = self.client
-        if client is not None and (queue := client.queue) is not None:
-            if self.mqtt is not None:
-                self.mqtt.overtake(data)
-            outboxes = self.runtime.sessions.outboxes
-            self._perform(client, outboxes.offered(client, queue, data, bounded=not (self.closing or self.echoing)))
-            return
-        count = self._hand(data)
-        if count != len(data):
-            if self.mqtt is not None and count >= 0:
-                self.mqtt.overtake(data[count:])
-            self.lag(data, count)
+        """Write bytes, also while the connection ends."""
+        self.runtime.performer.write(self, data)
 
-    def _hand(self, data: bytes | memoryview) -> int:
-        """Hand whole frames to the socket, or events to the stream before it; how many bytes were taken."""
+    def lag(self, data: bytes, sent: int) -> None:
+        """The socket took only ``sent`` bytes: the rest waits."""
+        self.runtime.performer.lag(self, data, sent)
+
+    def writable(self) -> None:
+        """The socket takes bytes again."""
+        self.runtime.pass_time()
+        if self.client is None and self in self.runtime.http.exchanges:
+            self.runtime.http.exchanges[self].writable()
+        if not self.ended and self.client is not None and self._stream_flushed():
+            self.runtime.performer.drain(self)
+
+    # What the performer asks for (core.delivery.outbox_performer.Written)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the bound on what waits holds."""
+        return not (self.closing or self.echoing)
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Hand whole pieces to the socket, or to the stream before it; how many bytes were taken."""
         stream = self.stream
         if stream is None:
             return self.send_now(data)
         count = stream.send(self.send_now, data) if data else 0
         if stream.waits:
             self.await_writable(True)
+        elif self.mqtt is not None and 0 <= count < len(data):
+            self.await_writable(False)  # it waits for acknowledgements, and not for the socket
         return count
 
-    def lag(self, data: bytes, sent: int) -> None:
-        """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
+    def wait(self, data: bytes, sent: int) -> None:
+        """These pieces wait: of MQTT some are said past the others."""
+        if self.mqtt is not None:
+            self.mqtt.overtake(data[sent:])
+
+    def await_room(self, wanted: bool) -> None:
+        """The client has a queue, to be written when the socket takes bytes again; or none any more."""
         client = self.client
         if client is None:
-            self.runtime.loop.call_soon(self.lost)
             return
-        outboxes = self.runtime.sessions.outboxes
-        self._perform(client, outboxes.refused(client, data, sent, bounded=not (self.closing or self.echoing)))
-
-    def _perform(self, client: Client, effects: int) -> None:
-        """Do what the client's outbox says (core/delivery/outbox.py)."""
-        if not effects:
-            return
-        runtime = self.runtime
-        if effects & Effect.LOST:
-            runtime.loop.call_soon(self.lost)
-        if effects & Effect.BLOCKED:
-            runtime.blocked[client] = now()
+        if wanted:
+            self.runtime.blocked[client] = now()
             self.await_writable(True)
-            if self.echoing:
-                self.hold(PauseReason.ECHOING, True)
-        if effects & Effect.UNBLOCKED:
-            runtime.blocked.pop(client, None)
+        else:
+            self.runtime.blocked.pop(client, None)
             self.await_writable(self.stream is not None and self.stream.waits)
-            if self.echoing and not self.closing:
-                self.hold(PauseReason.ECHOING, False)
-        if effects & Effect.TURN:
-            runtime.loop.call_soon(self._turn)
-        if effects & Effect.OVERFLOW:
-            self.close(*runtime.sessions.outboxes.overflow, runtime.settings.slow_close_seconds)
-        if effects & Effect.ENDED:
+        if self.echoing and (wanted or not self.closing):
+            self.hold(PauseReason.ECHOING, wanted)
+
+    def end(self, effect: int) -> None:
+        """The socket is broken, takes too little, or has taken what was said last."""
+        if effect == Effect.LOST:
+            self.lost()
+        elif effect == Effect.OVERFLOW:
+            self.close(*self.runtime.sessions.outboxes.overflow, self.runtime.settings.slow_close_seconds)
+        else:
             self._sent_all()
-
-    def _turn(self) -> None:
-        """Between two handlers: the client falls behind, or is pulled level, a slice a turn of the loop."""
-        client = self.client
-        if client is not None and not self.closing:
-            behind = self.runtime.sessions.outboxes.turn(client)
-            self.runtime.end()
-            if behind and client.queue is None:
-                self.runtime.loop.call_soon(self._turn)
-
-    def writable(self) -> None:
-        """The socket takes bytes again."""
-        self.runtime.pass_time()
-        client = self.client
-        if client is None and self in self.runtime.http.exchanges:
-            self.runtime.http.exchanges[self].writable()
-        if self.ended or client is None or not self._stream_flushed() or client.queue is None:
-            return
-        outboxes = self.runtime.sessions.outboxes
-        if outboxes.torn(client):
-            self._turn()
-        queue = client.queue
-        while queue.chunks:
-            data = queue.front()
-            count = self._hand(data)
-            if count < 0:
-                self.lost()
-                return
-            queue.advance(count)
-            if count < len(data):
-                if self.mqtt is not None:  # which may wait for acknowledgements, and not for the socket
-                    self.await_writable(self.mqtt.waits)
-                return
-        self._perform(client, outboxes.drained(client, ending=self.closing))
 
     def _stream_flushed(self) -> bool:
         """Whether nothing of a piece of events is left that was begun; what waits behind it may follow."""

@@ -15,6 +15,7 @@ from ...core.broker.broker import Broker
 from ...core.broker.observers import Source
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
+from ...core.delivery.outbox_performer import Performer
 from ...core.presence.advertisements import Advertisers
 from ...core.protocol.limits import command_bytes_max
 from ...core.protocol.messages import Notice
@@ -113,6 +114,7 @@ class Runtime:
         self.broker = broker
         self.sessions = sessions
         self.events = events
+        self.performer = Performer(sessions.outboxes, loop.call_soon, self.end)
         self.access = Access(settings, sessions.publications)
         self.workers = Workers(worker)
         self.verbs: dict[str, Verb] = {}
@@ -127,7 +129,6 @@ class Runtime:
         self.nodes: NodesListener | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
         self.command_bytes_max = command_bytes_max(settings.message_bytes_max)
-        self.connections = 0
         self.watch = make_watch(loop, self.end)
         self.scheduler = Scheduler(loop, self.pass_time)
         self.paused: dict[Deadline, list[Any]] = {}
@@ -146,7 +147,7 @@ class Runtime:
         self.loop_lag = LoopLag()
         self.awake = AwakeClock(2 * GRID_SECONDS, loop.time())  # by it whoever is silent is judged
         self.awake.tick(loop.time(), waited_seconds())
-        self._flush_due, self._stepping, self._congestion = False, False, 0
+        self._flush_due, self._stepping, self._congestion, self.connections = False, False, 0, 0
         self._deadlines: dict[Deadline, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._batching = any(listener.batch_ms for listener in settings.listeners)
@@ -214,9 +215,13 @@ class Runtime:
         """A handler is done: answers leave now, messages at the end of the tick."""
         if (moment := now()) >= self.broker.timely.due:
             self.broker.timely.pass_time(moment)
-        self.broker.flush_answers()
-        if self.broker.dirty:
-            self._flush_soon()
+        broker = self.broker
+        if broker.touched or broker.before_answers is not None:
+            broker.flush_answers()
+        if broker.dirty:
+            if not self._flush_due:  # as ``_flush_soon``, on the way of each message
+                self._flush_due = True
+                self.loop.call_soon(self._flush)
         elif self.latency is not None and not self.broker.writing.delayed:
             self.latency.since = 0  # what was accepted goes to nobody here
 

@@ -21,7 +21,7 @@ class Narrow(Actor):
 
     room = 500
 
-    def send_now(self, data: bytes | memoryview) -> int:
+    def send(self, data: bytes | memoryview) -> int:
         """As much as there is room."""
         self.unread += bytes(data[: self.room])
         return min(self.room, len(data))

@@ -113,7 +113,7 @@ class Narrow(Actor):
         self.bytes = b""
         super().__init__(stage, "ann", "", PLAIN[JSON])
 
-    def send_now(self, data: bytes | memoryview) -> int:
+    def send(self, data: bytes | memoryview) -> int:
         """As much as there is room."""
         count = min(self.room, len(data))
         self.room -= count

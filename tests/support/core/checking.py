@@ -59,7 +59,7 @@ class Reader(Actor):
         self.number = self.base = 0
         super().__init__(stage, name, "", PLAIN[JSON])
 
-    def send_now(self, data: bytes | memoryview) -> int:
+    def send(self, data: bytes | memoryview) -> int:
         """The socket takes what it holds."""
         took = min(SOCKET_BYTES - len(self.socket), len(data))
         self.socket += data[:took]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastpath.core.auth.grants import Grants
 from fastpath.core.broker.broker import Broker
 from fastpath.core.broker.ports import Engine
 from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.outbox import Effect
+from fastpath.core.delivery.outbox_performer import Performer
 from fastpath.core.delivery.ports import Writer
 from fastpath.core.delivery.wire import Terms
 from fastpath.core.protocol.codec import JSON, decode_server, encode
@@ -37,39 +40,42 @@ class Actor:
 
     made = 0
 
-    def send_now(self, data: bytes | memoryview) -> int:
-        """The socket takes all, or nothing while blocked."""
+    def send(self, data: bytes | memoryview) -> int:
+        """The socket takes all, or nothing while blocked (core.delivery.outbox_performer.Socket)."""
         if self.blocked:
             return 0
         self.take(bytes(data))
         return len(data)
 
-    def write(self, data: bytes) -> None:
-        """Send whole frames."""
-        if self.closed is None:
-            self.write_out(data)
+    def wait(self, data: bytes, sent: int) -> None:
+        """Socket: all of it waits."""
 
-    def write_out(self, data: bytes) -> None:
-        """Send them, also while the connection ends."""
-        queue = self.client.queue
-        if queue is not None:
-            bounded = self.closed is None
-            self.perform(self._stage.outboxes.offered(self.client, queue, data, bounded=bounded))
-            return
-        count = self.send_now(data)
-        if count != len(data):
-            self.lag(data, count)
+    def await_room(self, wanted: bool) -> None:
+        """Socket: the test says when it takes bytes again."""
+
+    def end(self, effect: int) -> None:
+        """Socket: the core lets go."""
+        if effect == Effect.OVERFLOW:
+            self.close(*self._stage.outboxes.overflow)
+
+    @property
+    def closing(self) -> bool:
+        """Whether goodbye was said."""
+        return self.closed is not None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the bound on what waits holds."""
+        return self.closed is None
+
+    def write(self, data: bytes) -> None:
+        """Send whole pieces."""
+        if self.closed is None:
+            self._stage.performer.write(self, data)
 
     def lag(self, data: bytes, sent: int) -> None:
         """What the socket did not take waits."""
-        self.perform(self._stage.outboxes.refused(self.client, data, sent, bounded=self.closed is None))
-
-    def perform(self, effects: int) -> None:
-        """What the outbox says."""
-        if effects & Effect.TURN:
-            self._stage.turning[self] = None
-        if effects & Effect.OVERFLOW:
-            self.close(*self._stage.outboxes.overflow)
+        self._stage.performer.lag(self, data, sent)
 
     def unblock(self) -> None:
         """The socket takes bytes again."""
@@ -78,27 +84,7 @@ class Actor:
 
     def writable(self) -> None:
         """Write what waits, as far as the socket takes it."""
-        client, outboxes = self.client, self._stage.outboxes
-        if client.queue is None:
-            return
-        if outboxes.torn(client):
-            self.turn()
-        queue = client.queue
-        while queue.chunks:
-            data = queue.front()
-            count = self.send_now(data)
-            queue.advance(count)
-            if count < len(data):
-                return
-        self.perform(outboxes.drained(client, ending=self.closed is not None))
-
-    def turn(self) -> None:
-        """Between two handlers."""
-        if self.closed is None:
-            behind = self._stage.outboxes.turn(self.client)
-            self._stage.broker.flush_answers()
-            if behind and self.client.queue is None:
-                self._stage.turning[self] = None
+        self._stage.performer.drain(self)
 
     def take(self, data: bytes) -> None:
         """Decode frames into ``got``."""
@@ -121,7 +107,7 @@ class Actor:
         if self.closed is None:
             last = self._stage.outboxes.end(self.client, code, reason)
             self.closed = (int(code), reason)
-            self.write_out(last)
+            self._stage.performer.write(self, last)
             self._stage.ended.append(self.client)
 
     def say(self, command: AnyCommand) -> None:
@@ -179,7 +165,8 @@ class Stage:
         self.broker.writer = Checking()
         self.sessions = Sessions(self.broker, 25)
         self.outboxes = self.sessions.outboxes
-        self.turning: dict[Actor, None] = {}
+        self.performer = Performer(self.outboxes, self.later, self.broker.flush_answers)
+        self.turning: dict[tuple[Callable[..., object], tuple[object, ...]], None] = {}
         self.actors: dict[str, Actor] = {}
 
     def enter(self, name: str, token: str = "", form: str = JSON, terms: Terms | None = None) -> Actor:
@@ -215,12 +202,16 @@ class Stage:
         self.now = until
         self.broker.history.expire(self.now)
 
+    def later(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call this between two handlers, once however often it was asked for."""
+        self.turning[call, arguments] = None
+
     def turn(self) -> None:
         """What the edge does between two handlers: whose queue is long falls behind, whose is empty is pulled level."""
         while self.turning:
-            actor = next(iter(self.turning))
-            del self.turning[actor]
-            actor.turn()
+            call, arguments = next(iter(self.turning))
+            del self.turning[call, arguments]
+            call(*arguments)
 
     def end(self) -> None:
         """The end of a tick."""
