@@ -9,6 +9,7 @@ from typing import Any
 from fastpath.core.delivery.audience import Topic
 from fastpath.core.protocol.codec import decode_server
 from fastpath.core.websocket.frames import split_frames
+from fastpath.edge.clients.client_socket import ClientSocket
 from fastpath.edge.clients.connection import ClientConnection
 from fastpath.edge.publishers.connection import PublisherConnection
 from fastpath.edge.runtime.runtime import Runtime, now
@@ -35,35 +36,43 @@ TURNS = 4
 """Turns of the loop after an input: what it has begun comes to its end."""
 
 
+class Everything(ClientSocket["Piped"]):
+    """The socket of a client that takes everything."""
+
+    def send(self, connection: Piped, data: bytes | memoryview) -> int:
+        """Keep it."""
+        return connection.keep(bytes(data))
+
+    def await_writable(self, connection: Piped, wanted: bool) -> None:
+        """It always is."""
+
+    def await_readable(self, connection: Piped, wanted: bool) -> None:
+        """Remember it."""
+        connection.reading = wanted
+
+    def finish(self, connection: Piped) -> None:
+        """Nothing to do."""
+
+    def shut(self, connection: Piped) -> None:
+        """The end."""
+        connection.gone = True
+
+
 class Piped(ClientConnection):
     """A client whose socket takes everything and keeps it."""
 
     def __init__(self, runtime: Runtime, fd: int) -> None:
-        super().__init__(runtime, fd, "127.0.0.1", LISTENER)
+        super().__init__(runtime, Everything(LISTENER), fd, "127.0.0.1")
         self.written = b""
         self.reading = True
         self.gone = False
 
-    def send_now(self, data: bytes) -> int:
+    def keep(self, data: bytes) -> int:
         """Keep it."""
         if self.ended:
             return -1
         self.written += data
         return len(data)
-
-    def await_writable(self, wanted: bool) -> None:
-        """It always is."""
-
-    def await_readable(self, wanted: bool) -> None:
-        """Remember it."""
-        self.reading = wanted
-
-    def finish(self) -> None:
-        """Nothing to do."""
-
-    def shut(self) -> None:
-        """The end."""
-        self.gone = True
 
     def answers(self) -> list[Any]:
         """What was sent after the head, decoded; a finding when it is no frame of the protocol."""

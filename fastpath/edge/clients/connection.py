@@ -1,8 +1,8 @@
-"""One connection of a client port: upgrade, frames in, frames out, and how it ends; sockets are its subclasses'."""
+"""One connection of a client port: upgrade, frames in, frames out, and how it ends."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from typing import Any
 
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
@@ -12,10 +12,10 @@ from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
 from ...core.websocket.close_frames import close_payload, parse_close
 from ...core.websocket.frames import CLOSE, SKIM, FrameReader, encode_frame
 from ...core.websocket.handshake import BadRequest, Request, error_response, parse_request
-from ...listen_address import Listener
 from ..plain_http.exchange import Exchange
 from ..runtime.connection_log import client_closed, request_refused
 from ..runtime.runtime import Runtime, now
+from .client_socket import ClientSocket
 from .event_stream import EventStream
 from .handshake import MQTT_PATH, Handshake
 from .mqtt.stream import MqttStream
@@ -33,18 +33,19 @@ has read why."""
 
 
 class ClientConnection(Handshake):
-    """What the plain and the TLS connection have in common; implements core.delivery.link.Link.
+    """A client's connection over whichever socket it has; implements core.delivery.link.Link.
 
     States: a request head is read (``client`` is None), then commands (of a WebSocket) or nothing (``stream`` is there:
     it reads events), then ``closing``: what was said goodbye is written out and whatever comes is discarded until the
     socket ends.
     """
 
-    __slots__ = ()
+    __slots__ = ("writing",)
 
-    def __init__(self, runtime: Runtime, fd: int, address: str, listener: Listener) -> None:
+    def __init__(self, runtime: Runtime, socket: ClientSocket[Any], fd: int, address: str) -> None:
         self.runtime = runtime
-        self.listener = listener
+        self.socket = socket
+        self.writing = False
         self.fd = fd
         self.address = address
         self.client: Client | None = None
@@ -60,26 +61,26 @@ class ClientConnection(Handshake):
         self.held = 0
         runtime.connection_opened()
         runtime.expect(self, runtime.settings.handshake_seconds)
-        if "mqtt" in listener.purposes:
+        if "mqtt" in socket.listener.purposes:
             self.speak_mqtt(framed=False)
 
-    # What the subclass gives
+    # The socket (edge/clients/client_socket.py)
 
-    @abstractmethod
     def send_now(self, data: bytes | memoryview) -> int:
         """Hand bytes to the socket; how many it took, -1 when it is broken."""
+        return self.socket.send(self, data)
 
-    @abstractmethod
     def await_writable(self, wanted: bool) -> None:
         """Call ``writable`` when the socket takes bytes again, or no more."""
+        self.socket.await_writable(self, wanted)
 
-    @abstractmethod
-    def finish(self) -> None:
-        """Nothing more will be written."""
+    def await_readable(self, wanted: bool) -> None:
+        """Read from the socket, or stop reading."""
+        self.socket.await_readable(self, wanted)
 
-    @abstractmethod
-    def shut(self) -> None:
-        """Close the socket."""
+    def readable(self) -> None:
+        """The socket has bytes, or its end."""
+        self.socket.receive(self)
 
     # Bytes in (edge/clients/incoming.py)
 
@@ -133,10 +134,10 @@ class ClientConnection(Handshake):
             if not self.stream.waits:
                 if self.mqtt is not None:
                     self.mqtt.ended()
-                self.finish()
+                self.socket.finish(self)
             return
         if self.reader is None or self.reader.error is not None:
-            self.finish()  # no frame of this peer is read any more
+            self.socket.finish(self)  # no frame of this peer is read any more
         elif self.reader.over:
             self.lost()
 
@@ -193,7 +194,7 @@ class ClientConnection(Handshake):
         self.runtime.connection_closed()  # those who only read their refusal take no place
         if self.held:
             self.hold(~0, False)
-        self.finish()
+        self.socket.finish(self)
         self.runtime.expect(self, REFUSED_SECONDS)
 
     def _refuse(self, response: bytes, status: int, reason: str) -> None:
@@ -247,7 +248,7 @@ class ClientConnection(Handshake):
         """Hand whole pieces to the socket, or to the stream before it; how many bytes were taken."""
         stream = self.stream
         if stream is None:
-            return self.send_now(data)
+            return self.socket.send(self, data)
         count = stream.send(self.send_now, data) if data else 0
         if stream.waits:
             self.await_writable(True)
@@ -390,4 +391,4 @@ class ClientConnection(Handshake):
             self.client = None
         else:
             self.runtime.http.end(self)
-        self.shut()
+        self.socket.shut(self)

@@ -6,12 +6,13 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from ...core.delivery.audience import Client
 from ...core.events.described import DescribedEvents, Streams
 from ...core.wires.compression import GZIP_HEAD, pack
 from ..runtime.socket_writer import write_each
+from .client_socket import ClientSocket
 
 log = logging.getLogger("fastpath.clients")
 
@@ -20,9 +21,12 @@ class EventLink(Protocol):
     """A connection that events are written to."""
 
     closing: bool
-    direct: bool
     fd: int
     stream: EventStream | None
+
+    @property
+    def socket(self) -> ClientSocket[Any]:
+        """The socket that it has."""
 
     def write(self, data: bytes) -> None:
         """Send whole events."""
@@ -112,7 +116,7 @@ class EventStreams:
         for client in clients:
             link = cast(EventLink, client.link)
             stream = link.stream
-            if stream is None or client.queue is not None or stream.waits or link.closing or not link.direct:
+            if stream is None or client.queue is not None or stream.waits or link.closing or not link.socket.direct:
                 link.write(data)
             elif (place := (stream.at, stream.deflate_bytes)) in places:
                 places[place].append(link)

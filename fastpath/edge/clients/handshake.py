@@ -33,6 +33,7 @@ from ...core.wires.registry import wire_of
 from ...listen_address import Listener
 from ..plain_http.call import bearer_token
 from ..runtime.runtime import Runtime, now
+from .client_socket import ClientSocket
 from .incoming import Incoming
 from .mqtt.stream import MqttLink, MqttStream
 from .posted_frames import PostedFrames
@@ -53,12 +54,15 @@ ECHO_BYTES_MAX = 16 << 20
 class Handshake(Incoming):
     """The part of a client's connection that answers its request, and makes the client known."""
 
-    __slots__ = ("fd", "listener")
+    __slots__ = ("fd", "socket")
 
-    direct = False
-    """Whether the broker may write to ``fd`` past this object."""
     fd: int
-    listener: Listener
+    socket: ClientSocket[Any]
+
+    @property
+    def listener(self) -> Listener:
+        """The port over which the peer came."""
+        return self.socket.listener
 
     @abstractmethod
     def lag(self, data: bytes, sent: int) -> None:
@@ -105,7 +109,7 @@ class Handshake(Incoming):
         else:
             # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
             token = _query_token(request)
-            refused = self._open(token, terms, direct=self.direct)
+            refused = self._open(token, terms, direct=self.socket.direct)
             self._tell_opened(request, token, refused)
             self.write_out(response)
             if refused is not None:
@@ -228,7 +232,7 @@ class Handshake(Incoming):
         self.head = b""
         terms = self._terms(STREAM)
         token = bearer_token(request) or _query_token(request)
-        refused = self._open(token, terms, direct=self.direct)
+        refused = self._open(token, terms, direct=self.socket.direct)
         self.session = PostedFrames(self.runtime.http.begin_session(self.runtime.workers.number, self))
         self._tell_opened(request, token, refused)
         welcome = encode_event(encode_body(session_terms(self.runtime, self.session.id), JSON), "session")

@@ -13,6 +13,7 @@ from ...core.websocket.handshake import Request
 from ...core.wires.registry import wire_of
 from ...listen_address import Listener
 from ..runtime.runtime import Runtime, now
+from .client_socket import ClientSocket
 from .connection import ClientConnection
 from .handshake import POLL_MS, session_terms
 from .posted_frames import BUSY, ENDED, GAP, Done, PostedFrames
@@ -81,6 +82,30 @@ def _due(connections: dict[PollConnection, int], moment: int) -> list[PollConnec
     return due
 
 
+class PollAnswers(ClientSocket["PollConnection"]):
+    """The socket of those who poll: the answers to their polls."""
+
+    __slots__ = ()
+
+    def send(self, connection: PollConnection, data: bytes | memoryview) -> int:
+        """Take whole lines for the poll that is held; how many bytes that were, 0 while none is."""
+        return connection.collect(data)
+
+    def await_writable(self, connection: PollConnection, wanted: bool) -> None:
+        """The next poll calls ``writable`` by itself."""
+
+    def await_readable(self, connection: PollConnection, wanted: bool) -> None:
+        """What is posted waits by itself."""
+
+    def finish(self, connection: PollConnection) -> None:
+        """The goodbye is in an answer: with that the client has all."""
+        connection.collected()
+
+    def shut(self, connection: PollConnection) -> None:
+        """Let the client know that there is nothing to ask for any more."""
+        connection.over()
+
+
 class PollConnection(ClientConnection):
     """Collects what is written while a poll is held, until the turn of the loop is over; else nothing is taken, and
     waits in the client's queue.
@@ -92,7 +117,7 @@ class PollConnection(ClientConnection):
     __slots__ = ("_answers", "_due", "_kept", "_last", "_out", "_poll", "_polling")
 
     def __init__(self, runtime: Runtime, polling: Polling, address: str, listener: Listener) -> None:
-        super().__init__(runtime, -runtime.http.number(), address, listener)
+        super().__init__(runtime, PollAnswers(listener), -runtime.http.number(), address)
         self._polling = polling
         self._poll: Answered | None = None
         self._out = bytearray()
@@ -174,10 +199,10 @@ class PollConnection(ClientConnection):
         self._polling.forget(self)
         self.close(Close.PING_TIMEOUT, "ping_timeout: nothing was asked for long")
 
-    # What a socket does for others
+    # What its socket takes
 
-    def send_now(self, data: bytes | memoryview) -> int:
-        """Take whole frames for the poll that is held; how many bytes that were, 0 while none is."""
+    def collect(self, data: bytes | memoryview) -> int:
+        """Take whole lines for the poll that is held; how many bytes that were, 0 while none is."""
         if self.ended:
             return -1
         if self._poll is None:
@@ -188,18 +213,12 @@ class PollConnection(ClientConnection):
             self._answer_soon()
         return taken
 
-    def await_writable(self, wanted: bool) -> None:
-        """The next poll calls ``writable`` by itself."""
-
-    def await_readable(self, wanted: bool) -> None:
-        """What is posted waits by itself."""
-
-    def finish(self) -> None:
-        """The goodbye is in an answer: with that the client has all."""
+    def collected(self) -> None:
+        """The goodbye is among what was taken."""
         self._last = True
 
-    def shut(self) -> None:
-        """Let the client know that there is nothing to ask for any more."""
+    def over(self) -> None:
+        """Answer the poll that is held: there is nothing to ask for any more."""
         poll, self._poll = self._poll, None
         self._polling.forget(self)
         if poll is not None:

@@ -20,8 +20,9 @@ from ...core.websocket.proxy_protocol import (
     parse_start,
 )
 from ...listen_address import Listener, SettingsError
-from ..clients.plain_transport import RawConnection
-from ..clients.tls_transport import TlsConnection
+from ..clients.connection import ClientConnection
+from ..clients.plain_transport import PlainSockets
+from ..clients.tls_transport import TlsSocket
 from ..publishers.connection import PublisherConnection
 from ..runtime.connection_log import connection_refused
 from ..runtime.runtime import Runtime
@@ -48,6 +49,7 @@ class Arrivals:
         self.connections_max = 0
         self._makers = makers
         self._contexts: dict[Listener, ssl.SSLContext] = {}
+        self._plain: dict[Listener, PlainSockets] = {}
 
     def prepare(self, listener: Listener) -> None:
         """Read what the listener needs; raises SettingsError."""
@@ -93,7 +95,11 @@ class Arrivals:
 
     def to_client(self, sock: socket.socket, address: str, listener: Listener) -> None:
         """A plain client."""
-        connection = RawConnection(self.runtime, sock.detach(), address, listener)
+        plain = self._plain.get(listener)
+        if plain is None:
+            plain = self._plain[listener] = PlainSockets(self.runtime.watch, listener)
+        connection = ClientConnection(self.runtime, plain, sock.detach(), address)
+        plain.begin(connection)
         if self.full():
             connection.over_limit()
 
@@ -272,13 +278,15 @@ class _Gate(asyncio.Protocol):
         self._over()
         (self._to_publisher() if data[:1] == b"\x00" else self._to_client()).data_received(data)
 
-    def _to_client(self) -> TlsConnection:
+    def _to_client(self) -> TlsSocket:
         assert self._transport is not None
-        client = TlsConnection(self._arrivals.runtime, self._transport, self._address, self._listener)
-        self._transport.set_protocol(client)
+        runtime, fd = self._arrivals.runtime, self._transport.get_extra_info("socket").fileno()
+        sock = TlsSocket(runtime, self._transport, self._listener)
+        client = ClientConnection(runtime, sock, fd, self._address)
+        sock.carry(client)
         if self._arrivals.full():
             client.over_limit()
-        return client
+        return sock
 
     def _to_publisher(self) -> PublisherConnection:
         assert self._transport is not None

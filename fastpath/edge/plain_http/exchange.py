@@ -73,7 +73,10 @@ class Carrier(Protocol):
 
     ended: bool
     held: int
-    listener: Listener
+
+    @property
+    def listener(self) -> Listener:
+        """The port over which the peer came."""
 
     def send_now(self, data: bytes | memoryview) -> int:
         """Hand bytes to the socket; how many it took, -1 when it is broken."""

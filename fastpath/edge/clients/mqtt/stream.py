@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ....core.auth.reasons import PENDING
 from ....core.auth.rules import SUBSCRIBE
@@ -29,6 +29,7 @@ from ....core.websocket.frames import CLOSE, PONG, encode_binary, encode_frame
 from ...runtime.runtime import now
 from ...runtime.scheduler import TURN_SECONDS
 from ...runtime.socket_writer import write_each
+from ..client_socket import ClientSocket
 
 if TYPE_CHECKING:
     from ...runtime.runtime import Runtime
@@ -64,9 +65,12 @@ class MqttLink(Protocol):
     closing: bool
     ended: bool
     held: int
-    direct: bool
     fd: int
     mqtt: MqttStream | None
+
+    @property
+    def socket(self) -> ClientSocket[Any]:
+        """The socket that it has."""
 
     def write(self, data: bytes) -> None:
         """Send whole records."""
@@ -367,7 +371,7 @@ class MqttStream:
         link = self._link
         client = link.client
         if (
-            not link.direct
+            not link.socket.direct
             or self._rest
             or self._faulty
             or link.closing

@@ -518,7 +518,7 @@ class Written:
 
     def __init__(self, stack: ExitStack, runtime: Runtime, text: str) -> None:
         ours, self.peer = (stack.enter_context(one) for one in socket.socketpair())
-        self.fd, self.direct, self.closing = ours.fileno(), True, False
+        self.fd, self.socket, self.closing = ours.fileno(), SimpleNamespace(direct=True), False
         self.client = SimpleNamespace(queue=None, link=self)
         self.alone: list[int] = []
         self.mqtt = MqttStream(runtime, cast(MqttLink, self), framed=False)
