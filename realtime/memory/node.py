@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from fastpath.core.auth.keys import Keys
 from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.broker.broker import Broker
 from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.ports import Writer
-from fastpath.core.protocol.codec import MSGPACK
+from fastpath.core.delivery.wire import Wire, terms_of
+from fastpath.core.protocol.codec import MSGPACK, encode
 from fastpath.core.protocol.errors import Refused
 from fastpath.core.protocol.limits import Limits
+from fastpath.core.protocol.messages import AnyAnswer
 from fastpath.core.protocol.packets import read_publications
 from fastpath.core.sessions.sessions import Sessions
-from fastpath.core.websocket.frames import BINARY, split_frames
-from fastpath.core.wires.registry import PLAIN
 from fastpath.engine.memory import MemoryEngine
 
 FORM = MSGPACK
@@ -33,6 +35,44 @@ ADVANCE_SECONDS_MAX = 7 * 24 * 3600
 _PING_SECONDS = 25
 
 
+_LENGTH_BYTES = 4
+
+
+class Payloads(Wire):
+    """The wire of clients in this process: each message or event with its length in front, and nothing else."""
+
+    __slots__ = ()
+
+    transport = "memory"
+    pings = False
+
+    def message(self, payload: bytes) -> bytes:
+        return len(payload).to_bytes(_LENGTH_BYTES) + payload
+
+    def event(self, value: AnyAnswer) -> bytes:
+        return self.message(encode(value, self.form))
+
+    def close(self, code: int, reason: str) -> bytes:
+        return b""  # its link is told
+
+    def split(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
+        for payload in payloads(chunk):
+            value = msgspec.msgpack.decode(payload)
+            yield self.message(payload), value[0] if isinstance(value, list) else -1
+
+
+def payloads(chunk: bytes) -> Iterator[bytes]:
+    """Each message or event of what was written."""
+    at = 0
+    while at < len(chunk):
+        start = at + _LENGTH_BYTES
+        at = start + int.from_bytes(chunk[at:start])
+        yield chunk[start:at]
+
+
+_TERMS = terms_of(Payloads(FORM))
+
+
 class Connection:
     """A client's connection: the core writes to it, and its client reads what ``frames`` has."""
 
@@ -41,14 +81,11 @@ class Connection:
         self.frames: deque[bytes] = deque()
         self.closed: tuple[int, str] | None = None
         self._node = node
-        self.client: Client = node.sessions.open(self, number, False, PLAIN[FORM], token, "memory", node.now)
+        self.client: Client = node.sessions.open(self, number, False, _TERMS, token, "memory", node.now)
 
     def write(self, data: bytes) -> None:
-        """Link: whole WebSocket frames; those of pings are no messages."""
-        for frame in split_frames(data):
-            if frame[0] & 0x0F == BINARY:
-                size = frame[1] & 0x7F
-                self.frames.append(bytes(frame[4 if size == 126 else 10 if size == 127 else 2 :]))
+        """Link: whole pieces."""
+        self.frames.extend(payloads(data))
 
     def take(self) -> list[bytes]:
         """What was written since the last call."""
