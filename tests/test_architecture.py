@@ -213,11 +213,11 @@ def asked_by_name(tree: ast.AST) -> Iterator[int]:
 
 
 def test_nobody_asks_for_an_engine_by_its_name() -> None:
-    """But for the registry: who has to know more asks the engine, or the node that has it (``shared``, ``keeps``)."""
-    registry = ast.parse((ROOT / "fastpath" / "engine" / "registry.py").read_text(encoding="utf-8"))
-    tables = [node for node in ast.walk(registry) if isinstance(node, ast.Dict)]
+    """Who has to know more asks the engine, or the node that has it (``shared``, ``keeps``), or ``keeps_journal``."""
+    names = ast.parse((ROOT / "fastpath" / "engine" / "names.py").read_text(encoding="utf-8"))
+    tables = [node for node in ast.walk(names) if isinstance(node, ast.Dict)]
     schemes = {ast.literal_eval(key).partition("://")[0] for table in tables for key in table.keys if key}
-    assert schemes == ENGINE_NAMES - {"journal"}, "what the registry names nobody else may"
+    assert schemes == ENGINE_NAMES - {"journal"}, "what is named there nobody else may name"
     found = [
         f"{path}:{line}"
         for folder in PACKAGES

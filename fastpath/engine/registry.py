@@ -1,4 +1,4 @@
-"""Which engines there are, and which one the settings ask for: the one place that knows them by name.
+"""Which engine the settings ask for: the one place that makes a name a class.
 
 An engine is imported when it is asked for: what speaks to Redis takes a tenth of a second and 5 MB.
 """
@@ -13,18 +13,9 @@ from ..settings import PREFIX, Settings, without_login
 from .base import Engine
 from .follower import FollowerEngine as FollowerEngine
 from .memory import MemoryEngine
+from .names import ENGINES, JOURNALLED, name_of
 
-_REDIS = "fastpath.engine.redis.engine:RedisEngine"
-
-_engines = {
-    "memory": "fastpath.engine.memory:MemoryEngine",
-    "redis://": _REDIS,
-    "rediss://": _REDIS,
-    "redis+sentinel://": _REDIS,
-    "rediss+sentinel://": _REDIS,
-}
-_journalled = {"memory": "fastpath.engine.journal.engine:JournalEngine"}
-"""The engines whose messages go to a journal, where one is asked for."""
+_engines = dict(ENGINES)
 
 
 def register(name: str, place: str) -> None:
@@ -35,15 +26,14 @@ def register(name: str, place: str) -> None:
 
 def place_of(settings: Settings) -> str:
     """Where the class of the engine is that the settings ask for; raises SettingsError when there is none."""
-    scheme, separator, _ = settings.engine.partition("://")
-    name = scheme + separator
+    name = name_of(settings.engine)
     if name not in _engines:
         raise SettingsError(f"{PREFIX}ENGINE: {without_login(settings.engine)!r} is none of {', '.join(_engines)}")
     if settings.journal == "off":
         return _engines[name]
-    if name not in _journalled:
-        raise SettingsError(f"{PREFIX}JOURNAL: with {scheme} there is no journal: leave it off")
-    return _journalled[name]
+    if name not in JOURNALLED:
+        raise SettingsError(f"{PREFIX}JOURNAL: with {name.removesuffix('://')} there is no journal: leave it off")
+    return JOURNALLED[name]
 
 
 def engine_class(settings: Settings) -> type[Engine]:

@@ -25,6 +25,7 @@ from entitlement.passwords import PasswordChecks
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
+from fastpath.engine.names import keeps_journal
 from realtime.conf import FEED, LISTEN, conf, local_address
 from realtime.hooks import Hook
 from realtime.management.commands import realtime_collect, realtime_outbox, realtime_respond
@@ -246,9 +247,8 @@ def _sidecar() -> Child:
         given["FASTPATH_TOKEN_KEYS"] = conf.token_keys
     if os.environ.get("FASTPATH_AUDIT") and conf.audit_folder:
         given["FASTPATH_AUDIT_FOLDER"] = conf.audit_folder
-    if conf.data and "://" not in os.environ.get("FASTPATH_ENGINE", ""):
-        # An engine with an address keeps its messages there; else what was acknowledged outlives a sidecar that is
-        # killed by this.
+    if conf.data and keeps_journal(os.environ.get("FASTPATH_ENGINE", "")):
+        # What was acknowledged outlives a sidecar that is killed by this; other engines keep their messages elsewhere.
         given |= {"FASTPATH_DATA": conf.data, "FASTPATH_JOURNAL": os.environ.get("FASTPATH_JOURNAL", "interval")}
     return Child(
         "sidecar",

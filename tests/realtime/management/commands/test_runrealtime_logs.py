@@ -8,6 +8,7 @@ import subprocess
 import sys
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,19 @@ def test_all_settings_of_the_log_reach_the_sidecar(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     environment = runrealtime._sidecar().environment()
     assert {name: environment[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("engine", "journal"),
+    [("", "interval"), ("memory", "interval"), ("redis://h", None), ("redis+sentinel://a,b/n", None), ("later", None)],
+)
+def test_a_sidecar_keeps_a_journal_where_its_engine_may_have_one(
+    engine: str, journal: str | None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.REALTIME = settings.REALTIME | {"DATA": str(tmp_path)}
+    monkeypatch.setenv("FASTPATH_ENGINE", engine)
+    monkeypatch.delenv("FASTPATH_JOURNAL", raising=False)
+    assert runrealtime._sidecar().environment().get("FASTPATH_JOURNAL") == journal
 
 
 @pytest.mark.parametrize(
