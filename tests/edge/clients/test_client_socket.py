@@ -67,7 +67,8 @@ def peers() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def test_no_connection_is_a_kind_of_socket() -> None:
-    kinds = [ClientConnection, *ClientConnection.__subclasses__()]
+    below = [kind for kind in ClientConnection.__subclasses__() if kind.__module__.startswith("fastpath.")]
+    kinds = [ClientConnection, *below]
     assert set(kinds) == {ClientConnection, PollConnection}
     assert not any(issubclass(kind, ClientSocket) for kind in kinds)
 
