@@ -17,6 +17,11 @@ import threading
 import time
 from typing import Any
 
+from realtime.process.programs import require_settings, require_web
+
+if __name__ == "__main__":
+    require_web("realtime.web")
+
 from daphne.access import AccessLogGenerator
 from daphne.cli import CommandLineInterface
 from daphne.endpoints import build_endpoint_description_strings
@@ -29,7 +34,6 @@ from zope.interface import implementer
 
 from fastpath.core.protocol.limits import command_bytes_max
 from realtime.conf import conf
-from realtime.process.programs import require_settings
 
 _MESSAGE_BYTES = 1 << 20
 """What Daphne takes of a browser where nothing else is asked of it: less than the sidecar does."""
@@ -226,11 +230,16 @@ class Web(CommandLineInterface):
     server_class = BoundedServer
 
 
+def run() -> None:
+    """Serve as the arguments of the command line say, until a signal."""
+    WebSocketFactory.protocol = BoundedProtocol
+    Web().run(sys.argv[1:])
+
+
 def main() -> None:
     """Run with the arguments of the command line; 2 without DJANGO_SETTINGS_MODULE."""
     require_settings("realtime.web")
-    WebSocketFactory.protocol = BoundedProtocol
-    Web().run(sys.argv[1:])
+    run()
     sys.stdout.flush()
     # A synchronous consumer's thread may wait for the loop, which runs no more: it would be waited for without an end.
     threading.Thread(target=_exit_late, daemon=True).start()

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -45,6 +45,8 @@ class Child:
 
     ``ready``: the text in a line of its output that says it is up; empty: it is up at once. ``restart_seconds``: the
     pause before the first restart; after failures in a row it doubles, up to 30 s. ``on_hangup``: restart at SIGHUP.
+    ``changed_status``: that with which it asks to be started again with new code; as soon as it is ready then, the
+    others of ``on_hangup`` are restarted as well. ``waiting``: the text in a line that says that its code is broken.
     """
 
     name: str
@@ -55,6 +57,10 @@ class Child:
     restart_seconds: float = 1.0
     stop_seconds_max: float = 10.0
     on_hangup: bool = False
+    changed_status: int | None = None
+    waiting: str = ""
+    is_changed: bool = field(default=False, init=False)
+    is_waiting: bool = field(default=False, init=False)
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     started: float = field(default=0.0, init=False)
     ready_at: float | None = field(default=None, init=False)
@@ -111,11 +117,11 @@ class Supervisor:
             signal.signal(number, handler)
 
     def start(self, child: Child, *, wait: bool = True) -> None:
-        """Start a child; with ``wait`` until it is ready. Raises StartFailed, or Stopped at a signal."""
+        """Start one; with ``wait`` until it is ready, or waits itself; raises StartFailed, or Stopped at a signal."""
         self._children.append(child)
         self._spawn(child)
         deadline = child.started + child.ready_seconds_max
-        while wait and child.ready_at is None:
+        while wait and child.ready_at is None and not child.is_waiting:
             self._step(deadline)
             if self._stopping:
                 raise Stopped
@@ -147,7 +153,8 @@ class Supervisor:
         except queue.Empty:
             pass
         else:
-            {"signal": self._signalled, "ended": self._ended, "ready": self._ready}[kind](what)
+            acts = {"signal": self._signalled, "ended": self._ended, "ready": self._ready, "waiting": self._waiting}
+            acts[kind](what)
         now = time.monotonic()
         for child in self._children:
             if child.kill_at is not None and now >= child.kill_at and child.process is not None:
@@ -160,12 +167,7 @@ class Supervisor:
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGHUP and not (self._terminal and not os.isatty(0)):
-            for child in self._children:
-                if child.on_hangup and child.kill_at is None:
-                    self.say(f"restarting {child.name}")
-                    self._end(child)
-                    if child.process is None:  # it is in its pause: the new code may be what it needs
-                        child.start_at = time.monotonic()
+            self._hang_up(self._children)
             return
         # SIGHUP because the terminal was closed ends everything, too.
         if self._stopping and not self._hurry:
@@ -174,6 +176,14 @@ class Supervisor:
                 if child.process is not None:
                     child.process.kill()
         self._stopping = True
+
+    def _hang_up(self, children: Iterable[Child]) -> None:
+        for child in children:
+            if child.on_hangup and child.kill_at is None:
+                self.say(f"restarting {child.name}")
+                self._end(child)
+                if child.process is None:  # it is in its pause: the new code may be what it needs
+                    child.start_at = time.monotonic()
 
     def _end(self, child: Child) -> None:
         child.start_at = None
@@ -184,6 +194,7 @@ class Supervisor:
     def _spawn(self, child: Child) -> None:
         child.start_at = child.kill_at = None
         child.lines.clear()
+        child.is_waiting = False
         child.started = time.monotonic()
         child.ready_at = None if child.ready else child.started
         try:
@@ -212,6 +223,8 @@ class Supervisor:
                 self.say(f"{child.name:8}| {line}")
                 if child.ready and child.ready in line:
                     self._events.put(("ready", (child, process)))
+                elif child.waiting and child.waiting in line:
+                    self._events.put(("waiting", (child, process)))
 
     def _wait(self, child: Child, process: subprocess.Popen[bytes], reader: threading.Thread) -> None:
         process.wait()
@@ -222,13 +235,22 @@ class Supervisor:
         child, process = what
         if child.process is process and child.ready_at is None:
             child.ready_at = time.monotonic()
+            if child.is_changed:
+                child.is_changed = False
+                self._hang_up(other for other in self._children if other is not child)
+
+    def _waiting(self, what: tuple[Child, subprocess.Popen[bytes]]) -> None:
+        child, process = what
+        child.is_waiting = child.process is process
 
     def _ended(self, what: tuple[Child, subprocess.Popen[bytes]]) -> None:
         """Restart what ended, at once if that was asked for, else after its pause."""
         child, process = what
         if child.process is not process:
             return
-        asked = child.kill_at is not None
+        changed = process.returncode == child.changed_status
+        asked = changed or child.kill_at is not None
+        child.is_changed = child.is_changed or changed
         child.process = child.kill_at = None
         strays.end_strays([pid for one in self._children if (pid := one.pid) is not None])
         if self._stopping:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from django.core.management import call_command
 
 from tests.support.realtime.server import ROOT, Program
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 _FENCE = re.compile(r"^( *)```(.*)$")
 NAMED = r"(?:# |<!-- )(\w+/[\w./]+\.\w+)(, at its end)?"
@@ -138,7 +138,7 @@ class Project:
             env=self.environment | more,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=6 * PATIENCE_SECONDS,
         )
         assert done.returncode == 0 or not check, done.stdout + done.stderr
         return done
@@ -173,7 +173,7 @@ class Running(Program):
             [project.python, "manage.py", "runrealtime", "--port", "0", *options],
             more,
             r"Everything is running\.(?s:.*)Ctrl-C ends everything",
-            40,
+            max(40, 2 * PATIENCE_SECONDS),
             folder=project.folder,
             base=project.environment,
         )

@@ -26,6 +26,7 @@ from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
 from fastpath.client.errors import ClientError
 from fastpath.engine.names import keeps_journal
+from realtime import reloading
 from realtime.conf import FEED, LISTEN, conf, local_address
 from realtime.hooks import Hook
 from realtime.management.commands import realtime_collect, realtime_outbox, realtime_respond
@@ -33,6 +34,7 @@ from realtime.management.commands.realtime_hooks import READY
 from realtime.process import hook_runner
 from realtime.process.pages import lines, pages
 from realtime.process.ports import PortTaken, leave_taken, resolve_listen, try_listen, try_port
+from realtime.process.programs import WEB_EXTRA, has_web
 from realtime.process.supervisor import Child, StartFailed, Stopped, Supervisor
 from realtime.requests.responders import discover
 
@@ -52,11 +54,17 @@ class Command(BaseCommand):
     help = "Run the web server and the sidecar together, supervised. FASTPATH_* variables reach the sidecar."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--demo [--recording FILE]] [--host H] [--port P]."""
+        """[--demo [--recording FILE]] [--host H] [--port P] [--without-web | --reload]."""
         parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
         parser.add_argument("--port", type=int, default=8000, help="port of the web server")
         parser.add_argument(
             "--without-web", action="store_true", help="everything but the web server, which is another's, as runserver"
+        )
+        parser.add_argument(
+            "--reload",
+            action="store_true",
+            help="while you develop: the web server, the collector, hooks and responders begin anew when code changes; "
+            "the sidecar and its sockets stay",
         )
         if not _has_demo():
             parser.set_defaults(demo=False, recording=None)
@@ -77,6 +85,13 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Check what would fail later, start everything in order, supervise until a signal."""
         _refuse_recording(options["recording"], options["demo"])
+        if options["reload"] and options["without_web"]:
+            raise CommandError("--reload watches the code of the web server: leave out --without-web")
+        if not options["without_web"] and not has_web():
+            raise CommandError(
+                f"the web server that this starts is Daphne, which is not installed: {WEB_EXTRA}, or serve by one of "
+                "your own, and run `python manage.py runrealtime --without-web` beside it"
+            )
         _refuse_disagreement()
         _refuse_unmigrated()
         with_web = not options["without_web"]
@@ -88,7 +103,7 @@ class Command(BaseCommand):
             model = get_user_model()
             if not model._default_manager.filter(**{model.USERNAME_FIELD: FEED}).exists():
                 call_command("realtime_demo", stdout=self.stdout)
-        sidecar, web = _sidecar(), _web(host, port) if with_web else None
+        sidecar, web = _sidecar(), _web(host, port, options["reload"]) if with_web else None
         hooks, responders = _hooks(), _responders()
         feed = (_replay(options["recording"]) if options["recording"] else _feed()) if options["demo"] else None
         collector, outbox = _collector(), _outbox()
@@ -348,18 +363,21 @@ def _drain_seconds() -> int:
     return int(given) if given.isdecimal() else _DRAIN_SECONDS
 
 
-def _web(host: str, port: int) -> Child:
+def _web(host: str, port: int, is_reloading: bool) -> Child:
     application = str(getattr(settings, "ASGI_APPLICATION", None) or "realtime.asgi:application")
     if ":" not in application:
         application = ":".join(application.rsplit(".", 1))
     # Daphne's own limit would end a relayed connection after a day.
-    argv = [sys.executable, "-m", "realtime.web", "-b", host, "-p", str(port), "--websocket_timeout", "-1", application]
+    module = "realtime.reloading" if is_reloading else "realtime.web"
+    argv = [sys.executable, "-m", module, "-b", host, "-p", str(port), "--websocket_timeout", "-1", application]
     return Child(
         "web",
         argv,
         lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
         ready="Listening on TCP address",
         on_hangup=True,
+        changed_status=reloading.CHANGED if is_reloading else None,
+        waiting=reloading.WAITING if is_reloading else "",
     )
 
 
@@ -414,5 +432,7 @@ def _summary(host: str, port: int, sidecar: Child, web: Child | None, feed: Chil
     end = (
         f"Ctrl-C ends everything; `kill -HUP {os.getpid()}` restarts {'the web server' if web else 'your code'} alone."
     )
+    if web and web.changed_status is not None:
+        end = "Ctrl-C ends everything; what changes of your code is reloaded."
     begin = "Everything is running." if web else "Everything is running, but no web server."
     return "\n".join(["", begin, *lines(rows), f"  {end}", ""])

@@ -10,9 +10,10 @@ import signal
 import socket
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from django.apps import apps
@@ -31,12 +32,15 @@ from realtime.conf import conf
 from realtime.process.companion import Companion, CompanionFailed
 from realtime.process.pages import lines, pages
 from realtime.process.ports import PortTaken, resolve_listen
-from realtime.web import serve
+from realtime.process.programs import WEB_EXTRA, has_web
 
 WITHOUT_WEB = "--without-web"
 READY = "Ctrl-C ends everything"
 _PID = "REALTIME_COMPANION_PID"
 """Says to the process that serves who runs beside the one that reloads it."""
+
+_CHANGED = "REALTIME_COMPANION_CHANGED"
+"""And the file that is not empty where the code has changed and what runs beside it does not know yet."""
 
 _Base: Any = StaticFilesCommand if apps.is_installed("django.contrib.staticfiles") else PlainCommand
 
@@ -70,29 +74,36 @@ class Command(_Base):
         """Check and serve; Django's own, but for the server, which has threads of its own."""
         if options["sidecar"]:
             self._is_ours, self._has_signals = True, not options["use_reloader"]
+            autoreload.file_changed.connect(_note_change)
+        if self._has_relay(options):
             self.server_cls = self._server
             options["use_threading"] = False
-            autoreload.file_changed.connect(_reload_beside)
         super().inner_run(*arguments, **options)
 
     def get_handler(self, *arguments: Any, **options: Any) -> Any:
         """The project's ASGI application, and static files as Django's command serves them."""
-        if not options["sidecar"]:
+        if not self._has_relay(options):
             return super().get_handler(*arguments, **options)
         is_shown = settings.DEBUG or options.get("insecure_serving")
         with_static_files = options.get("use_static_handler") and is_shown
         return ASGIStaticFilesHandler(_application()) if with_static_files else _application()
 
     def on_bind(self, server_port: int) -> None:
-        """Say where everything is: only pages that are there."""
+        """Say where everything is: only pages that are there. The code can be loaded, so it is right for the rest."""
         super().on_bind(server_port)
+        _reload_beside()
         if self._is_ours:
             host = {"0": "localhost", "0.0.0.0": "localhost", "::": "localhost"}.get(self.addr, self.addr)
             shown = f"[{host}]" if ":" in host else host
-            rows = [*pages(f"http://{shown}:{server_port}"), ("relay", f"ws://{shown}:{server_port}/ws")]
+            relay = f"ws://{shown}:{server_port}/ws" if has_web() else f"none: {WEB_EXTRA} brings it"
+            rows = [*pages(f"http://{shown}:{server_port}"), ("relay", relay)]
             rows += [("WebSocket", f"ws://{conf.clients}/ws")] if conf.clients else []
             rows += [("publishers", conf.publishers)] if conf.publishers else []
             self.stdout.write("\n".join(lines(rows)))
+
+    def _has_relay(self, options: Mapping[str, Any]) -> bool:
+        """Without Daphne it is Django's own server, under WSGI: pages connect to the sidecar's port."""
+        return bool(options["sidecar"]) and has_web()
 
     def _server(self, address: tuple[str, int], _handler: object, ipv6: bool = False) -> _Server:
         return _Server(address, ipv6, self._has_signals)
@@ -112,10 +123,11 @@ class Command(_Base):
             self.stderr.write("Pages are served all the same; start this command again when that is mended.\n")
             yield
             return
-        os.environ[_PID] = str(companion.pid)
         self.stdout.write(f"The sidecar runs beside this at {conf.own_control}; it stays over reloads.")
         try:
-            yield
+            with NamedTemporaryFile(prefix="fastpath-changed-") as changed:
+                os.environ |= {_PID: str(companion.pid), _CHANGED: changed.name}
+                yield
         finally:
             companion.__exit__()
 
@@ -151,6 +163,8 @@ class _Server:
 
     def serve_forever(self) -> None:
         """Until a signal, where signals come here; else until this process ends."""
+        from realtime.web import serve  # noqa: PLC0415 - it comes with an extra
+
         serve(self._application, self._socket.fileno(), has_signals=self._has_signals)
 
 
@@ -172,10 +186,17 @@ def _answering() -> int:
         return 0
 
 
-def _reload_beside(file_path: Path, **_: Any) -> None:
+def _note_change(file_path: Path, **_: Any) -> None:
     """Before this process ends for a reload: hooks, responders and the collector run the project's code, too."""
-    if file_path.suffix == ".py" and (pid := os.environ.get(_PID)):
-        try:
-            os.kill(int(pid), signal.SIGHUP)
-        except ProcessLookupError:
-            return
+    if file_path.suffix == ".py" and (changed := os.environ.get(_CHANGED)):
+        with suppress(OSError):
+            Path(changed).write_text(f"{file_path}\n", encoding="utf-8")
+
+
+def _reload_beside() -> None:
+    """Restart them, if there is something new; code that cannot be loaded is told once, by the process that serves."""
+    changed = Path(os.environ.get(_CHANGED, os.devnull))
+    with suppress(OSError):
+        if changed.is_file() and changed.stat().st_size:
+            os.truncate(changed, 0)
+            os.kill(int(os.environ[_PID]), signal.SIGHUP)

@@ -152,3 +152,35 @@ def test_the_supervisors_own_death_leaves_nothing() -> None:
         assert pids
         program.process.kill()
         until(lambda: not running(pids))
+
+
+ONCE = """
+import os, sys, time
+print("ready" if os.path.exists({file!r}) else "broken", flush=True)
+while not os.path.exists({next!r}): time.sleep(0.01)
+os.remove({next!r})
+raise SystemExit(3)
+"""
+
+
+def test_a_child_asks_to_be_started_again_with_new_code(tmp_path: Path) -> None:
+    """As often as it likes, at once; those that run the same code follow when it is ready, not while it is broken."""
+    (tmp_path / "web.py").write_text(ONCE.format(file=str(tmp_path / "whole"), next=str(tmp_path / "next")))
+    web = f"import runpy; runpy.run_path({str(tmp_path / 'web.py')!r})"
+    steady = "import os, time; print(os.getpid()); time.sleep(600)"
+    with supervise(
+        f'supervisor.start(child("steady", "{steady}", on_hangup=True))',
+        f'web = child("web", {web!r}, ready="ready", waiting="broken", changed_status=3, on_hangup=True)',
+        "supervisor.start(web)",
+    ) as program:
+        assert program.output.count("web     | broken") == 1, "it is no failure of the start"
+        (tmp_path / "next").touch()
+        until(lambda: program.output.count("web     | broken") == 2)
+        assert "restarting" not in program.output
+        (tmp_path / "whole").touch()
+        (tmp_path / "next").touch()
+        until(lambda: program.output.count("steady  | ") == 2, 30)
+        assert program.output.count("restarting steady") == 1
+        assert "ended" not in program.output
+        assert "restarting web" not in program.output
+        assert stopped(program) == 0
