@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,12 @@ def control_path(folder: Path) -> str:
     return str(private / "fastpath.sock")
 
 
+def given() -> Mapping[str, Any]:
+    """REALTIME as the project has it; empty where it is none that can be read, which a check tells."""
+    found = getattr(settings, "REALTIME", {})
+    return found if isinstance(found, Mapping) else {}
+
+
 def _read(name: str, default: Any) -> Any:
-    value = getattr(settings, "REALTIME", {}).get(name)
+    value = given().get(name)
     return default if value is None else value

@@ -9,7 +9,8 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
-from django.core.checks import CheckMessage, Error
+from django.apps import apps
+from django.core.checks import CheckMessage, Error, Warning
 
 NAME = "django-fastpath"
 PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
@@ -21,7 +22,20 @@ _AGAIN = f"pip install --force-reinstall --no-deps {NAME}"
 
 def check_packages(**_: Any) -> list[CheckMessage]:
     """Only for ``manage.py check``: it reads what is installed, which takes a moment."""
-    return package_messages(sys.path, ROOT) if "check" in sys.argv[1:2] else []
+    return [*package_messages(sys.path, ROOT), *app_messages()] if "check" in sys.argv[1:2] else []
+
+
+def app_messages() -> list[CheckMessage]:
+    """Rules alone let nobody read anything; the other way round Django cannot even start (realtime/apps.py)."""
+    if apps.is_installed("realtime"):
+        return []
+    return [
+        Warning(
+            'INSTALLED_APPS names "entitlement" without "realtime", which publishes, and has the pages and commands.',
+            hint='INSTALLED_APPS += ["realtime", "entitlement"]',
+            id="entitlement.W009",
+        )
+    ]
 
 
 def package_messages(path: Sequence[str], root: Path) -> list[CheckMessage]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.core.checks import register
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import get_commands
 from django.utils.translation import gettext_lazy
 
@@ -20,6 +21,15 @@ class RealtimeConfig(AppConfig):
     verbose_name = gettext_lazy("Realtime")
     default_auto_field = "django.db.models.BigAutoField"
 
+    def import_models(self) -> None:
+        """First of all the other half: without it the first import of a model would say nothing of what is missing."""
+        if not apps.is_installed("entitlement"):
+            raise ImproperlyConfigured(
+                'INSTALLED_APPS names "realtime" without "entitlement", which has its rules and tokens: '
+                'INSTALLED_APPS += ["realtime", "entitlement"]'
+            )
+        super().import_models()
+
     def ready(self) -> None:
         """Register the checks."""
         from realtime import checks
@@ -33,6 +43,7 @@ class RealtimeConfig(AppConfig):
         register(checks.check_extras)
         register(checks.check_base_template)
         register(checks.check_hook)
+        register(checks.check_urls)
         register(checks.check_sidecar)
         register(checks.check_listeners)
         register(checks.check_addresses)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from django.template import Context, TemplateDoesNotExist, TemplateSyntaxError
 from django.template.base import Template
 from django.template.loader import get_template
 from django.template.loader_tags import BlockNode, ExtendsNode
+from django.urls import NoReverseMatch, reverse
 
 from entitlement import tokens
+from entitlement.conf import given
 from entitlement.keys import KeysError
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
@@ -28,6 +32,7 @@ from fastpath.core.protocol.errors import Close
 from realtime.conf import KEYS, conf
 from realtime.models import OutboxMessage, OutboxState, StatisticsBucket, StatisticsState
 from realtime.nodes.asking import Said, ask_each
+from realtime.process.programs import WEB_EXTRA, has_web
 from realtime.publishing.outbox.writing import VENDORS
 
 RENAMED = {"CLIENT_URLS": "SERVERS"}
@@ -40,14 +45,49 @@ _ANSWER_SECONDS = 1.0
 
 
 def check_keys(**_: Any) -> list[CheckMessage]:
-    """A mistyped key would silently leave the default in force."""
+    """A mistyped key would silently leave the default in force, and a value of another kind fail far from here."""
     found: list[CheckMessage] = []
-    for key in getattr(settings, "REALTIME", {}):
+    if not isinstance(whole := getattr(settings, "REALTIME", {}), Mapping):
+        hint = 'As in REALTIME = {"ON_FAILURE": "raise"}, or leave it out.'
+        return [Error(f"REALTIME is a dict of settings, not {whole!r}.", hint=hint, id="realtime.E001")]
+    for key, value in given().items():
+        kinds, words = _KINDS.get(key, (object, ""))
+        if value is not None and not isinstance(value, kinds):
+            hint = f"It is {KEYS[key]}."
+            found.append(Error(f'REALTIME["{key}"] is {words}, not {value!r}.', hint=hint, id="realtime.E025"))
         if key not in KEYS:
             close = [RENAMED[key]] if key in RENAMED else difflib.get_close_matches(str(key).upper(), KEYS, 1, 0.5)
             hint = f"Did you mean {close[0]} ({KEYS[close[0]]})?" if close else f"Known keys: {', '.join(KEYS)}."
             found.append(Error(f'REALTIME["{key}"] is not a setting.', hint=hint, id="realtime.E001"))
     return found
+
+
+_TEXT = (str, "a text")
+_PATH = ((str, Path), "a path")
+_LIST = ((list, tuple), "a list")
+_KINDS: dict[str, tuple[Any, str]] = {
+    "BASE_TEMPLATE": _TEXT,
+    "CONTROL": ((str, Path, list, tuple), "a path or an address, or a list of them"),
+    "CONTROL_SECONDS": ((int, float), "a number of seconds"),
+    "TRACING": (bool, "True or False"),
+    "LISTEN": (str, "a text of addresses with commas"),
+    "PUBLISHERS": (str, "a text of addresses with commas"),
+    "SERVERS": ((list, tuple), "a list of addresses"),
+    "HOOK": _TEXT,
+    "LISTENERS": _LIST,
+    "AUDIT_FOLDER": _PATH,
+    "DATA": _PATH,
+    "STATS_PASSWORD": _TEXT,
+    "JMX_PASSWORD": _TEXT,
+    "RELAY_URL": _TEXT,
+    "RUNSERVER": (bool, "True or False"),
+    "TOKEN_SECRET": _TEXT,
+    "TOKEN_KEYS": _PATH,
+}
+"""What values may be, of keys that no other check reads."""
+
+_ADDRESS = re.compile(r"[a-z0-9+]+://(\S*:\d+|/\S+)(\?\S*)?")
+"""What the sidecar could listen at; it says itself what is wrong with the rest of it."""
 
 
 def check_publishing(**_: Any) -> list[CheckMessage]:
@@ -168,12 +208,20 @@ def _outbox_beside(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
 def check_extras(**_: Any) -> list[CheckMessage]:
     """What the settings ask for and only an extra of the distribution brings; the sidecar tells of its own."""
     found: list[CheckMessage] = []
-    if getattr(settings, "REALTIME", {}).get("JMX") and importlib.util.find_spec("pyspark") is None:
+    if given().get("JMX") and importlib.util.find_spec("pyspark") is None:
         found.append(
             Error(
                 'REALTIME["JMX"] is set, and pyspark, whose compiler makes the Java program of it, is not installed.',
                 hint="pip install 'django-fastpath[jmx]'",
                 id="realtime.E014",
+            )
+        )
+    if given().get("STATS_LISTEN") and not has_web():
+        found.append(
+            Error(
+                'REALTIME["STATS_LISTEN"] is set, and Daphne, which serves it, is not installed.',
+                hint=WEB_EXTRA,
+                id="realtime.E024",
             )
         )
     if conf.tracing and importlib.util.find_spec("opentelemetry") is None:
@@ -235,7 +283,17 @@ def check_addresses(**_: Any) -> list[CheckMessage]:
         conf.stats_listen, conf.jmx  # noqa: B018 - they raise
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E012")]
-    return []
+    listen = given().get("LISTEN")
+    named = listen.split(",") if isinstance(listen, str) and listen else []
+    return [
+        Error(
+            f'REALTIME["LISTEN"]: {address.strip()!r} is no address of the sidecar.',
+            hint="As in clients://127.0.0.1:8800,publishers://127.0.0.1:8801 (docs/operate/ports.md).",
+            id="realtime.E012",
+        )
+        for address in named
+        if not _ADDRESS.fullmatch(address.strip())
+    ]
 
 
 def check_hook(**_: Any) -> list[CheckMessage]:
@@ -248,6 +306,26 @@ def check_hook(**_: Any) -> list[CheckMessage]:
         hook_runner.load()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E011")]
+    return []
+
+
+def check_urls(**_: Any) -> list[CheckMessage]:
+    """Only for ``manage.py check``: whether pages can ask for tokens and for the sidecar's addresses."""
+    return urls_messages() if "check" in sys.argv[1:2] else []
+
+
+def urls_messages() -> list[CheckMessage]:
+    """A warning where the project's URLs have none of ours."""
+    try:
+        reverse("realtime:token")
+    except NoReverseMatch:
+        return [
+            Warning(
+                "No page can ask for a token, and there is no console: the project's URLs name none of realtime's.",
+                hint=f'In {settings.ROOT_URLCONF}: urlpatterns += [path("realtime/", include("realtime.urls"))]',
+                id="realtime.W009",
+            )
+        ]
     return []
 
 
@@ -280,7 +358,8 @@ def _node_messages(address: str, said: Said[tuple[dict[str, Any], str]], alone: 
     if isinstance(said.failure, ValueError):
         return [Error(f'REALTIME["CONTROL"]: {said.failure}', id="realtime.E002")]
     if said.value is None:
-        lost = "publish() raises" if conf.on_failure != "log" else "what publish() is given is lost"
+        is_logged = given().get("ON_FAILURE", "log") == "log"
+        lost = "what publish() is given is lost" if is_logged else "publish() raises"
         what = f"Nothing is pushed and {lost}" if alone else f"The node at {label(address)} is away"
         here = f"or by `python -m fastpath` with FASTPATH_CONTROL={address}"
         there = "of another host: is it running, and are the certificates those of its control+tls address?"

@@ -378,5 +378,5 @@ def _one_of(name: str, values: tuple[str, ...], default: str) -> str:
 
 
 def _read(name: str, default: Any) -> Any:
-    value = getattr(settings, "REALTIME", {}).get(name)
+    value = entitlement_conf.given().get(name)
     return default if value is None else value

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import installation
 
@@ -52,3 +56,13 @@ def test_two_distributions_share_a_folder(tmp_path: Path) -> None:
     assert "The distribution realtime has put files of its own into" in error.msg
     assert "pip uninstall realtime" in error.hint
     assert f"--no-deps {installation.NAME}" in error.hint
+
+
+def test_one_app_without_the_other(settings: Any) -> None:
+    """Either way it is said what to type; Django itself would name a model that nobody has heard of."""
+    assert installation.app_messages() == []
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if not app.startswith("realtime")]
+    [warning] = installation.app_messages()
+    assert (warning.id, warning.hint) == ("entitlement.W009", 'INSTALLED_APPS += ["realtime", "entitlement"]')
+    with pytest.raises(ImproperlyConfigured, match=r'INSTALLED_APPS \+= \["realtime", "entitlement"\]'):
+        settings.INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "realtime"]

@@ -56,6 +56,9 @@ def test_an_extra_that_is_not_installed(settings: Any, monkeypatch: pytest.Monke
     settings.REALTIME = settings.REALTIME | {"JMX": "jmx://127.0.0.1:9010"}
     [error] = checks.check_extras()
     assert (error.id, error.hint) == ("realtime.E014", "pip install 'django-fastpath[jmx]'")
+    settings.REALTIME = {"STATS_LISTEN": "http://127.0.0.1:9100"}
+    [error] = checks.check_extras()
+    assert (error.id, error.hint) == ("realtime.E024", "pip install 'django-fastpath[web]'")
 
 
 def test_without_settings_the_socket_is_below_the_project(settings: Any, tmp_path: Path) -> None:
@@ -290,3 +293,54 @@ def test_an_outbox_that_cannot_be_used_is_named(settings: Any, monkeypatch: pyte
     monkeypatch.setattr(connection, "vendor", "mysql")
     [error] = checks.outbox_messages()
     assert (error.id, "SQLite or PostgreSQL" in str(error.hint)) == ("realtime.E021", True)
+
+
+def test_urls_that_name_none_of_ours(settings: Any) -> None:
+    """As after a first half of the guide."""
+    assert checks.urls_messages() == []
+    settings.ROOT_URLCONF = "tests.support.realtime.empty_urls"
+    [warning] = checks.urls_messages()
+    assert (warning.id, 'include("realtime.urls")' in warning.hint) == ("realtime.W009", True)
+    assert checks.check_urls() == []  # of other commands than `check`, nothing is asked
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("CONTROL", 5, "a path or an address, or a list of them, not 5"),
+        ("DATA", 7, "a path, not 7"),
+        ("RUNSERVER", "no", "True or False, not 'no'"),
+        ("LISTENERS", "shop.live.Heard", "a list, not 'shop.live.Heard'"),
+        ("LISTEN", 8800, "a text of addresses with commas, not 8800"),
+        ("TOKEN_SECRET", b"x" * 32, "a text, not b"),
+    ],
+)
+def test_a_value_of_another_kind(settings: Any, key: str, value: Any, words: str) -> None:
+    """It would fail far from where it was written, or be taken for something else."""
+    settings.REALTIME = settings.REALTIME | {key: value}
+    [error] = checks.check_keys()
+    assert (error.id, f'REALTIME["{key}"] is {words}' in error.msg) == ("realtime.E025", True), error.msg
+
+
+@pytest.mark.parametrize("whole", [["LISTEN"], "ON_FAILURE", None])
+def test_settings_that_are_no_dict(settings: Any, whole: Any) -> None:
+    """Whatever else looks at them finds none, instead of raising before this can be told."""
+    settings.REALTIME = whole
+    [error] = checks.check_keys()
+    assert (error.id, "is a dict of settings" in error.msg) == ("realtime.E001", True)
+    assert checks.check_extras() == checks.check_addresses() == checks.check_publishing() == []
+
+
+@pytest.mark.parametrize(
+    ("listen", "wrong"),
+    [
+        ("127.0.0.1:8800", "127.0.0.1:8800"),
+        ("clients://127.0.0.1:8800, publishers://127.0.0.1", "publishers://127.0.0.1"),
+        ("clients+unix:///run/fastpath/clients.sock?mode=660,clients+tls://*:8843?cert=a&key=b,mqtt://[::1]:1883", ""),
+    ],
+)
+def test_an_address_that_is_none(settings: Any, listen: str, wrong: str) -> None:
+    """Pages would look for the sidecar where nobody listens."""
+    settings.REALTIME = settings.REALTIME | {"LISTEN": listen}
+    found = checks.check_addresses()
+    assert [f"{wrong!r} is no address" in error.msg for error in found] == ([True] if wrong else [])
