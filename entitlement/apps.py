@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import django
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_out
 from django.core.checks import Tags, register
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models.signals import post_migrate, post_save, pre_delete, pre_migrate, pre_save
 from django.utils.translation import gettext_lazy
+
+DJANGO = (5, 2)
+"""The oldest that is supported, as the distribution's metadata says."""
+
+
+def require_django() -> None:
+    """Raise ImproperlyConfigured, with what to type, where Django is too old."""
+    if django.VERSION[:2] < DJANGO:
+        raise ImproperlyConfigured(
+            f"django-fastpath needs Django {'.'.join(map(str, DJANGO))} or newer, and this is {django.__version__}: "
+            f"pip install --upgrade 'Django>={'.'.join(map(str, DJANGO))}'"
+        )
 
 
 class EntitlementConfig(AppConfig):
@@ -15,6 +29,11 @@ class EntitlementConfig(AppConfig):
     name = "entitlement"
     verbose_name = gettext_lazy("Entitlement")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def import_models(self) -> None:
+        """First of all look at Django: an older one would fail at a model, with words that say nothing of it."""
+        require_django()
+        super().import_models()
 
     def ready(self) -> None:
         """Hook into migrate, the system checks and logout."""

@@ -10,6 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import get_commands
 from django.utils.translation import gettext_lazy
 
+from entitlement.apps import require_django
+
 _DJANGOS = ("django.core", "django.contrib.staticfiles")
 """Whose command `runserver` may be replaced."""
 
@@ -23,6 +25,7 @@ class RealtimeConfig(AppConfig):
 
     def import_models(self) -> None:
         """First of all the other half: without it the first import of a model would say nothing of what is missing."""
+        require_django()
         if not apps.is_installed("entitlement"):
             raise ImproperlyConfigured(
                 'INSTALLED_APPS names "realtime" without "entitlement", which has its rules and tokens: '

@@ -50,6 +50,10 @@ def check_keys(**_: Any) -> list[CheckMessage]:
     if not isinstance(whole := getattr(settings, "REALTIME", {}), Mapping):
         hint = 'As in REALTIME = {"ON_FAILURE": "raise"}, or leave it out.'
         return [Error(f"REALTIME is a dict of settings, not {whole!r}.", hint=hint, id="realtime.E001")]
+    near = difflib.get_close_matches("REALTIME", set(dir(settings)) - {"REALTIME"}, 1, 0.85)
+    if near:
+        hint = "It is called REALTIME."
+        found.append(Warning(f"Nobody reads {near[0]} of the settings.", hint=hint, id="realtime.W010"))
     for key, value in given().items():
         kinds, words = _KINDS.get(key, (object, ""))
         if value is not None and not isinstance(value, kinds):

@@ -25,6 +25,8 @@ Every error can be pickled, so that it travels from a Spark executor to its driv
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -206,10 +208,10 @@ class SidecarUnavailable(ClientError, ConnectionError):
         self.why = why
 
     def __str__(self) -> str:
-        return (
-            f"the sidecar does not answer at its control socket {self.path} ({self.why}); "
-            "start it with `python manage.py runrealtime`"
-        )
+        mend = "start it with `python manage.py runrealtime`"
+        if self.why == os.strerror(errno.EACCES):
+            mend = "it is another user's: run this as the user who runs the sidecar"
+        return f"the sidecar does not answer at its control socket {self.path} ({self.why}); {mend}"
 
 
 class SidecarSilent(SidecarUnavailable):

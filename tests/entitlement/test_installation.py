@@ -10,6 +10,8 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from entitlement import installation
+from entitlement.apps import DJANGO, require_django
+from tests.support.wheel import PROJECT
 
 
 def put(folder: Path, distribution: str, package: str) -> None:
@@ -66,3 +68,13 @@ def test_one_app_without_the_other(settings: Any) -> None:
     assert (warning.id, warning.hint) == ("entitlement.W009", 'INSTALLED_APPS += ["realtime", "entitlement"]')
     with pytest.raises(ImproperlyConfigured, match=r'INSTALLED_APPS \+= \["realtime", "entitlement"\]'):
         settings.INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "realtime"]
+
+
+def test_a_django_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where pip was told to look at no dependencies; the bound is that of the metadata."""
+    require_django()
+    assert f"Django>={'.'.join(map(str, DJANGO))}," in PROJECT["dependencies"][0]
+    monkeypatch.setattr("django.VERSION", (5, 1, 15, "final", 0))
+    monkeypatch.setattr("django.__version__", "5.1.15")
+    with pytest.raises(ImproperlyConfigured, match=r"this is 5\.1\.15: pip install --upgrade 'Django>=5\.2'"):
+        require_django()

@@ -344,3 +344,10 @@ def test_an_address_that_is_none(settings: Any, listen: str, wrong: str) -> None
     settings.REALTIME = settings.REALTIME | {"LISTEN": listen}
     found = checks.check_addresses()
     assert [f"{wrong!r} is no address" in error.msg for error in found] == ([True] if wrong else [])
+
+
+def test_settings_of_a_name_that_is_nearly_right(settings: Any) -> None:
+    """All of them would be missed at once."""
+    settings.REALTIM = {"LISTEN": "clients://127.0.0.1:9000"}
+    [warning] = checks.check_keys()
+    assert (warning.id, "REALTIM of" in warning.msg, "REALTIME" in warning.hint) == ("realtime.W010", True, True)
