@@ -10,6 +10,7 @@ from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.middleware.csrf import get_token
 from django.shortcuts import render
 from django.urls import NoReverseMatch, is_valid_path, reverse
 from django.utils.translation import gettext
@@ -73,10 +74,21 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
             "servers_url": reverse("realtime:servers"),
             "token_url": reverse("realtime:token"),
             "schema_url": reverse("realtime:schema"),
+            **_csrf(request),
             "user": request.user.get_username(),
             "demo": is_demo(),
         },
         "sidecar_error": sidecar_error(),
+    }
+
+
+def _csrf(request: HttpRequest) -> dict[str, str]:
+    """The token of this page, the header that takes it, and the cookie with a newer one, if scripts may read that."""
+    is_hidden = settings.CSRF_USE_SESSIONS or settings.CSRF_COOKIE_HTTPONLY
+    return {
+        "csrf_token": get_token(request),
+        "csrf_header": settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-"),
+        "csrf_cookie": "" if is_hidden else settings.CSRF_COOKIE_NAME,
     }
 
 

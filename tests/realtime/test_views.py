@@ -66,6 +66,19 @@ def test_what_the_script_is_told(carrier: Sidecar) -> None:
     assert context["sidecar_error"] == ""
 
 
+@pytest.mark.parametrize("hidden", ["", "CSRF_COOKIE_HTTPONLY", "CSRF_USE_SESSIONS"])
+def test_the_script_has_the_token_that_django_asks_of_it(carrier: Sidecar, settings: Any, hidden: str) -> None:
+    """Its own, and where a newer one is, if a script may read that; by the names that the project has chosen."""
+    settings.CSRF_COOKIE_NAME, settings.CSRF_HEADER_NAME = "shop", "HTTP_X_SHOP_TOKEN"
+    if hidden:
+        setattr(settings, hidden, True)
+    request = RequestFactory().get("/", headers={"host": "localhost:8000"})
+    request.user = User(username="alice")
+    config = page_context(request)["config"]
+    assert (config["csrf_header"], config["csrf_cookie"]) == ("X-SHOP-TOKEN", "" if hidden else "shop")
+    assert len(config["csrf_token"]) == 64
+
+
 @pytest.mark.django_db
 def test_the_board_is_told_what_the_jobs_make(carrier: Sidecar) -> None:
     """The instruments, and the subjects of bars, movers and alerts; other pages need none of it."""

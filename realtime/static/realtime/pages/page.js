@@ -15,11 +15,11 @@ export function readConfig() {
 
 /** Get a token for the signed-in user. @param {string} url @returns {Promise<string>} */
 export async function fetchToken(url) {
-  const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
-  const hidden = document.querySelector("input[name=csrfmiddlewaretoken]");
-  const token = cookie ?? /** @type {HTMLInputElement | null} */ (hidden)?.value ?? "";
+  const { csrf_cookie: name, csrf_header: header = "X-CSRFToken", csrf_token: own = "" } = readConfig();
+  // Signing in, in any tab, makes another one: the cookie has it, where scripts may read that.
+  const cookie = name && document.cookie.split("; ").find((each) => each.startsWith(`${name}=`))?.slice(name.length + 1);
   const response = await fetch(url, {
-    method: "POST", headers: { "X-CSRFToken": token }, credentials: "same-origin",
+    method: "POST", headers: { [header]: cookie || own }, credentials: "same-origin",
     signal: AbortSignal.timeout(3000),
   });
   if (response.status === 401 || response.status === 403) {
