@@ -31,7 +31,7 @@ CHANGED = 3
 WAITING = "waiting for that to be mended"
 
 
-class Watch(autoreload.StatReloader):  # type: ignore[misc]
+class CodeWatch(autoreload.StatReloader):  # type: ignore[misc]
     """Django's own, which calls ``changed`` with the file instead of ending the process from its thread.
 
     Templates and translations are read anew by Django's own receivers, without a restart.
@@ -61,7 +61,7 @@ class Watch(autoreload.StatReloader):  # type: ignore[misc]
             self._changed(path)
 
 
-class Server:
+class ReloadingWeb:
     """The web server until its code changes."""
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class Server:
             # What the project's settings and checks say of themselves needs no trace.
             sys.stderr.write(f"{error}\n" if isinstance(error, CommandError) else traceback.format_exc())
             sys.stderr.write(f"{WAITING}\n")
-            Watch(_say).run_loop()  # without what the apps would have watched besides: the settings may be broken
+            CodeWatch(_say).run_loop()  # without what the apps would have watched besides: the settings may be broken
             return CHANGED
         from realtime import web  # noqa: PLC0415 - it reads the settings, which may be what is broken
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(CHANGED if self._is_changed else 0))  # until it serves
-        threading.Thread(target=Watch(self._end).run, args=(threading.main_thread(),), daemon=True).start()
+        threading.Thread(target=CodeWatch(self._end).run, args=(threading.main_thread(),), daemon=True).start()
         web.run()
         return CHANGED if self._is_changed else 0
 
@@ -111,7 +111,7 @@ def _say(path: Path) -> None:
 def main() -> None:
     """Run with the arguments of the command line."""
     require_settings("realtime.reloading")
-    status = Server().run()
+    status = ReloadingWeb().run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)  # threads of the project's and the one that watches may be amid something

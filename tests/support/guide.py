@@ -172,7 +172,7 @@ class Running(Program):
         super().__init__(
             [project.python, "manage.py", "runrealtime", "--port", "0", *options],
             more,
-            r"Everything is running\.(?s:.*)Ctrl-C ends everything",
+            r"Everything is running[.,](?s:.*)Ctrl-C ends everything",
             max(40, 2 * PATIENCE_SECONDS),
             folder=project.folder,
             base=project.environment,

@@ -126,7 +126,7 @@ class Command(_Base):
         self.stdout.write(f"The sidecar runs beside this at {conf.own_control}; it stays over reloads.")
         try:
             with NamedTemporaryFile(prefix="fastpath-changed-") as changed:
-                os.environ |= {_PID: str(companion.pid), _CHANGED: changed.name}
+                os.environ[_PID], os.environ[_CHANGED] = str(companion.pid), changed.name
                 yield
         finally:
             companion.__exit__()
