@@ -155,6 +155,10 @@ def test_the_pages_of_a_project_that_chose_otherwise(other: Running, browser: Br
     page.goto(f"{other.url}/verwaltung/entitlement/rule/")
     expect(page.locator("#site-name")).to_contain_text("Verwaltung des Ladens")
     expect(page.locator("#result_list")).to_contain_text("/orders/**")
+    title, tools = (page.locator(each).bounding_box() for each in ("#content h1", ".object-tools"))
+    assert title is not None
+    assert tools is not None
+    assert title["y"] + title["height"] <= tools["y"], "seven buttons beside the title would lie over it"
     assert (said, missing) == ([], [])
     context.close()
 
