@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-manual client docs bench chaos chaos-short conformance fuzz measure format dist release deb clean
+.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-manual client docs bench chaos chaos-short conformance fuzz measure format dist matrix release deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -74,6 +74,9 @@ format: setup-tests ## bring the code into the one format, sort imports
 
 dist: setup-tests ## build the wheel and the source distribution into dist/, the same bytes from the same commit
 	@tools/dist.sh
+
+matrix: setup-tests ## the wheel on each Python and Django that can be had here, from pip to a live page; ARGS="--write" puts the table into the manual
+	@$(PYTHON) tools/matrix.py $(ARGS)
 
 release: setup-tests ## all that a release consists of, into release/: dist, the npm package, what images are built from, manual, SBOM, checksums
 	@tools/release.sh
