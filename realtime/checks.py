@@ -32,7 +32,6 @@ from fastpath.core.protocol.errors import Close
 from realtime.conf import KEYS, conf
 from realtime.models import OutboxMessage, OutboxState, StatisticsBucket, StatisticsState
 from realtime.nodes.asking import Said, ask_each
-from realtime.process.programs import WEB_EXTRA, has_web
 from realtime.publishing.outbox.writing import VENDORS
 
 RENAMED = {"CLIENT_URLS": "SERVERS"}
@@ -218,14 +217,6 @@ def check_extras(**_: Any) -> list[CheckMessage]:
                 'REALTIME["JMX"] is set, and pyspark, whose compiler makes the Java program of it, is not installed.',
                 hint="pip install 'django-fastpath[jmx]'",
                 id="realtime.E014",
-            )
-        )
-    if given().get("STATS_LISTEN") and not has_web():
-        found.append(
-            Error(
-                'REALTIME["STATS_LISTEN"] is set, and Daphne, which serves it, is not installed.',
-                hint=WEB_EXTRA,
-                id="realtime.E024",
             )
         )
     if conf.tracing and importlib.util.find_spec("opentelemetry") is None:

@@ -17,11 +17,6 @@ import threading
 import time
 from typing import Any
 
-from realtime.process.programs import require_settings, require_web
-
-if __name__ == "__main__":
-    require_web("realtime.web")
-
 from daphne.access import AccessLogGenerator
 from daphne.cli import CommandLineInterface
 from daphne.endpoints import build_endpoint_description_strings
@@ -34,6 +29,7 @@ from zope.interface import implementer
 
 from fastpath.core.protocol.limits import command_bytes_max
 from realtime.conf import conf
+from realtime.process.programs import require_settings
 
 _MESSAGE_BYTES = 1 << 20
 """What Daphne takes of a browser where nothing else is asked of it: less than the sidecar does."""

@@ -55,9 +55,7 @@ def tried(interpreter: str, django: str, wheel: Path) -> str:
     """What a cell says: the version of Django with which all passed, or what did not."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         try:
-            python = install(
-                Path(folder) / "venv", f"{wheel}[web,test]", f"Django=={django}.*", interpreter=interpreter
-            )
+            python = install(Path(folder) / "venv", f"{wheel}[test]", f"Django=={django}.*", interpreter=interpreter)
         except AssertionError as error:
             sys.stderr.write(f"{error}\n")
             return "cannot be installed"

@@ -8,16 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from realtime.process.programs import require_settings, require_web
-
-if __name__ == "__main__":
-    require_web("realtime.outside")
-
 from django.core.exceptions import ImproperlyConfigured
 from twisted.internet.endpoints import quoteStringArgument
 
 from realtime.addresses import Address
 from realtime.conf import conf
+from realtime.process.programs import require_settings
 from realtime.web import Web
 
 _END = "-----END CERTIFICATE-----"

@@ -56,9 +56,6 @@ def test_an_extra_that_is_not_installed(settings: Any, monkeypatch: pytest.Monke
     settings.REALTIME = settings.REALTIME | {"JMX": "jmx://127.0.0.1:9010"}
     [error] = checks.check_extras()
     assert (error.id, error.hint) == ("realtime.E014", "pip install 'django-fastpath[jmx]'")
-    settings.REALTIME = {"STATS_LISTEN": "http://127.0.0.1:9100"}
-    [error] = checks.check_extras()
-    assert (error.id, error.hint) == ("realtime.E024", "pip install 'django-fastpath[web]'")
 
 
 def test_without_settings_the_socket_is_below_the_project(settings: Any, tmp_path: Path) -> None:

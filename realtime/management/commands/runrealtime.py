@@ -34,7 +34,6 @@ from realtime.management.commands.realtime_hooks import READY
 from realtime.process import hook_runner
 from realtime.process.pages import lines, pages
 from realtime.process.ports import PortTaken, leave_taken, resolve_listen, try_listen, try_port
-from realtime.process.programs import WEB_EXTRA, has_web
 from realtime.process.supervisor import Child, StartFailed, Stopped, Supervisor
 from realtime.requests.responders import discover
 
@@ -87,11 +86,6 @@ class Command(BaseCommand):
         _refuse_recording(options["recording"], options["demo"])
         if options["reload"] and options["without_web"]:
             raise CommandError("--reload watches the code of the web server: leave out --without-web")
-        if not options["without_web"] and not has_web():
-            raise CommandError(
-                f"the web server that this starts is Daphne, which is not installed: {WEB_EXTRA}, or serve by one of "
-                "your own, and run `python manage.py runrealtime --without-web` beside it"
-            )
         _refuse_disagreement()
         _refuse_unmigrated()
         with_web = not options["without_web"]

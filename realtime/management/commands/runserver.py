@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -32,7 +32,7 @@ from realtime.conf import conf
 from realtime.process.companion import Companion, CompanionFailed
 from realtime.process.pages import lines, pages
 from realtime.process.ports import PortTaken, resolve_listen
-from realtime.process.programs import WEB_EXTRA, has_web
+from realtime.web import serve
 
 WITHOUT_WEB = "--without-web"
 READY = "Ctrl-C ends everything"
@@ -75,14 +75,13 @@ class Command(_Base):
         if options["sidecar"]:
             self._is_ours, self._has_signals = True, not options["use_reloader"]
             autoreload.file_changed.connect(_note_change)
-        if self._has_relay(options):
             self.server_cls = self._server
             options["use_threading"] = False
         super().inner_run(*arguments, **options)
 
     def get_handler(self, *arguments: Any, **options: Any) -> Any:
         """The project's ASGI application, and static files as Django's command serves them."""
-        if not self._has_relay(options):
+        if not options["sidecar"]:
             return super().get_handler(*arguments, **options)
         is_shown = settings.DEBUG or options.get("insecure_serving")
         with_static_files = options.get("use_static_handler") and is_shown
@@ -95,15 +94,10 @@ class Command(_Base):
         if self._is_ours:
             host = {"0": "localhost", "0.0.0.0": "localhost", "::": "localhost"}.get(self.addr, self.addr)
             shown = f"[{host}]" if ":" in host else host
-            relay = f"ws://{shown}:{server_port}/ws" if has_web() else f"none: {WEB_EXTRA} brings it"
-            rows = [*pages(f"http://{shown}:{server_port}"), ("relay", relay)]
+            rows = [*pages(f"http://{shown}:{server_port}"), ("relay", f"ws://{shown}:{server_port}/ws")]
             rows += [("WebSocket", f"ws://{conf.clients}/ws")] if conf.clients else []
             rows += [("publishers", conf.publishers)] if conf.publishers else []
             self.stdout.write("\n".join(lines(rows)))
-
-    def _has_relay(self, options: Mapping[str, Any]) -> bool:
-        """Without Daphne it is Django's own server, under WSGI: pages connect to the sidecar's port."""
-        return bool(options["sidecar"]) and has_web()
 
     def _server(self, address: tuple[str, int], _handler: object, ipv6: bool = False) -> _Server:
         return _Server(address, ipv6, self._has_signals)
@@ -163,8 +157,6 @@ class _Server:
 
     def serve_forever(self) -> None:
         """Until a signal, where signals come here; else until this process ends."""
-        from realtime.web import serve  # noqa: PLC0415 - it comes with an extra
-
         serve(self._application, self._socket.fileno(), has_signals=self._has_signals)
 
 
