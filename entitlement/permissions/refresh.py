@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractBaseUser
 from django.db import connections, router
 
-from entitlement.models import Change
-from entitlement.sessions import note_change
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
 
 
 def refresh_rights(user: AbstractBaseUser) -> None:
@@ -16,6 +17,10 @@ def refresh_rights(user: AbstractBaseUser) -> None:
     Within a second of the commit of the transaction around it; nothing that the user may still read is missed. A client
     whose token is not renewed by itself, such as a publisher's with one of ``realtime_token``, needs another one.
     """
+    # It is imported with its whole family, also before the apps are loaded.
+    from entitlement.models import Change  # noqa: PLC0415
+    from entitlement.sessions import note_change  # noqa: PLC0415
+
     primary = get_user_model()._meta.pk
     connection = connections[router.db_for_write(Change)]
     note_change(Change.Kind.PASSWORD, str(primary.get_db_prep_value(user.pk, connection)))
