@@ -74,6 +74,7 @@ class PublisherConnection(asyncio.Protocol):
         self._frames: deque[list[Any] | Batch] = deque()  # that are not handled yet
         self._waits = False  # to handle these
         self._slices: BatchSlices | None = None  # of the batch that is being published
+        self._rate_due = False  # it is to be held when that is done
         self._slice_rows = SLICE_ROWS
         self.address = address
         self.since = now()
@@ -190,8 +191,13 @@ class PublisherConnection(asyncio.Protocol):
     def hold(self, held: bool, why: int = PauseReason.CONGESTED) -> None:
         """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped.
 
-        While there is a reason but congestion, what has been read is not handled either.
+        While there is a reason but congestion, what has been read is not handled either; a batch that was begun is, to
+        its end, whatever the rate: it is answered as a whole.
         """
+        if why == PauseReason.RATE:
+            self._rate_due = held and self._slices is not None
+            if self._rate_due:
+                return
         if why != PauseReason.CONGESTED:
             self._pause(why, held)
             return
@@ -323,13 +329,14 @@ class PublisherConnection(asyncio.Protocol):
         self.progress.took(number, len(rows), moment)
         self._runtime.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
         guard = self._runtime.sessions.guard
-        if guard is not None and guard.spend(self, 0, len(rows), moment):
-            self.hold(True, PauseReason.RATE)
+        too_many = guard is not None and guard.spend(self, 0, len(rows), moment)
         done = partial(self._acknowledge, number)
         if len(rows) > self._slice_rows:
             self._publish_slice(BatchSlices(rows, first, done))
         else:
             self._runtime.publish_rows(principal, rows, done, self._publisher, first, self, self._hold_rate)
+        if too_many:
+            self._hold_rate()
 
     def _publish_slice(self, slices: BatchSlices, rows: int = 0) -> None:
         """Publish the next rows of a batch, so many or as many as a turn has time for."""
@@ -338,6 +345,8 @@ class PublisherConnection(asyncio.Protocol):
         self._slices = slices if slices.left else None
         self._runtime.publish_rows(principal, some, done, self._publisher, first, self, self._hold_rate)
         self._slice_rows = next_slice(len(some), perf_counter() - began, self._slice_rows)
+        if self._rate_due and self._slices is None:
+            self._hold_rate()
 
     def _finish_batch(self) -> None:
         """Publish what is left of a batch that was begun: it is answered as a whole, or comes again as a whole."""
