@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).resolve().parents[1]
 """The folder that the packages lie in; the archive itself, where they were imported from one."""
 PACKAGES = ("fastpath", "spark", "pyspark_fastpath")
-ENDS = (".py", ".properties")
+ENDS = (".py", ".properties", ".java")
 ARCHIVE = "realtime_packages.zip"
 
 

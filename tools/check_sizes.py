@@ -27,6 +27,7 @@ EXPORTING = {
     "pyspark_fastpath/__init__.py",
     "realtime/__init__.py",
     "realtime/test/__init__.py",
+    "spark/live/__init__.py",
 }
 """The packages whose `__init__.py` exports public names; every other one is a docstring alone."""
 GENERATED = "migrations"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,6 +65,20 @@ class Table:
         ]
 
 
+class Chosen(NamedTuple):
+    """What of a message is in which columns: those of the template's ``parts`` in their order (of the subject itself,
+    where ``template`` is empty), those of the meta and of ``as_of`` by its names; fields are in the column ``fields``,
+    or each in one of ``rest``."""
+
+    template: str
+    parts: list[str]
+    content: str
+    meta: dict[str, str]
+    as_of: dict[str, str]
+    fields: str
+    rest: list[str]
+
+
 class RowBuilder:
     """Made from the columns of a DataFrame; ``table(batch)`` gives what its rows say.
 
@@ -95,6 +109,11 @@ class RowBuilder:
             raise InvalidColumns(f"{count} columns would be fields, a message has at most {FIELDS_MAX}")
         for name in (*self._parts, *self._rest):
             check_scalar(name, self._types[name])
+
+    @property
+    def chosen(self) -> Chosen:
+        """The columns by what they are."""
+        return Chosen(self._subject, self._parts, self._content, self._meta, self._as_of, self._fields, self._rest)
 
     def in_session(self, case_sensitive: bool) -> RowBuilder:
         """The builder of a task, whose session says whether case counts; raises InvalidColumns."""
