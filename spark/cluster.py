@@ -76,6 +76,11 @@ class Cluster:
         return [Path(self._folder.name) / f"worker-{number}" for number in range(self._workers)]
 
     @property
+    def pids(self) -> list[int]:
+        """The processes of the cluster: the master's, then the workers', whose children the executors are."""
+        return [process.pid for process in self._processes]
+
+    @property
     def alive(self) -> bool:
         """True while all of the cluster's processes run."""
         return all(process.poll() is None for process in self._processes)

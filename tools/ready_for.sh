@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|curl|redis|prometheus|compiler|postgres|mariadb|webservers|mosquitto|systemd|languages|helm` exits 0, or prints the
+# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|curl|redis|prometheus|compiler|postgres|mariadb|webservers|mosquitto|systemd|languages|kafka|helm` exits 0, or prints the
 # one line that says what only apt-get has, and exits 1. With --packages it prints the packages instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,6 +23,7 @@ case $need in
         done
         packages=${packages# }
         ;;
+    kafka) packages="maven" what="Maven, which fetches a broker of Kafka" ;;
     helm) packages= what="helm" ;;
     redis) packages="redis-server iproute2 iptables" what="redis-server, and ip and iptables for networks" ;;
 esac
@@ -80,6 +81,11 @@ systemd_ready() {
 
 helm_ready() {
     command -v helm >/dev/null
+}
+
+kafka_ready() {
+    # What is fetched once is there.
+    [[ -f var/kafka/broker/stamp && -f var/kafka/connector/stamp ]] || command -v mvn >/dev/null
 }
 
 languages_ready() {

@@ -17,10 +17,10 @@ markers=$1
 shift
 # A thousand processes of the product are started: without cached bytecode each would compile all its modules anew.
 unset PYTHONDONTWRITEBYTECODE
-# In CI the tests that need a browser, curl, Redis, Prometheus, PostgreSQL, MariaDB, web servers, Mosquitto's clients, systemd's or a C compiler run, and fail, where there is none. By hand the rest is
+# In CI the tests that need a browser, curl, Redis, Prometheus, PostgreSQL, MariaDB, web servers, Mosquitto's clients, systemd's, Maven or a C compiler run, and fail, where there is none. By hand the rest is
 # still worth running, and the last lines say what was not run.
 missing=()
-for need in browser curl redis prometheus compiler postgres mariadb webservers mosquitto systemd; do
+for need in browser curl redis prometheus compiler postgres mariadb webservers mosquitto systemd kafka; do
     if [[ ${CI:-} != true ]] && ! line=$(tools/ready_for.sh "$need"); then
         markers="($markers) and not $need"
         missing+=("$line")

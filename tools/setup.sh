@@ -138,6 +138,7 @@ if [[ $purpose == --tests ]]; then
     install_for postgres
     install_for mosquitto
     install_for systemd
+    install_for kafka
     install_stopped mariadb mariadb
     install_stopped webservers nginx apache2 apache-htcacheclean haproxy
 else
