@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Measures, and makes the page and the documentation of it: `tools/bench.sh [SCENARIO...] [OPTION...]`. With scenarios named,
 # only these are measured and only the page is written: the documentation's tables come from one whole run.
+# `tools/bench.sh spark-live [--seconds 60] [--rates 100,1000]` measures rows from Kafka through Spark, live and in batches.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
 mkdir -p var
+
+# Rows live, from Kafka through Spark to a subscriber, need a broker that only the tests have.
+if [[ ${1:-} == spark-live ]]; then exec "$python" -m tests.support.spark.live_latency "${@:2}"; fi
 
 scenarios=()
 options=()
