@@ -17,10 +17,10 @@ markers=$1
 shift
 # A thousand processes of the product are started: without cached bytecode each would compile all its modules anew.
 unset PYTHONDONTWRITEBYTECODE
-# In CI the tests that need a browser, curl, Redis, Prometheus, PostgreSQL, MariaDB, web servers, Mosquitto's clients, systemd's, Maven or a C compiler run, and fail, where there is none. By hand the rest is
+# In CI the tests that need a browser, curl, Redis, Prometheus, PostgreSQL, MariaDB, web servers, Mosquitto's clients, systemd's or a C compiler run, and fail, where there is none. By hand the rest is
 # still worth running, and the last lines say what was not run.
 missing=()
-for need in browser curl redis prometheus compiler postgres mariadb webservers mosquitto systemd kafka; do
+for need in browser curl redis prometheus compiler postgres mariadb webservers mosquitto systemd; do
     if [[ ${CI:-} != true ]] && ! line=$(tools/ready_for.sh "$need"); then
         markers="($markers) and not $need"
         missing+=("$line")
@@ -30,6 +30,11 @@ done
 # none of these (together they are over a gigabyte), so that to ask for them in CI would fail every plain Debian, which has
 # lost nothing by it: Node, which Playwright brings, runs in any case. What did not run is told all the same.
 if [[ $markers != *"not slow"* ]] && ! line=$(tools/ready_for.sh languages); then missing+=("$line"); fi
+# A broker of Kafka comes by Maven, which brings 300 MB of its own: its slow tests run where it is.
+if [[ $markers != *"not slow"* ]] && ! line=$(tools/ready_for.sh kafka); then
+    markers="($markers) and not kafka"
+    missing+=("$line")
+fi
 # Helm is no package of Debian's either: what it makes of the chart is kept in manifests, which other tests read
 # (tests/distribution/test_chart.py); those that run it do so where it is.
 if ! line=$(tools/ready_for.sh helm); then

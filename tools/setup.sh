@@ -138,7 +138,6 @@ if [[ $purpose == --tests ]]; then
     install_for postgres
     install_for mosquitto
     install_for systemd
-    install_for kafka
     install_stopped mariadb mariadb
     install_stopped webservers nginx apache2 apache-htcacheclean haproxy
 else

@@ -55,7 +55,12 @@ class Server(NamedTuple):
     instead: tuple[str, str] = ("", "")
 
 
-SERVERS = {"uvicorn": Server("uvicorn --port", True)}
+SERVERS = {
+    "uvicorn": Server("uvicorn --port", True),
+    "hypercorn": Server("hypercorn --bind", True),
+    "granian": Server("granian --interface", True),
+    "gunicorn": Server("gunicorn --bind", False),
+}
 
 
 @pytest.fixture(scope="module")
