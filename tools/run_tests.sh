@@ -30,7 +30,7 @@ done
 # none of these (together they are over a gigabyte), so that to ask for them in CI would fail every plain Debian, which has
 # lost nothing by it: Node, which Playwright brings, runs in any case. What did not run is told all the same.
 if [[ $markers != *"not slow"* ]] && ! line=$(tools/ready_for.sh languages); then missing+=("$line"); fi
-# A broker of Kafka comes by Maven, which brings 300 MB of its own: its slow tests run where it is.
+# A broker of Kafka comes by Maven, which brings a Java of its own: its slow tests run where it is.
 if [[ $markers != *"not slow"* ]] && ! line=$(tools/ready_for.sh kafka); then
     markers="($markers) and not kafka"
     missing+=("$line")

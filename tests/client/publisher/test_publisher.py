@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,16 @@ from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
 from fastpath.core.protocol.errors import Close
 from tests.support.certificates import Certificate
+from tests.support.client.shared import sidecar, subject
 from tests.support.proxy import Proxy
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import ROOT, Sidecar
 from tests.support.tokens import SECRET, mint, mint_jwt
 from tests.support.waiting import PATIENCE_SECONDS, until
 
+__all__ = ["sidecar", "subject"]
+
 A = "/a/a"
-NUMBERS = count()
-
-
-@pytest.fixture(scope="module")
-def sidecar() -> Iterator[Sidecar]:
-    """One for all tests that need no other."""
-    with Sidecar(mode="none") as running:
-        yield running
-
-
-@pytest.fixture
-def subject() -> str:
-    """One that no other test has."""
-    return f"/a/{next(NUMBERS)}"
 
 
 def cached(sidecar: Sidecar, subject: str) -> list[Any]:

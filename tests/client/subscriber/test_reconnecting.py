@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +24,16 @@ from fastpath.client.blocking import connect as connect_blocking
 from fastpath.client.subscriber.client import Client
 from fastpath.client.subscriber.streams import Feed
 from fastpath.core.protocol.errors import Close
+from tests.support.client.shared import sidecar, subject
 from tests.support.proxy import Proxy
 from tests.support.reconnecting import SOON
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import PATIENCE_SECONDS, auntil
 
+__all__ = ["sidecar", "subject"]
+
 A = "/a/a"
-NUMBERS = count()
-
-
-@pytest.fixture(scope="module")
-def sidecar() -> Iterator[Sidecar]:
-    """One for all tests that need no other."""
-    with Sidecar(mode="none") as running:
-        yield running
-
-
-@pytest.fixture
-def subject() -> str:
-    """One that no other test has."""
-    return f"/a/{next(NUMBERS)}"
 
 
 async def told(feed: Feed[Status], *names: str) -> Status:
