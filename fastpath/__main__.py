@@ -43,11 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
             check_tracing(settings)
             print("the settings are good")
             if warning := slow_interpreter():
-                print(f"fastpath: warning: {warning}", file=sys.stderr)
+                sys.stderr.write(f"fastpath: warning: {warning}\n")
         else:
             workers.run(settings)
     except SettingsError as error:
-        print(f"fastpath: {error}", file=sys.stderr)
+        # One write: the thread of the log still has lines for the same stream, and `print` writes the end of a line by itself.
+        sys.stderr.write(f"fastpath: {error}\n")
         return 2
     return 0
 
