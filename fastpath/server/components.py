@@ -173,11 +173,11 @@ class Node:
         self.heartbeat = Heartbeat(runtime, worker.count - 1 if worker is not None and first else 0)
         assurance = Assurance(runtime.sessions.rights, lambda: runtime.awake.time)
         readiness = Readiness(runtime, self.heartbeat, self._draining, assurance)
-        health = Health(runtime, self.statistics, readiness)
+        watchers: set[MetricsConnection] = set()
         self.ports = Ports(
             runtime,
             lambda: ControlConnection(runtime, self.statistics, leads, self.drain),
-            lambda: MetricsConnection(health),
+            lambda: MetricsConnection(runtime, watchers),
             shared=worker is not None,
             inherited=worker.sockets if worker is not None else None,
         )
@@ -190,7 +190,7 @@ class Node:
             self.heartbeat,
             assurance,
             readiness,
-            health,
+            Health(self.statistics, readiness),
             Bounds(runtime, self.ports.connections_max),
             Rankings(runtime, self.statistics),
             PublisherRankings(runtime, self.statistics),

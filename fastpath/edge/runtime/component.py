@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...core.auth.grants import Principal
 from ...core.broker import observers
@@ -181,6 +181,18 @@ Methods = Mapping[str, Endpoint]
 """The endpoints of a path, by method; GET answers HEAD as well."""
 
 
+class Page(NamedTuple):
+    """A page of the metrics port: its status of HTTP, its content type and its content."""
+
+    status: int
+    kind: str
+    body: bytes
+
+
+Route = Callable[[bool], Page]
+"""Makes a page; takes whether who asks has proved to know the password, and raises BadRequest for what it refuses."""
+
+
 class Exchanging(Protocol):
     """A connection of a client port that speaks HTTP, behind the object that has its socket."""
 
@@ -241,6 +253,8 @@ class Offers:
     """Of client ports over HTTP, by path."""
     lines: Mapping[str, Methods] = field(default_factory=dict)
     """The same, of all paths that begin so (``/session/``), and whose bodies are lines of text."""
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    """Of the metrics port, by path."""
     mqtt: MqttTable | None = None
     """Knows the sessions of clients of MQTT."""
     gate: HookGateway | None = None

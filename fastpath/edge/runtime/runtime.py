@@ -33,6 +33,7 @@ from .component import (
     MqttTable,
     NodesListener,
     PasswordGateway,
+    Route,
     Verb,
 )
 from .delivery_latency import measure
@@ -119,6 +120,7 @@ class Runtime:
         self.workers = Workers(worker)
         self.verbs: dict[str, Verb] = {}
         self.frames: dict[str, Frame] = {}
+        self.routes: dict[str, Route] = {}
         self.reloads: dict[str, Callable[[], object]] = {}
         self.figures: list[Callable[[], dict[str, float]]] = []
         self.connection_listeners: list[ConnectionListener] = []
@@ -166,6 +168,7 @@ class Runtime:
         for offers in (component.offers for component in components):
             self.verbs.update(offers.verbs)
             self.frames.update(offers.frames)
+            self.routes.update(offers.routes)
             self.reloads.update(offers.reloads)
             self.sessions.answer(offers.commands)
             self.scatter.answer(offers.questions)

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from ...core.websocket.handshake import BadRequest, parse_request
-from ..runtime.component import Offers
+from ..runtime.component import Offers, Page
 from ..runtime.runtime import Runtime
 from .figures import Statistics
 from .health import Readiness
@@ -33,27 +33,49 @@ log = logging.getLogger("fastpath.metrics")
 
 
 class Health:
-    """Whether clients should be sent to this node: what a load balancer asks."""
+    """Whether clients should be sent to this node: what a load balancer asks, and what a monitoring system reads."""
 
-    def __init__(self, runtime: Runtime, statistics: Statistics, readiness: Readiness) -> None:
-        self.runtime = runtime
-        self.watchers = 0
+    def __init__(self, statistics: Statistics, readiness: Readiness) -> None:
         self._statistics = statistics
-        self.reasons = readiness.reasons
-        self.warnings = readiness.warnings
-        # For Django's /metrics (protocol.md 8.1).
-        self.offers = Offers(verbs={"metrics": lambda peer, arguments: {"text": self.text()}})
+        self._readiness = readiness
+        self.offers = Offers(
+            # For Django's /metrics (protocol.md 8.1).
+            verbs={"metrics": lambda peer, arguments: {"text": self._text()}},
+            routes={"/healthz": self._health, "/readyz": self._ready, "/metrics": self._metrics},
+        )
 
-    def text(self) -> str:
+    def _text(self) -> str:
         """What a scrape is answered with (edge/telemetry/prometheus.py)."""
-        return "\n".join([*lines(self._statistics, ready=not self.reasons()), ""])
+        return "\n".join([*lines(self._statistics, ready=not self._readiness.reasons()), ""])
+
+    def _health(self, known: bool) -> Page:
+        """That the process is well: the loop has just proved it."""
+        del known
+        return Page(200, _JSON, b'{"status":"ok"}\n')
+
+    def _ready(self, known: bool) -> Page:
+        """Whether the node takes clients; who is not known does not learn why not."""
+        reasons = self._readiness.reasons()
+        body: dict[str, Any] = {"status": "unavailable" if reasons else "ok"}
+        if reasons and known:
+            body["reasons"] = reasons
+        if known and (warnings := self._readiness.warnings()):
+            body["warnings"] = warnings
+        return Page(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n")
+
+    def _metrics(self, known: bool) -> Page:
+        """The figures."""
+        if not known:
+            raise BadRequest(401, "The figures need the password of FASTPATH_METRICS_PASSWORD.", _CHALLENGE)
+        return Page(200, _PROMETHEUS, self._text().encode())
 
 
 class MetricsConnection(asyncio.Protocol):
-    """One question and its answer; then the connection is closed."""
+    """One question and its answer; then the connection is closed. ``others`` are those of the port that are open."""
 
-    def __init__(self, health: Health) -> None:
-        self._health = health
+    def __init__(self, runtime: Runtime, others: set[MetricsConnection]) -> None:
+        self._runtime = runtime
+        self._others = others
         self._transport: asyncio.Transport | None = None
         self._head = b""
         self._answered = False
@@ -61,16 +83,16 @@ class MetricsConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected: the question must come in time, and the answer be read."""
         self._transport = cast(asyncio.Transport, transport)
-        self._health.watchers += 1
-        self._health.runtime.expect(self, self._health.runtime.settings.handshake_seconds)
-        if self._health.watchers > WATCHERS_MAX:
+        self._others.add(self)
+        self._runtime.expect(self, self._runtime.settings.handshake_seconds)
+        if len(self._others) > WATCHERS_MAX:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone."""
         del exc
-        self._health.watchers -= 1
-        self._health.runtime.spare(self)
+        self._others.discard(self)
+        self._runtime.spare(self)
 
     def expire(self) -> None:
         """No question in time, or its answer is not read."""
@@ -82,42 +104,32 @@ class MetricsConnection(asyncio.Protocol):
         if self._answered:
             return
         self._head += data
+        settings = self._runtime.settings
         try:
-            request = parse_request(self._head, self._health.runtime.settings.head_bytes_max)
+            request = parse_request(self._head, settings.head_bytes_max)
             if request is None:
                 return
             if request.method not in ("GET", "HEAD"):
                 raise BadRequest(405, "These pages are read with GET.", (("Allow", "GET, HEAD"),))
-            known = _proves(request.headers.get("authorization", ""), self._health.runtime.settings.metrics_password)
-            response = self._page(request.path, request.method == "HEAD", known)
+            known = _proves(request.headers.get("authorization", ""), settings.metrics_password)
+            response = _response(self._page(request.path, known), request.method == "HEAD")
         except BadRequest as error:
             response = error.response()
         except Exception:
             log.exception("fault while answering")
-            response = _response(500, "text/plain", b"A fault of the server.\n")
+            response = _response(Page(500, "text/plain", b"A fault of the server.\n"))
         assert self._transport is not None
         self._answered = True
         self._transport.write(response)
         self._transport.close()
 
-    def _page(self, path: str, head: bool, known: bool) -> bytes:
-        """The answer; who is not known by the password learns only whether the node is well."""
-        match path:
-            case "/healthz":
-                return _response(200, _JSON, b'{"status":"ok"}\n', head)  # the loop has just proved it
-            case "/readyz":
-                reasons = self._health.reasons()
-                body: dict[str, Any] = {"status": "unavailable" if reasons else "ok"}
-                if reasons and known:
-                    body["reasons"] = reasons
-                if known and (warnings := self._health.warnings()):
-                    body["warnings"] = warnings
-                return _response(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n", head)
-            case "/metrics" if not known:
-                raise BadRequest(401, "The figures need the password of FASTPATH_METRICS_PASSWORD.", _CHALLENGE)
-            case "/metrics":
-                return _response(200, _PROMETHEUS, self._health.text().encode(), head)
-        raise BadRequest(404, "There are /healthz, /readyz and /metrics.")
+    def _page(self, path: str, known: bool) -> Page:
+        """The answer to a request for this path; raises BadRequest."""
+        routes = self._runtime.routes
+        if path not in routes:
+            *paths, last = routes
+            raise BadRequest(404, f"There are {', '.join(paths)} and {last}.")
+        return routes[path](known)
 
 
 def _proves(authorization: str, password: str) -> bool:
@@ -136,12 +148,12 @@ def _proves(authorization: str, password: str) -> bool:
     return hmac.compare_digest(proof, password.encode(errors="surrogateescape"))
 
 
-def _response(status: int, kind: str, body: bytes, head: bool = False) -> bytes:
+def _response(page: Page, head: bool = False) -> bytes:
     lines = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        f"Content-Type: {kind}",
-        f"Content-Length: {len(body)}",
+        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}",
+        f"Content-Type: {page.kind}",
+        f"Content-Length: {len(page.body)}",
         "Cache-Control: no-store",
         "Connection: close",
     )
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if head else body)
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if head else page.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -9,15 +10,19 @@ import resource
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.core.telemetry.figures import FIGURES
-from fastpath.core.websocket.handshake import HEAD_BYTES_MAX
-from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX
+from fastpath.core.websocket.handshake import HEAD_BYTES_MAX, BadRequest
+from fastpath.edge.runtime.component import Offers, Page, Plain
+from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX, MetricsConnection
 from fastpath.edge.telemetry.prometheus import metric_of
+from fastpath.server.components import Node, make_runtime
+from fastpath.settings import Settings
 from tests.support.certificates import Certificate
 from tests.support.edge.metrics import LISTEN, SECRET
 from tests.support.edge.wire import Socket, WireClient, WirePublisher
@@ -159,6 +164,43 @@ def answers(sidecar: Sidecar) -> bool:
         return ask(sidecar, "/healthz")[0] == 200
     except (OSError, http.client.HTTPException):
         return False
+
+
+async def test_a_component_offers_a_page_of_its_own(tmp_path: Path) -> None:
+    """It knows who asks, may refuse, and stands among those that a wrong path is told of; a fault of it is its own."""
+
+    def weather(known: bool) -> Page:
+        if not known:
+            raise BadRequest(401, "Not for you.")
+        return Page(200, "text/plain", b"fine")
+
+    runtime = make_runtime(Settings(mode="none", metrics_password="secret"), asyncio.get_running_loop())
+    Node(runtime)  # the pages that are there already
+    runtime.serve(Plain(Offers(routes={"/weather": weather, "/fault": lambda known: Page(*())})))
+    watchers: set[MetricsConnection] = set()
+    path = str(tmp_path / "pages.sock")
+    server = await asyncio.get_running_loop().create_unix_server(lambda: MetricsConnection(runtime, watchers), path)
+
+    async def asked(path_and_more: str, method: str = "GET") -> bytes:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(f"{method} {path_and_more}\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    knows = "HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret"
+    async with server:
+        answer = await asked(f"/weather {knows}")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n")
+        assert answer.endswith(b"\r\n\r\nfine")
+        assert (await asked(f"/weather {knows}", "HEAD")).endswith(b"\r\n\r\n")
+        assert (await asked("/weather HTTP/1.1\r\nHost: x")).startswith(b"HTTP/1.1 401 ")
+        assert (await asked(f"/fault {knows}")).startswith(b"HTTP/1.1 500 ")
+        assert (await asked(f"/healthz {knows}")).startswith(b"HTTP/1.1 200 ")
+        nothing = await asked(f"/nothing {knows}")
+        assert nothing.startswith(b"HTTP/1.1 404 ")
+        assert b"There are /healthz, /readyz, /metrics, /weather and /fault." in nothing
+    assert not watchers
 
 
 def test_with_certificates_on_both_sides(tmp_path_factory: pytest.TempPathFactory) -> None:
