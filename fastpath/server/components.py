@@ -39,7 +39,8 @@ from ..edge.listen.key_address import KeyAddress
 from ..edge.listen.key_file import KeyFile
 from ..edge.listen.listeners import Ports
 from ..edge.listen.reload import Reloader
-from ..edge.plain_http.publishing import HttpPublishing
+from ..edge.plain_http.decisions import Decisions
+from ..edge.plain_http.publishing import Publishing
 from ..edge.plain_http.reading import HttpReading
 from ..edge.requests.calls import HttpRequests
 from ..edge.requests.clients import ClientRequests
@@ -50,7 +51,7 @@ from ..edge.runtime.runtime import Runtime, now
 from ..edge.runtime.socket_writer import SocketWriter
 from ..edge.telemetry.bounds import Bounds
 from ..edge.telemetry.figures import Statistics
-from ..edge.telemetry.health import Readiness
+from ..edge.telemetry.health import NodeState, Readiness
 from ..edge.telemetry.http_endpoint import Health, MetricsConnection
 from ..edge.telemetry.rights_assurance import Assurance
 from ..edge.telemetry.samples import Samples
@@ -58,6 +59,7 @@ from ..edge.workers.drain import Drainer
 from ..edge.workers.follower import Follower
 from ..edge.workers.heartbeat import Heartbeat
 from ..edge.workers.leader import Links
+from ..edge.workers.rights import BroughtRights
 from ..edge.workers.servers import HttpServers
 from ..engine import registry
 from ..engine.base import Engine
@@ -120,6 +122,9 @@ def make_runtime(
     requests = Requests(runtime)
     actions = ClientActions(runtime)
     components: list[Component] = [
+        Publishing(runtime),
+        NodeState(runtime),
+        Decisions(runtime),
         requests,
         ClientRequests(runtime, requests),
         HttpRequests(runtime, requests),
@@ -135,7 +140,6 @@ def make_runtime(
         Quotas(runtime),
         GuestSessions(runtime) if worker else MqttSessions(runtime),
         *([Passwords(runtime, secrets.token_bytes(32))] if settings.mqtt_passwords and grants.mode == "rules" else []),
-        HttpPublishing(runtime),
         HttpReading(runtime),
         sessions_over_http,
         sessions_over_http.relay,
@@ -166,26 +170,32 @@ class Node:
     def __init__(self, runtime: Runtime, worker: Worker | None = None, links: Links | Follower | None = None) -> None:
         first = not runtime.workers.follows
         report = links.report if isinstance(links, Follower) else None
-        leads = links if isinstance(links, Links) else None
         self.runtime = runtime
         self.statistics = Statistics(runtime, runtime.workers.number, report)
         self._samples = Samples(runtime, self.statistics) if first else None
         self.heartbeat = Heartbeat(runtime, worker.count - 1 if worker is not None and first else 0)
         assurance = Assurance(runtime.sessions.rights, lambda: runtime.awake.time)
-        readiness = Readiness(runtime, self.heartbeat, self._draining, assurance)
+        readiness = Readiness(runtime, self.heartbeat, assurance)
         watchers: set[MetricsConnection] = set()
         self.ports = Ports(
             runtime,
-            lambda: ControlConnection(runtime, self.statistics, leads, self.drain),
+            lambda: ControlConnection(runtime),
             lambda: MetricsConnection(runtime, watchers),
             shared=worker is not None,
             inherited=worker.sockets if worker is not None else None,
         )
-        self.drain = Drainer(runtime, self.ports, worker.count if worker is not None else 1)
+        self.drain = Drainer(
+            runtime,
+            self.ports,
+            lambda: self.statistics.figures()["connections"],
+            worker.count if worker is not None else 1,
+        )
         self.reload = Reloader(runtime, self.ports)
         components: list[Component] = [
             *((links,) if links is not None else ()),
             self.statistics,
+            self.statistics.latencies,
+            BroughtRights(runtime, links if isinstance(links, Links) else None),
             *((Subjects(runtime), self._samples, SubjectBranches(runtime)) if self._samples is not None else ()),
             self.heartbeat,
             assurance,
@@ -200,9 +210,6 @@ class Node:
             self.reload,
         ]
         runtime.serve(*components)
-
-    def _draining(self) -> bool:
-        return self.drain.active
 
     def open(self, listeners: Sequence[Listener], *purposes: str) -> None:
         """Open the ports of these purposes; raises SettingsError."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ...core.auth.grants import Principal
 from ...core.protocol.codec import Form
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.rest import Disconnection, Unsubscription, read_disconnection, read_unsubscription
@@ -75,7 +76,7 @@ class Operating:
         log.info(_DONE[verb], extra={"by": principal.user, "address": call.address, "whom": whom, **what})
         self._asked += 1
         number = self._asked
-        caller = _Caller(call, lambda: self._over(number))
+        caller = _Caller(call, principal, lambda: self._over(number))
         self._open[number] = caller
         try:
             if not self._runtime.workers.follows:
@@ -121,7 +122,8 @@ class _Peer:
 
     request = 0
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal | None = None) -> None:
+        self.principal = principal
         self.ended: list[Callable[[], None]] = []
 
     def push(self, name: str, content: dict[str, Any]) -> int:
@@ -136,8 +138,8 @@ class _Peer:
 class _Caller(_Peer):
     """A call of this process."""
 
-    def __init__(self, call: Call, over: Callable[[], object]) -> None:
-        super().__init__()
+    def __init__(self, call: Call, principal: Principal, over: Callable[[], object]) -> None:
+        super().__init__(principal)
         self._call = call
         self._over = over
 

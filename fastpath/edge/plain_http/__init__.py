@@ -1,4 +1,6 @@
-"""Plain HTTP on client ports: requests in order on a connection, their endpoints, and answers (docs/reference/rest.md).
+"""Plain HTTP on client ports: requests in order, their endpoints, answers, and what Django asks alike by verbs.
+
+docs/reference/rest.md, docs/reference/protocol.md 8.
 
 Laws:
 

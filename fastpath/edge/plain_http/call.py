@@ -106,10 +106,8 @@ class Call:
 
     def principal(self) -> Principal:
         """Who calls; raises Refused for a bad token, and InvalidMessage while nobody is known yet."""
-        grants = self.runtime.broker.grants
-        if not grants.ready:
-            raise InvalidMessage("not_ready", NOT_READY)
-        return grants.principal(self.token, now())
+        self._check_ready()
+        return self.runtime.broker.grants.principal(self.token, now())
 
     def caller(self, principal: Principal) -> Caller:
         """Who calls, as the source of publications."""
@@ -125,11 +123,22 @@ class Call:
 
     def decide(self, action: str, subject: str, then: Callable[[str], None]) -> None:
         """Call ``then`` with the reason why the caller may not, empty if it may; raises Refused."""
-        principal = self.principal()
-        if self.runtime.asks is not None:
-            self.ask_hook(action, subject, then)
-        else:
-            then(self.runtime.broker.grants.check(principal, action, subject, now()))
+        self._check_ready()
+        reason = self.runtime.decide(
+            self.token,
+            action,
+            subject,
+            lambda reason: self.run(then, reason),
+            self.address,
+            self.request.headers,
+        )
+        if reason is not None:
+            then(reason)
+
+    def _check_ready(self) -> None:
+        """Raises InvalidMessage while nobody is known yet."""
+        if not self.runtime.broker.grants.ready:
+            raise InvalidMessage("not_ready", NOT_READY)
 
     # The answer
 

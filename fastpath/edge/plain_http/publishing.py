@@ -1,4 +1,4 @@
-"""``POST /api/publish``: one message or many, published as a client's are, and answered when they are safe."""
+"""``POST /api/publish`` and the verb ``publish``: one message or many, answered when they are safe."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from typing import Any
 
 from ...core.auth.grants import Principal
 from ...core.auth.rules import PUBLISH
-from ...core.broker.admission import Done, Outcome
+from ...core.broker.admission import Outcome
 from ...core.protocol.errors import InvalidMessage
 from ...core.protocol.messages import Message
-from ...core.protocol.packets import Refusal, publisher_key
-from ...core.protocol.rest import read_key, read_publications
+from ...core.protocol.packets import (
+    BATCH_MESSAGES_MAX,
+    PUBLICATION_MAX,
+    PUBLISHER_CHARS_MAX,
+    Refusal,
+    publisher_key,
+    read_publications,
+)
+from ...core.protocol.rest import read_key
+from ...core.protocol.rest import read_publications as read_body
 from ...core.protocol.trace_context import read_traceparent
 from ...core.sessions.deferred_commands import is_askable
-from ..runtime.component import Offers
-from ..runtime.runtime import Runtime, now
+from ..runtime.component import ControlPeer, Offers
+from ..runtime.runtime import Runtime
 from .call import Call, code_of
 
 HOOK_SUBJECTS_MAX = 100
@@ -26,20 +34,46 @@ _KEY_PREFIX = "rest:"
 """Tells the names of publishers that are keys of requests from those that publishers give themselves."""
 
 
-class HttpPublishing:
-    """What callers publish."""
+class Publishing:
+    """What callers and Django publish."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._held: deque[_Batch] = deque()
-        self.offers = Offers(endpoints={"/api/publish": {"POST": self._publish}}, eased=self._go_on)
+        self.offers = Offers(
+            verbs={"publish": self._publish},
+            endpoints={"/api/publish": {"POST": self._called}},
+            eased=self._go_on,
+        )
 
-    def _publish(self, call: Call) -> None:
+    def _publish(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
+        """Django's ``messages``, and ``publisher`` and ``first`` for those that it may send again; answers when all are
+        safe or refused. It is never held back."""
+        rows, number = arguments["messages"], peer.request
+        publisher, first = arguments.get("publisher") or "", arguments.get("first") or 0
+        if not isinstance(rows, list) or len(rows) > BATCH_MESSAGES_MAX:
+            raise InvalidMessage("invalid", f"messages is a list of at most {BATCH_MESSAGES_MAX} [subject, content, …]")
+        if not isinstance(publisher, str) or len(publisher) > PUBLISHER_CHARS_MAX:
+            raise InvalidMessage("invalid", f"publisher is a text of at most {PUBLISHER_CHARS_MAX} characters")
+        if first and not (publisher and 0 < first <= PUBLICATION_MAX - len(rows)):
+            raise InvalidMessage("invalid", "first numbers publications from 1 on, and needs a publisher")
+
+        def published(outcomes: list[Outcome]) -> None:
+            """Where messages are numbered elsewhere, or have to be safe first, this is later."""
+            peer.reply(number, {"epoch": self._runtime.broker.engine.epoch, "results": outcomes})
+
+        # No user's key is such a one: those begin with a number.
+        key = f"control:{publisher}" if publisher else None
+        self._runtime.publish(peer.principal, rows, read_publications(rows, key, first), published)
+
+    # Over HTTP
+
+    def _called(self, call: Call) -> None:
         call.check_parameters()
         form = call.body_form
         assert form is not None
         principal = call.principal()
-        rows, refused = read_publications(call.body, form)
+        rows, refused = read_body(call.body, form)
         call.spend(len(rows))
         call.publishes([row.subject for index, row in enumerate(rows) if index not in refused])
         batch = _Batch(call, principal, rows, refused)
@@ -127,14 +161,7 @@ class _Batch:
     def publish(self) -> None:
         """Hand it to the broker."""
         messages = [row for index, row in enumerate(self._rows) if index not in self._refused]
-        runtime = self.call.runtime
-        done: Done = self._published
-        if self._refused:
-            done = runtime.refuse_rows(self._rows, self._refused, done, self._caller)
-        trail = runtime.broker.trail
-        if trail is not None:
-            done = trail.publication(self._caller, messages, done) or done
-        runtime.broker.publish(self._acting, messages, now(), done)
+        self.call.runtime.publish(self._acting, self._rows, (messages, self._refused), self._published, self._caller)
 
     def _published(self, outcomes: list[Outcome]) -> None:
         """Everything is safe or refused; where messages are numbered elsewhere, this is later."""

@@ -1,4 +1,4 @@
-"""``GET /snapshot`` and ``GET /api/history``: what is kept of subjects, for who may subscribe to them."""
+"""``GET /api/history``: what is kept of subjects, for who may subscribe to them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ class HttpReading:
         """Until when (ms)."""
         self.offers = Offers(
             endpoints={
-                "/snapshot": {"GET": self._snapshot},
                 "/api/history": {"GET": self._history},
                 EVENTS_PATH: {"GET": _head_of_events},
                 SCHEMA_PATH: {"GET": _schema},
@@ -77,25 +76,6 @@ class HttpReading:
     def _figures(self) -> dict[str, float]:
         http = self._runtime.http
         return {"http_connections": len(http.exchanges), "http_requests": http.requests}
-
-    def _snapshot(self, call: Call) -> None:
-        call.check_parameters("subject")
-        subject = call.parameter("subject")
-        if subject is None:
-            raise InvalidMessage("invalid", "no subject: ask for /snapshot?subject=/stocks/us/IBM")
-        check_syntax(subject)
-
-        def decided(reason: str) -> None:
-            if reason:
-                raise InvalidMessage(code_of(reason), reason)
-            topic = self._runtime.broker.interest.topics.get(subject)
-            broker = self._runtime.broker
-            message = None if topic is None else _merged(topic, broker.snapshot(topic))
-            if message is None:
-                raise InvalidMessage("none", broker.nothing_of(topic))
-            call.answer_with(shown(message, SNAPSHOT, call.form))
-
-        call.decide(SUBSCRIBE, subject, decided)
 
     # History
 
@@ -160,7 +140,7 @@ class HttpReading:
         kind = HISTORICAL if since is None else RECOVERED
         if page is None:  # the cache does not reach back to there
             # Who has read a subject that was removed since is told so, as there is no snapshot.
-            message, kind = _merged(topic, broker.state(topic)), SNAPSHOT
+            message, kind = merged(topic, broker.state(topic)), SNAPSHOT
             page = Page([] if message is None else [message], False)
             if message is not None and not reading.room.take(message):
                 page, kind = Page([], True), RECOVERED  # others had the room: it is told when the caller goes on
@@ -213,7 +193,8 @@ class HttpReading:
             del self._waiting[reading]
 
 
-def _merged(topic: Topic, snapshot: Snapshot | None) -> Message | None:
+def merged(topic: Topic, snapshot: Snapshot | None) -> Message | None:
+    """Return the snapshot as a message, at the place of its subject."""
     if snapshot is None:
         return None
     message = snapshot.as_message(topic.subject, topic.epoch, topic.seq)

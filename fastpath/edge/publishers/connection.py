@@ -25,6 +25,7 @@ from ...core.protocol.packets import (
     Unpacker,
     pack,
     publisher_key,
+    read_publications,
     unpack_published,
 )
 from ...core.telemetry import counters
@@ -334,7 +335,8 @@ class PublisherConnection(asyncio.Protocol):
         if len(rows) > self._slice_rows:
             self._publish_slice(BatchSlices(rows, first, done))
         else:
-            self._runtime.publish_rows(principal, rows, done, self._publisher, first, self, self._hold_rate)
+            read = read_publications(rows, self._publisher, first)
+            self._runtime.publish(principal, rows, read, done, self, self._hold_rate)
         if too_many:
             self._hold_rate()
 
@@ -343,7 +345,8 @@ class PublisherConnection(asyncio.Protocol):
         principal, began = self.current(now()), perf_counter()
         some, first, done = slices.take(rows or self._slice_rows)
         self._slices = slices if slices.left else None
-        self._runtime.publish_rows(principal, some, done, self._publisher, first, self, self._hold_rate)
+        read = read_publications(some, self._publisher, first)
+        self._runtime.publish(principal, some, read, done, self, self._hold_rate)
         self._slice_rows = next_slice(len(some), perf_counter() - began, self._slice_rows)
         if self._rate_due and self._slices is None:
             self._hold_rate()

@@ -30,8 +30,10 @@ Done = Callable[[Answer], None]
 
 
 class ControlPeer(Protocol):
-    """A connection of the control socket, as what extends its verbs sees it."""
+    """Who asks by a verb, as what answers it sees it: a connection of the control socket, or an operator's call."""
 
+    principal: Principal | None
+    """In whose name; None: Django's, which may do everything."""
     request: int
     """The number of the request that is being answered."""
     ended: list[Callable[[], None]]
@@ -152,6 +154,14 @@ class MqttTable(Protocol):
         """The connection is over."""
 
 
+class Draining(Protocol):
+    """Sends everybody elsewhere (edge/workers/drain.py)."""
+
+    @property
+    def active(self) -> bool:
+        """Whether newcomers are refused and clients sent elsewhere."""
+
+
 class NodesListener(NodeListener, Protocol):
     """Hears other nodes, once there is a way to them."""
 
@@ -261,6 +271,8 @@ class Offers:
     """Asks a hook in Django who may come and what each may do."""
     passwords: PasswordGateway | None = None
     """Has the passwords of Django's users checked."""
+    drain: Draining | None = None
+    """Sends everybody elsewhere."""
     nodes: NodesListener | None = None
     """Sends to other nodes and hears them, on the first worker."""
     linked: Callable[[int], None] | None = None

@@ -18,15 +18,17 @@ from ...core.delivery.link import PauseReason
 from ...core.delivery.outbox_performer import Performer
 from ...core.presence.advertisements import Advertisers
 from ...core.protocol.limits import command_bytes_max
-from ...core.protocol.messages import Notice
-from ...core.protocol.packets import Refusal, read_publications
+from ...core.protocol.messages import Message, Notice
+from ...core.protocol.packets import Refusal
 from ...core.sessions.sessions import Sessions
 from ...settings import Settings
 from ..node.workers import Workers
 from .access import Access
 from .component import (
+    NO_HEADERS,
     Component,
     ConnectionListener,
+    Draining,
     Frame,
     HookGateway,
     HttpEndpoints,
@@ -112,9 +114,7 @@ class Runtime:
     ) -> None:
         self.loop = loop
         self.settings = settings
-        self.broker = broker
-        self.sessions = sessions
-        self.events = events
+        self.broker, self.sessions, self.events = broker, sessions, events
         self.performer = Performer(sessions.outboxes, loop.call_soon, self.end)
         self.access = Access(settings, sessions.publications)
         self.workers = Workers(worker)
@@ -129,6 +129,7 @@ class Runtime:
         self.passwords: PasswordGateway | None = None
         self.mqtt: MqttTable | None = None
         self.nodes: NodesListener | None = None
+        self.drain: Draining | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
         self.command_bytes_max = command_bytes_max(settings.message_bytes_max)
         self.watch = make_watch(loop, self.end)
@@ -178,6 +179,7 @@ class Runtime:
             self.passwords = offers.passwords or self.passwords
             self.mqtt = offers.mqtt or self.mqtt
             self.nodes = offers.nodes or self.nodes
+            self.drain = offers.drain or self.drain
             _add(self.figures, offers.figures)
             _add(self.connection_listeners, offers.connections)
             _add(self.broker.observers, offers.observes)
@@ -228,24 +230,23 @@ class Runtime:
         elif self.latency is not None and not self.broker.writing.delayed:
             self.latency.since = 0  # what was accepted goes to nobody here
 
-    def publish_rows(
+    def publish(
         self,
         principal: Principal | None,
         rows: list[Any],
+        read: tuple[list[Message], dict[int, Refusal]],
         done: Done,
-        publisher: str | None = None,
-        first: int = 0,
         source: Source | None = None,
         hold: Callable[[], None] | None = None,
     ) -> None:
-        """Publish the rows of a batch (protocol.md 6.2), in order; ``done`` gets one outcome a row.
+        """Publish rows in order, in the name of a principal, or of Django: ``done`` gets one outcome a row.
 
-        ``publisher`` is the key of whom the publications' numbers count for, ``first`` the number of the first row.
-        ``hold`` is called when ``source`` has published too much at a time to some subjects: it takes nothing more.
+        ``read`` has the messages that were read of them, and why others are refused, by their index. ``hold`` is called
+        when ``source`` has published too much at a time to some subjects: it takes nothing more.
         """
-        messages, refused = read_publications(rows, publisher, first)
+        messages, refused = read
         if refused:
-            done = self.refuse_rows(rows, refused, done, source)
+            done = self._refuse_rows(rows, refused, done, source)
         trail = self.broker.trail
         if trail is not None:
             done = trail.publication(source, messages, done) or done
@@ -256,7 +257,7 @@ class Runtime:
                 hold()
         self.broker.publish(principal, messages, moment, done)
 
-    def refuse_rows(self, rows: list[Any], refused: dict[int, Refusal], done: Done, source: Source | None) -> Done:
+    def _refuse_rows(self, rows: list[Any], refused: dict[int, Refusal], done: Done, source: Source | None) -> Done:
         """Count and note the rows that are refused before they are publications, by their index: ``done`` for the
         others."""
         self.broker.counters.refused(refused.values())
@@ -265,6 +266,24 @@ class Runtime:
             for index, (code, reason) in refused.items():
                 trail.unread(source, rows[index], code, reason)
         return with_refusals(done, refused)
+
+    def decide(
+        self,
+        token: str,
+        action: str,
+        subject: str,
+        later: Callable[[str], None],
+        address: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> str | None:
+        """Return the reason why the bearer of the token may not do that, empty if it may; None: Django's hook is asked,
+        and ``later`` gets it. Raises Refused for a bad token."""
+        grants = self.broker.grants
+        if grants.ready and self.asks is not None:
+            self.asks.request(token, action, subject, later, address, headers)
+            return None
+        principal = grants.principal(token if grants.ready else "", now())  # before, nobody's token can be read
+        return grants.check(principal, action, subject, now())
 
     def congest(self, congested: bool, why: int = LINKS) -> None:
         """Hold back those who publish, or let them go on when there is no other reason (LINKS or WRITES); control,

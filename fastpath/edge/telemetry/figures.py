@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ...core.protocol.messages import STANDARD, Message
 from ...core.telemetry.counters import ENDS, FAILURES, LOST_WITH_WORKERS, REFUSALS
@@ -64,7 +65,7 @@ class Statistics:
         self.each_second: list[Callable[[], None]] = []
         """Called before the figures are sampled."""
         self.latencies = Latencies(runtime)
-        self.offers = self.latencies.offers
+        self.offers = Offers(verbs={"stats": lambda peer, arguments: self._tell()})
         self._started = self._sampled = time.monotonic()
         self._cpu, self._waited = time.process_time(), waited_seconds()
         self._last = self._totals()
@@ -106,6 +107,11 @@ class Statistics:
     def by_worker(self) -> list[dict[str, float]]:
         """The figures of each worker, the first one first."""
         return [self.own(), *sorted(self._runtime.workers.figures(), key=lambda other: other["worker"])]
+
+    def _tell(self) -> dict[str, Any]:
+        """The verb: all of them, and those of each worker."""
+        each = self.by_worker()
+        return {**self.figures(each), "by_worker": each}
 
     def own(self) -> dict[str, float]:
         """Return the figures of this process."""

@@ -1,4 +1,4 @@
-"""Whether clients should be sent to this node, and what stands against it: true also without figures."""
+"""Which node this is, whether clients should be sent to it, and what stands against it: true also without figures."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
+from ...core.auth.rule_grants import RuleGrants
+from ...core.protocol.errors import InvalidMessage
 from ...logs.formats import event
 from ..runtime.component import ControlPeer, Offers
 from ..runtime.runtime import Runtime
@@ -24,18 +25,47 @@ LOOK_SECONDS = 2.0
 DEAF_SECONDS = 10.0
 """A disk that has not said for so long how full it is does not answer."""
 
+VERSION = 1
+"""That of the control socket's protocol."""
+
 log = logging.getLogger("fastpath.health")
+
+
+class NodeState:
+    """The verb ``hello``: what is spoken on the control socket, and which node this is, in which state."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.offers = Offers(verbs={"hello": self._hello})
+
+    def _hello(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """``version``."""
+        del peer
+        if arguments.get("version", VERSION) != VERSION:
+            raise InvalidMessage("invalid", f"this server speaks version {VERSION}")
+        runtime, broker = self._runtime, self._runtime.broker
+        return {
+            "version": VERSION,
+            "server": broker.server,
+            "pid": os.getpid(),
+            "mode": broker.grants.mode,
+            "epoch": broker.engine.epoch,
+            "generation": runtime.sessions.rights.generation,
+            "accepts": "rights" if isinstance(broker.grants, RuleGrants) else "options",
+            "options": runtime.sessions.rights.options_told,
+            "engine": broker.engine.name,
+            "shared": broker.engine.shared,
+            "draining": runtime.drain is not None and runtime.drain.active,
+            "message_bytes_max": runtime.settings.message_bytes_max,
+        }
 
 
 class Readiness:
     """What a load balancer asks, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
 
-    def __init__(
-        self, runtime: Runtime, heartbeat: Heartbeat, draining: Callable[[], bool], assurance: Assurance
-    ) -> None:
+    def __init__(self, runtime: Runtime, heartbeat: Heartbeat, assurance: Assurance) -> None:
         self._runtime = runtime
         self._heartbeat = heartbeat
-        self._draining = draining
         folder = runtime.broker.engine.folder
         self._disk = Disk(folder) if folder else None
         self._assurance = assurance
@@ -67,7 +97,7 @@ class Readiness:
             trouble = self._disk.trouble
         if trouble:
             found["journal"] = trouble
-        if self._draining():
+        if runtime.drain is not None and runtime.drain.active:
             found["draining"] = "clients are sent elsewhere"
         if runtime.started:
             found |= self._heartbeat.troubles()

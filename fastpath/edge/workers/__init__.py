@@ -1,4 +1,4 @@
-"""Several processes behind the same ports: links, the leader's log, followers, presence, heartbeats, drain.
+"""Several processes behind the same ports: links, the leader's log, followers, rights, presence, heartbeats, drain.
 
 Laws:
 

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
-from ...core.protocol.errors import Close
+from ...core.protocol.errors import Close, InvalidMessage
 from ...core.protocol.messages import Notice
 from ..node import messages
-from ..runtime.component import Offers
+from ..runtime.component import ControlPeer, Offers
 from ..runtime.runtime import Runtime
 
 STEP_SECONDS = 0.1
@@ -42,16 +42,18 @@ class Entrance(Protocol):
 
 
 class Drainer:
-    """The draining of one process; ``share`` processes have the rate together.
+    """The draining of one process; ``share`` processes have the rate together, and ``connections``
+    tells how many clients there are in all of them.
 
     The ports for clients and publishers close first. Then each client has its turn: what waits for it goes out, it is
     told where to go (protocol.md 4.11), nothing more is read from it, and a step later it is closed with 4000. A client
     goes as soon as it is told: to tell all at once would send all at once, and so make the stampede that this avoids.
     """
 
-    def __init__(self, runtime: Runtime, ports: Entrance, share: int = 1) -> None:
+    def __init__(self, runtime: Runtime, ports: Entrance, connections: Callable[[], float], share: int = 1) -> None:
         self._runtime = runtime
         self._ports = ports
+        self._connections = connections
         self._share = share
         self._per_second = runtime.settings.drain_per_second
         self._servers: Servers = runtime.settings.drain_servers
@@ -63,12 +65,28 @@ class Drainer:
         """Whether newcomers are refused and clients sent elsewhere."""
         self._last: messages.Drain | messages.Undrain | None = None  # what the other workers were told
         self.offers = Offers(
+            verbs={"drain": self._ask_begin, "undrain": self._ask_cancel},
             messages={
                 messages.Drain: lambda worker, drain: self.begin(drain.per_second, drain.servers),
                 messages.Undrain: lambda worker, drain: self.cancel(),
             },
             linked=self._linked,
+            drain=self,
         )
+
+    def _ask_begin(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        """``per_second`` and ``servers``, both optional."""
+        del peer
+        servers = [(str(url), int(weight)) for url, weight in arguments.get("servers") or ()]
+        if any(not 0 <= weight <= 100 for _, weight in servers):
+            raise InvalidMessage("invalid", "a weight is 0 to 100")
+        self.begin(max(int(arguments.get("per_second") or 0), 0), servers)
+        return {"clients": int(self._connections())}
+
+    def _ask_cancel(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
+        del peer, arguments
+        self.cancel()
+        return {"clients": int(self._connections())}
 
     @property
     def servers(self) -> Servers:

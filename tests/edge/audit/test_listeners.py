@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from fastpath.client.control.client import Control
-from fastpath.core.protocol.packets import pack
+from fastpath.core.protocol.packets import pack, read_publications
 from fastpath.edge.audit import event_queue, listeners
 from fastpath.edge.audit import files as audit_files
 from fastpath.edge.audit.event_queue import AuditQueue
 from fastpath.edge.audit.events import AccessEvent, stamp
 from fastpath.edge.audit.recorder import Audit
 from fastpath.edge.node.messages import Events, EventsTaken, Listen, Packet, encode
+from fastpath.edge.runtime.runtime import Runtime
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
 from tests.support.audit import Written
@@ -24,6 +25,11 @@ from tests.support.edge.operators import Following, Leading
 from tests.support.edge.wire import WireClient, WirePublisher
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import auntil, run
+
+
+def publish(runtime: Runtime, rows: list[Any]) -> None:
+    """As Django does."""
+    runtime.publish(None, rows, read_publications(rows), lambda outcomes: None)
 
 
 def test_each_hears_the_kinds_it_asked_for(shared: Sidecar) -> None:
@@ -112,10 +118,10 @@ def test_more_events_than_can_wait_are_dropped_and_told(tmp_path: Path, monkeypa
         audit = Audit(runtime, 0, 1, dict)
         runtime.serve(audit)
         runtime.verbs["listen"](peer, {"kinds": ["access", "message"]})
-        runtime.publish_rows(None, [["/q/a", "x"] for _ in range(25)], lambda outcomes: None)
-        runtime.publish_rows(None, [["no subject", "x"]], lambda outcomes: None)
+        publish(runtime, [["/q/a", "x"] for _ in range(25)])
+        publish(runtime, [["no subject", "x"]])
         await auntil(lambda: written.all(kind="audit"))
-        runtime.publish_rows(None, [["/q/b", "x"], ["no subject", "x"]], lambda outcomes: None)
+        publish(runtime, [["/q/b", "x"], ["no subject", "x"]])
         await auntil(lambda: written.all(subject="/q/b"))
         runtime.stop()
         return audit.dropped
@@ -185,11 +191,11 @@ def test_more_than_the_disk_takes_is_dropped_and_told(tmp_path: Path, monkeypatc
         runtime = make_runtime(settings, asyncio.get_running_loop())
         audit = Audit(runtime, 0, 1, dict)
         runtime.serve(audit)
-        runtime.publish_rows(None, [["/q/a", "x"] for _ in range(10)], lambda outcomes: None)
+        publish(runtime, [["/q/a", "x"] for _ in range(10)])
         await auntil(lambda: audit.dropped == 10)
-        runtime.publish_rows(None, [["/q/b", "x"]], lambda outcomes: None)
+        publish(runtime, [["/q/b", "x"]])
         await auntil(lambda: written.all(kind="audit", dropped={"message": 10}))
-        runtime.publish_rows(None, [["/q/c", "x"] for _ in range(7)], lambda outcomes: None)
+        publish(runtime, [["/q/c", "x"] for _ in range(7)])
         runtime.stop()
         return audit.dropped
 
@@ -235,7 +241,7 @@ def test_content_that_waits_is_bounded_by_its_bytes(tmp_path: Path, monkeypatch:
         runtime.verbs["listen"](peer, {"kinds": ["message"]})
         for _ in range(2):
             peer.pushed.clear()
-            runtime.publish_rows(None, [["/q/a", "0123456789"] for _ in range(15)], lambda outcomes: None)
+            publish(runtime, [["/q/a", "0123456789"] for _ in range(15)])
             await auntil(lambda: len(peer.pushed) == 5)
         runtime.stop()
         return audit.dropped
@@ -252,7 +258,7 @@ def test_without_a_cache_nothing_is_cached(settings: dict[str, Any]) -> None:
         runtime = make_runtime(Settings(mode="none", **settings), asyncio.get_running_loop())
         runtime.serve(Audit(runtime, 0, 1, dict))
         runtime.verbs["listen"](peer, {"kinds": ["message", "cache"]})
-        runtime.publish_rows(None, [["/q/a", "x"]], lambda outcomes: None)
+        publish(runtime, [["/q/a", "x"]])
         await auntil(lambda: peer.pushed)
         runtime.stop()
 
@@ -274,7 +280,7 @@ def test_another_worker_sends_no_more_than_the_first_one_takes(monkeypatch: pyte
 
         async def publish(count: int, *, goes: bool) -> None:
             before = len(sent)
-            runtime.publish_rows(None, [["/q/a", "x"] for _ in range(count)], lambda outcomes: None)
+            publish(runtime, [["/q/a", "x"] for _ in range(count)])
             await auntil(lambda: audit.waiting == 0)
             assert len(sent) == before + goes
 

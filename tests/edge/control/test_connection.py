@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -16,6 +17,12 @@ import pytest
 
 from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
+from fastpath.core.protocol.errors import InvalidMessage
+from fastpath.core.protocol.packets import pack
+from fastpath.edge.control.connection import ControlConnection
+from fastpath.edge.runtime.component import ControlPeer, Offers, Plain
+from fastpath.server.components import Node, make_runtime
+from fastpath.settings import Settings
 from tests.support.edge.rules import rule
 from tests.support.edge.wire import WireClient, packed, undisturbed
 from tests.support.rights import load_rights
@@ -295,6 +302,42 @@ def test_without_hooks_there_is_nobody_to_answer(control: Control) -> None:
     for verb in ("hooks", "answer", "recheck"):
         with pytest.raises(ControlRefused, match="verbs:"):
             control.call(verb, {"ask": 1})
+
+
+OWN = ("publish", "hello", "snapshot", "check", "stats", "rules_begin", "rules_chunk", "rules_commit", "rules_diff")
+
+
+async def test_a_connection_has_no_verbs_of_its_own(tmp_path: Path) -> None:
+    """What components offer is all that there is, and whoever offers one last answers it: at once, later, or with what
+    it raises; it sees Django, which may do everything."""
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    Node(runtime)
+    assert {*OWN, "drain", "undrain"} <= runtime.verbs.keys()
+
+    def mine(peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        assert peer.principal is None
+        if arguments.get("later"):
+            runtime.loop.call_soon(peer.reply, peer.request, {"later": True})
+            return None
+        if arguments.get("wrong"):
+            raise InvalidMessage("denied", "not today")
+        return {"mine": arguments}
+
+    runtime.serve(Plain(Offers(verbs=dict.fromkeys(OWN, mine))))
+    path = str(tmp_path / "c.sock")
+    async with await asyncio.get_running_loop().create_unix_server(lambda: ControlConnection(runtime), path):
+        reader, writer = await asyncio.open_unix_connection(path)
+        for number, verb in enumerate(OWN, 1):
+            for arguments, kind, answer in (
+                ({"one": number}, "ok", {"mine": {"one": number}}),
+                ({"later": True}, "ok", {"later": True}),
+                ({"wrong": True}, "error", {"code": "denied", "reason": "not today"}),
+            ):
+                writer.write(pack([number, verb, arguments]))
+                size = int.from_bytes(await reader.readexactly(4))
+                assert msgspec.msgpack.decode(await reader.readexactly(size)) == [number, kind, answer]
+        writer.close()
+    runtime.stop()
 
 
 def test_only_its_owner_may_open_it(shared: Sidecar) -> None:

@@ -64,6 +64,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.request = 0
+        self.principal = None
         self.ended: list[Any] = []
         self.answers: dict[int, Any] = {}
 
