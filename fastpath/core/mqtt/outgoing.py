@@ -11,6 +11,7 @@ import msgspec
 from ..protocol.subject import is_system
 from . import fields
 from .empty import NO_ENTRIES
+from .groups.shares import TURN_MAX, YIELD_MS, Loan, Turn
 from .publications import EXPIRY_SECONDS_MAX
 from .reasons import V5
 from .records import (
@@ -29,7 +30,6 @@ from .records import (
     split_records,
 )
 from .session import IN_FLIGHT_MAX, MqttSession, Options, Place, Subscription
-from .shares import Loan, Turn
 from .topics import name_of, subject_of
 
 ALIASES_MAX = 256
@@ -54,8 +54,8 @@ class Speaker(Protocol):
 class Connection(Protocol):
     """The client's connection."""
 
-    def later(self) -> None:
-        """Look again in a moment at what waits."""
+    def later(self, ms: int = 0) -> None:
+        """Look again at what waits in so long; 0: in the next turn of the loop."""
 
     def may_read(self, subject: str) -> bool | None:
         """Return whether the client may read it; None while that is not known."""
@@ -72,6 +72,7 @@ class Outgoing:
         "_again",
         "_aliases",
         "_aliases_max",
+        "_asked",
         "_bytes_max",
         "_connection",
         "_in_flight_max",
@@ -103,6 +104,7 @@ class Outgoing:
         self._aliases: dict[int, int] = NO_ENTRIES  # by subject id
         self._bytes_max = in_flight_bytes_max
         self._over = False  # no message leaves any more
+        self._asked = False  # the first worker was asked for what is next
 
     def own(self, publisher: str | None) -> None:
         """What this publisher publishes is the client's own."""
@@ -140,6 +142,8 @@ class Outgoing:
             if kind in (MESSAGE, GAP):
                 packet = b"" if self._over else self._message(record, now) if kind == MESSAGE else self._gap(record)
                 if packet is None:
+                    if self._asked:
+                        self._look_ahead(view[taken + len(record) :], now)
                     break
             else:
                 packet = self._speaker.say(record)
@@ -218,21 +222,21 @@ class Outgoing:
         options = session.options(record.sid, topic, place.subject, own=own)
         taken: list[Subscription] = []
         if not record.flags & SNAPSHOT and (shared := session.shared(record.sid, topic)):
-            if not self._shares(record, shared, taken, now):
+            if not self._shares(record, place, shared, taken, now):
                 return None
             if taken:
                 options = session.with_shares(options, taken, place.subject)
         if options is not None and options.qos and record.flags & ASSURED and self.full:
             return None
-        loans = tuple(
-            Loan(one.share, (record.sid, record.epoch, record.seq), session.level, data)
-            for one in taken
-            if one.share is not None
-        )
+        loans = tuple(Loan(one.share, place, session.level, data) for one in taken if one.share is not None)
         told = bool(before) and session.was_retained(place)
         if record.seq:
             session.read_again(place)
         packet = b"" if options is None else self._packet(record, options, now, place, loans, before, told)
+        for loan in loans:
+            loan.share.left(place)
+            if not (packet and packet[0] & _QOS):
+                loan.share.done(place)
         if record.flags & STANDS and self._owed(record, topic, options) and not (packet and packet[0] & _QOS):
             return self._missed(place.subject)
         if record.flags & STANDS:
@@ -271,19 +275,49 @@ class Outgoing:
         self._speaker.missed(subject)
         return b""
 
-    def _shares(self, record: Record, shared: Sequence[Subscription], taken: list[Subscription], now: int) -> bool:
+    def _shares(
+        self, record: Record, place: Place, shared: Sequence[Subscription], taken: list[Subscription], now: int
+    ) -> bool:
         """Find what of the groups' the client takes; whether that is known of all of them by now."""
+        self._asked = False
+        borrowed = self._session.borrowed.get(place, ())
         for one in shared:
-            assert one.share is not None
+            share = one.share
+            assert share is not None
+            if share.name in borrowed:  # it was sent before, and is nobody else's
+                share.hold(self._session, place)
+                taken.append(one)
+                continue
             full = bool(one.filter.qos and record.flags & ASSURED and self.full)
-            verdict = one.share.ask(self._session, (record.sid, record.epoch, record.seq), now, full=full)
-            if verdict is Turn.WAIT:
-                if not full:
-                    self._connection.later()
-                return False
+            verdict = share.ask(self._session, place, now, full=full)
             if verdict is Turn.TAKE:
                 taken.append(one)
+            elif verdict is not Turn.SKIP:
+                self._asked = verdict is Turn.ASKED
+                if not full and not self._asked:
+                    self._connection.later(YIELD_MS if verdict is Turn.YIELD else 0)
+                return False
         return True
+
+    def _look_ahead(self, view: memoryview, now: int) -> None:
+        """Ask for what comes next of groups' messages as well, as much of it as the client can take: one way to the
+        first worker and back for each would be slow."""
+        session, at = self._session, 0
+        for _ in range(min(TURN_MAX, self._in_flight_max - len(session.in_flight)) - 1):
+            if at >= len(view):
+                return
+            record = bytes(view[at : at + int.from_bytes(view[at : at + 4])])
+            at += len(record)
+            if kind_of(record) != MESSAGE:
+                return
+            found = read_message(record)
+            if not found.packet or found.flags & (SNAPSHOT | STANDS):
+                continue
+            topic = _topic(found)
+            place = Place(subject_of(topic), found.epoch, found.seq)
+            for one in session.shared(found.sid, topic):
+                if one.share is not None and one.share.name not in session.borrowed.get(place, ()):
+                    one.share.look_ahead(session, place, now)
 
     def _packet(
         self,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from .empty import NO_ENTRIES
+from .groups.shares import Loan, Share, Shares
 from .packets import Filter
 from .reasons import MqttError
 from .session_state import SavedFilter, SessionState, UnderWay
-from .shares import Loan, Share, Shares
 from .topics import SHARE, check_filter, is_wild, matches, name_of, patterns_of, share_of
 
 PACKET_IDS = 65_535
@@ -87,7 +87,8 @@ class Options(NamedTuple):
 
 
 class MqttSession:
-    """One client's session; ``name`` is the publisher as which its publications are numbered.
+    """One client's session; ``name`` is the publisher as which its publications are numbered, ``lent_as`` that
+    under which a worker that is not the first has it.
 
     ``in_flight`` are the packets that wait for the client's PUBACK, by packet id and in order; ``received`` the ids of
     publications of QoS 2 that are not released yet, and whether they are stored; ``numbers`` those of its publications
@@ -104,6 +105,7 @@ class MqttSession:
         "expiry_seconds",
         "in_flight",
         "in_flight_bytes",
+        "lent_as",
         "level",
         "name",
         "numbers",
@@ -126,8 +128,9 @@ class MqttSession:
         "_unread",
     )
 
-    def __init__(self, name: str, level: int, expiry_seconds: int) -> None:
+    def __init__(self, name: str, level: int, expiry_seconds: int, lent_as: int = 0) -> None:
         self.name = name
+        self.lent_as = lent_as
         self.level = level
         self.expiry_seconds = expiry_seconds
         self.subscriptions: dict[str, Subscription] = NO_ENTRIES
@@ -364,11 +367,12 @@ class MqttSession:
 
     def read_again(self, place: Place) -> None:
         """The message has been read again; what is older and was not is in the log no more."""
+        if self._borrowed.pop(place, None):
+            self._saved.in_flight = False
         places = self._unread.get(place.subject)
         if places is None:
             return
         self._saved.in_flight = False
-        self._borrowed.pop(place, None)
         self._retained.pop(place, None)
         if places.pop((place.epoch, place.seq), 0):
             return
@@ -412,13 +416,14 @@ class MqttSession:
             return False
         self.in_flight_bytes -= len(packet)
         self._places.pop(packet_id, None)
-        self._loans.pop(packet_id, None)
+        for loan in self._loans.pop(packet_id, ()):
+            loan.share.done(loan.key)
         self._saved.in_flight = False
         return True
 
     def give_up(self, packet_id: int) -> None:
         """The client may not have the packet any more; what of it is a group's is for another member."""
-        loans = self._loans.get(packet_id, ())
+        loans = self._loans.pop(packet_id, ())
         self.acknowledged(packet_id)
         for loan in loans:
             loan.share.give_back(loan)
@@ -588,6 +593,13 @@ class MqttSession:
     def borrowed(self) -> dict[Place, list[str]]:
         """What was taken from groups, by their filters, and is neither acknowledged nor read again."""
         return self._borrowed
+
+    def borrow(self, place: Place, group: str) -> None:
+        """The message was taken from that group by a process that has died: whether it was sent is not known."""
+        self._borrowed = self._borrowed or {}
+        groups = self._borrowed.setdefault(place, [])
+        if group not in groups:
+            groups.append(group)
 
     def adopt(self, state: SessionState) -> None:
         """Become what the state says, which counts as changed; of its filters ``revive`` makes subscriptions."""

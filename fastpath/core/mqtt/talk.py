@@ -25,6 +25,7 @@ from .decoding import decode
 from .empty import NO_ENTRIES
 from .encoding import PINGRESP, encode_ack
 from .encoding import encode as encode_packet
+from .groups.shares import Member, Share, Shares
 from .outgoing import Outgoing
 from .packets import (
     Ack,
@@ -52,7 +53,6 @@ from .reasons import (
 )
 from .records import ANSWER, GOODBYE, kind_of, payload_of_record
 from .session import FOR_EVER, GROUPS_MAX, POSITIONS_MAX, RECEIVE_MAX, MqttSession, Subscription
-from .shares import Member, Share, Shares
 from .topics import check_filter, is_wild, patterns_of, share_of, subject_of, topic_of
 
 ALIASES_MAX = 32
@@ -102,8 +102,8 @@ class Host(Protocol):
     def offer(self, record: bytes) -> bool:
         """Send a record that another member of a group has had, if the client may read it; whether it may."""
 
-    def later(self) -> None:
-        """Look again in a moment at what waits."""
+    def later(self, ms: int = 0) -> None:
+        """Look again at what waits in so long; 0: in the next turn of the loop."""
 
     def discarded(self, subject: str) -> None:
         """The client's session ends with the connection, as it has missed messages of the subject for good."""
@@ -327,7 +327,8 @@ class Talk:
         return self._host.shares.find(one.text), Reason.QUOTA_EXCEEDED
 
     def _join(self, share: Share) -> None:
-        share.join(self.session, Member(self.level, self._host.ready, self._host.offer))
+        host = self._host
+        share.join(self.session, Member(self.level, host.ready, lambda loan: host.offer(loan.record), wake=host.later))
 
     def parted(self) -> None:
         """The connection is over: the groups of the session go on without it."""

@@ -20,6 +20,13 @@ class Packet(msgspec.Struct, array_like=True):
     """A message; the fields of each class below are in the order in which they are sent."""
 
 
+MessagePlace = tuple[str, int, int]
+"""A message's subject, epoch and number."""
+
+GroupMessage = tuple[int, str, MessagePlace]
+"""The number of a session, the name of a group, and a message of it."""
+
+
 # To the first worker
 
 
@@ -150,6 +157,34 @@ class ReturnSession(Packet, tag="session_back"):
     number: int
     state: bytes
     will: bytes
+
+
+class JoinGroup(Packet, tag="group_join"):
+    """A client of MQTT on the worker, whose session has that number, is a member of a group, or is none any more."""
+
+    number: int
+    name: str
+    level: int
+    joins: bool
+
+
+class UseGroups(Packet, tag="group_use"):
+    """What members on the worker have for good, are not to have, cannot take though it was offered, and ask for: each
+    with the session's number."""
+
+    done: list[GroupMessage]
+    free: list[GroupMessage]
+    declined: list[GroupMessage]
+    asked: list[GroupMessage]
+
+
+class HoldGroup(Packet, tag="group_held"):
+    """A new first worker is told which messages of a group were taken on the worker, and by whom those that are under
+    way, with the session's number."""
+
+    name: str
+    had: list[MessagePlace]
+    held: list[tuple[int, MessagePlace]]
 
 
 class Ask(Packet, tag="ask"):
@@ -314,6 +349,23 @@ class GiveSession(Packet, tag="session_given"):
     number: int
     present: bool
     state: bytes
+    deserted: list[str] = []
+    """Groups of which nobody was connected for some of the time for which the client was away."""
+
+
+class GroupAnswers(Packet, tag="group_answers"):
+    """What members on the worker have asked for: that which they get, and that which is somebody else's."""
+
+    taken: list[GroupMessage]
+    gone: list[GroupMessage]
+
+
+class OfferGroup(Packet, tag="group_offer"):
+    """A message of a group is free again; it is for members of that protocol level."""
+
+    name: str
+    level: int
+    message: MessagePlace
 
 
 class TakeSession(Packet, tag="session_taken"):
@@ -547,6 +599,9 @@ ToFirst = (
     | HoldSession
     | ChangeSessions
     | ReturnSession
+    | JoinGroup
+    | UseGroups
+    | HoldGroup
     | Ask
     | Tell
     | CheckPassword
@@ -574,6 +629,8 @@ ToOthers = (
     | Unseated
     | GiveSession
     | TakeSession
+    | GroupAnswers
+    | OfferGroup
     | Asked
     | PasswordChecked
     | TokenKeys

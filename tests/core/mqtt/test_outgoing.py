@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.mqtt.decoding import Splitter, decode
+from fastpath.core.mqtt.groups.shares import Share
 from fastpath.core.mqtt.outgoing import Outgoing, SharedPackets
 from fastpath.core.mqtt.packets import Filter, PublishPacket
 from fastpath.core.mqtt.reasons import V5
 from fastpath.core.mqtt.records import LIVE_STAND_IN, STAND_IN, encode_gap, encode_record
 from fastpath.core.mqtt.session import MqttSession, Subscription
-from fastpath.core.mqtt.shares import Share
 from fastpath.core.protocol.codec import MQTT5
 from fastpath.core.protocol.messages import Message
 from tests.support.core.outgoing import Open, Silent

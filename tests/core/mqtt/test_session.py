@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath.core.mqtt import session as module
+from fastpath.core.mqtt.groups.shares import Share
 from fastpath.core.mqtt.packets import Filter
 from fastpath.core.mqtt.session import TOPICS_MAX, MqttSession, Place, Subscription
-from fastpath.core.mqtt.shares import Share
 from fastpath.core.mqtt.topics import matches
 
 TEXTS = ["/a", "/b", "a/b", "a/+", "+/b", "#", "/+", "/a/#", "+/+", "$share/g/a/+", "$share/g/a/b", "$share/h//a"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fastpath.core.mqtt.groups.shares import Loan, Share, Shares
 from fastpath.core.mqtt.packets import Filter
 from fastpath.core.mqtt.session import POSITIONS_MAX, MqttSession, Place, Subscription
 from fastpath.core.mqtt.session_state import SessionState, decode_state, encode_state
-from fastpath.core.mqtt.shares import Loan, Share, Shares
 from fastpath.core.mqtt.topics import check_filter, patterns_of
 
 
@@ -172,7 +172,7 @@ def test_what_was_taken_from_a_group_is_known_as_long_as_it_is_not_read_again() 
     session = MqttSession("name", 5, 60)
     session.reached("/a/b", 1, 3)
     for number in (2, 3):
-        loan = Loan(share, (7, 1, number), 5, b"")
+        loan = Loan(share, ("/a/b", 1, number), 5, b"")
         session.sent(number, b"packet", Place("/a/b", 1, number), (loan,))
     after = moved(session.whole())
     assert after.borrowed == {Place("/a/b", 1, 2): [share.name], Place("/a/b", 1, 3): [share.name]}
@@ -188,7 +188,7 @@ def test_what_was_taken_from_a_group_and_read_again_elsewhere_is_given_back_to_n
     share.keep("another member")
     session = MqttSession("name", 5, 60)
     place = Place("/a/b", 1, 2)
-    session.sent(5, b"packet", place, (Loan(share, (7, 1, 2), 5, b""),))
+    session.sent(5, b"packet", place, (Loan(share, ("/a/b", 1, 2), 5, b""),))
     session.part()
     assert session.borrowed == {place: [share.name]}
     guest = moved(session.whole())

@@ -6,9 +6,9 @@ import pytest
 
 from fastpath.core.auth.grants import Grants, Principal
 from fastpath.core.auth.reasons import ASKED
+from fastpath.core.mqtt.groups.shares import Member, Share
 from fastpath.core.mqtt.packets import Filter
 from fastpath.core.mqtt.session import POSITIONS_MAX, MqttSession, Subscription
-from fastpath.core.mqtt.shares import Member, Share
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.wires.mqtt_backfill import LOOKS_MAX, missed
 from tests.support.core.stage import START, Following, Stage

@@ -19,7 +19,7 @@ class Silent:
 class Open:
     """The connection of a client that may read everything."""
 
-    def later(self) -> None:
+    def later(self, ms: int = 0) -> None:
         """Nothing waits."""
 
     def may_read(self, subject: str) -> bool:

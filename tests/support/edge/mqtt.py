@@ -192,6 +192,22 @@ def mqtt(sidecar: Sidecar, client_id: str = "", level: int = V5, **connect: Any)
         yield peer
 
 
+def worker_of(sidecar: Sidecar, client_id: str) -> int:
+    """The worker that has the client."""
+
+    def found() -> list[int]:
+        after, rows = "", []
+        with Control(sidecar.control) as control:
+            while True:
+                page = control.clients(after=after, limit=200)
+                rows += page["clients"]
+                if not page.get("more"):
+                    return [int(one["worker"]) for one in rows if one["program"].split(" ")[-1] == client_id]
+                after = rows[-1]["connection"]
+
+    return until(found)[0]
+
+
 def kept(sidecar: Sidecar, count: int) -> None:
     """Wait until so many sessions are in the files, with all that has changed so far."""
 

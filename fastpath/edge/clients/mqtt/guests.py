@@ -8,6 +8,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from ....core.delivery.audience import Client
+from ....core.mqtt.groups.shares import Shares
 from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession
 from ....core.mqtt.session_state import decode_state, encode_state
@@ -16,13 +17,16 @@ from ...node.messages import (
     AskSession,
     ChangeSessions,
     GiveSession,
+    GroupAnswers,
     HoldSession,
+    OfferGroup,
     Packet,
     ReturnSession,
     TakeSession,
 )
 from ...runtime.component import Offers
 from ...runtime.runtime import Runtime
+from .asking_groups import AskingGroups
 from .connections import Given, Key, MqttConnections, in_steps
 from .stream import MqttStream
 from .wills import LeftWill, encode_will
@@ -69,6 +73,7 @@ class GuestSessions(MqttConnections[int]):
         self._number = secrets.randbelow(1 << 53)  # none of those of the process that was this worker before
         self._asked: dict[int, _Newcomer] = {}
         self._guests: dict[int, _Guest] = {}
+        self._groups = AskingGroups(runtime)
         self._unreturned: deque[tuple[HoldSession, ReturnSession]] = deque(maxlen=UNRETURNED_MAX)
         self.offers = Offers(
             mqtt=self,
@@ -79,13 +84,15 @@ class GuestSessions(MqttConnections[int]):
             messages={
                 GiveSession: lambda worker, packet: self._given(packet),
                 TakeSession: lambda worker, packet: self._taken(packet.number),
+                GroupAnswers: lambda worker, packet: self._groups.answered(packet),
+                OfferGroup: lambda worker, packet: self._groups.offered(packet),
             },
         )
 
     @property
-    def shares(self) -> None:
-        """No two workers share anything: the groups are the first one's."""
-        return
+    def shares(self) -> Shares:
+        """The groups of this worker's clients; the first one decides who takes what."""
+        return self._groups.shares
 
     def keep(self, store: SessionStore) -> None:
         """The first worker keeps all sessions."""
@@ -119,18 +126,19 @@ class GuestSessions(MqttConnections[int]):
 
     def _given(self, packet: GiveSession) -> None:
         state = decode_state(packet.state)
-        session = MqttSession(state.name, state.level, state.expiry_seconds)
+        session = MqttSession(state.name, state.level, state.expiry_seconds, packet.number)
         session.adopt(state)
         session.change()  # what the first worker knows is no news to it
         present = packet.present
-        if not session.revive(lambda text: None):
-            session, present = MqttSession(state.name, state.level, state.expiry_seconds), False
         asked = self._asked.pop(packet.number, None)
         if asked is None:  # the client has gone meanwhile
             self._send(ReturnSession(packet.number, encode_state(session.change()), b""))
             return
+        if not self._groups.begin(session, packet.deserted):
+            session, present = MqttSession(state.name, state.level, state.expiry_seconds, packet.number), False
         if present and (lacks := self._missed(asked.stream, session)):
             session.keep_for(0)  # it ends as it is returned
+            self._groups.end(session)
             self._send(ReturnSession(packet.number, encode_state(session.change()), b""))
             self._want(asked._replace(missed=lacks))
             return
@@ -168,6 +176,7 @@ class GuestSessions(MqttConnections[int]):
         if guest is None:
             return
         guest.stream.talk.parted()
+        self._groups.flush()
         session, will = guest.session, self._left(guest.stream, client)
         data = b""
         if will is not None:
@@ -178,6 +187,7 @@ class GuestSessions(MqttConnections[int]):
         back = ReturnSession(number, encode_state(session.change()), data)
         if not self._send(back):
             self._unreturned.append((self._held(number, guest), back))
+        self._groups.end(session)
 
     def _held(self, number: int, guest: _Guest) -> HoldSession:
         state = encode_state(guest.session.whole())
@@ -197,6 +207,7 @@ class GuestSessions(MqttConnections[int]):
                 self._send(packet)
         for number, asked in self._asked.items():
             self._ask(number, asked)
+        self._groups.tell_again()
 
     def _sweep(self, moment: int) -> Generator[None, None, None]:
         yield from super()._sweep(moment)

@@ -7,23 +7,33 @@ import gc
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
 from ....core.delivery.audience import Client
-from ....core.mqtt.reasons import V5, Reason
-from ....core.mqtt.records import encode_record
+from ....core.mqtt.groups.guests import Holder
+from ....core.mqtt.groups.shares import Loan, Shares
+from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession, Place
 from ....core.mqtt.session_state import decode_state, encode_state
-from ....core.mqtt.shares import Loan, Shares
-from ....core.protocol.codec import MQTT, MQTT5
 from ....engine.base import SessionStore
-from ...node.messages import AskSession, ChangeSessions, GiveSession, HoldSession, ReturnSession, TakeSession
+from ...node.messages import (
+    AskSession,
+    ChangeSessions,
+    GiveSession,
+    HoldGroup,
+    HoldSession,
+    JoinGroup,
+    ReturnSession,
+    TakeSession,
+    UseGroups,
+)
 from ...runtime.component import Offers
 from ...runtime.runtime import Runtime, now
 from .connections import STEP, Given, Key, MqttConnections, in_steps
+from .guest_groups import GuestGroups, record_of
 from .saving import SavedSession, Saving, restored
 from .stream import MqttStream
 from .wills import LeftWill, decode_will
@@ -39,9 +49,6 @@ ENDED_MAX = 1000
 """Sessions that end in one second because the server is out of memory."""
 
 log = logging.getLogger("fastpath.clients")
-
-Holder = tuple[int, int]
-"""A worker that has a session, and its number for it."""
 
 
 class _Asker(NamedTuple):
@@ -91,6 +98,7 @@ class MqttSessions(MqttConnections[Key]):
         self._due: list[tuple[int, Key]] = []  # of sessions that end, and of wills
         self._positions = 0
         self._shares = Shares()
+        self._groups = GuestGroups(runtime, self._shares, self._member)
         self._saving = Saving(self._saved)
         self._fleeting = MqttSession("", 0, 0)  # stands for all that are lent and do not last
         self._written = False  # nothing that happens from now on will be
@@ -106,12 +114,15 @@ class MqttSessions(MqttConnections[Key]):
                 HoldSession: lambda worker, packet: self._held(packet),
                 ChangeSessions: self._changed,
                 ReturnSession: self._returned,
+                JoinGroup: self._groups.joined,
+                UseGroups: self._groups.used,
+                HoldGroup: self._groups.held,
             },
         )
 
     @property
     def shares(self) -> Shares:
-        """The groups of this worker's clients; the others have none, as no two workers share anything."""
+        """All groups; of those that have members on other workers, these are among theirs."""
         return self._shares
 
     def figures(self) -> dict[str, float]:
@@ -169,7 +180,9 @@ class MqttSessions(MqttConnections[Key]):
         self._note(key, kept)
         if asker.holder is not None:
             state = encode_state(kept.session.whole())
-            self._send(asker.holder, GiveSession(asker.holder[1], present, state))
+            groups = [one.share for one in kept.session.subscriptions.values() if one.share is not None]
+            deserted = [share.name for share in groups if share.was_deserted(kept.session)]
+            self._send(asker.holder, GiveSession(asker.holder[1], present, state, deserted))
             self._lend(key, kept, asker.holder, asker.will)
         elif asker.stream is not None and asker.given is not None:
             kept.stream = asker.stream
@@ -184,10 +197,9 @@ class MqttSessions(MqttConnections[Key]):
             asker.stream.close(Reason.SERVER_BUSY, "its session cannot be had at this moment")
 
     def _goes_on(self, kept: _Kept, asker: _Asker) -> bool:
-        """Whether the session is there for who asks for it. Those of groups are this worker's own."""
+        """Whether the session is there for who asks for it."""
         session = kept.session
-        here = asker.holder is None or not session.in_groups
-        return session.lasts and session.level == asker.level and not asker.clean and here
+        return session.lasts and session.level == asker.level and not asker.clean
 
     def _cut_off(self, kept: _Kept) -> None:
         """End the connection that the session has here, as it has another one now (3.1.4)."""
@@ -210,6 +222,29 @@ class MqttSessions(MqttConnections[Key]):
             kept.session = self._fleeting  # of which nothing is wanted but who has it
         kept.holder, kept.standing = holder, decode_will(self._runtime, will)
         self._lent[holder] = key
+
+    def _member(self, holder: Holder) -> Hashable | None:
+        """What stands for a session of another worker among the members of groups; None if it is not there."""
+        key = self._lent.get(holder)
+        if key is None:
+            return None
+        session = self._kept[key].session
+        return holder if session is self._fleeting else session
+
+    def _stays_in_groups(self, kept: _Kept, holder: Holder, *, died: bool) -> None:
+        """The session has come back from another worker: what it has of groups is in its state, or, if it does not
+        last, for others. What the worker had been granted for it before it ``died`` may or may not have been sent."""
+        session = kept.session
+        granted = self._groups.part(holder, stays=session is not self._fleeting)
+        if session is self._fleeting:
+            return
+        for name, message in granted if died else ():
+            session.borrow(Place(*message), name)
+        if session.in_groups and not session.revive(self._shares.find):
+            session.keep_for(0)
+        for one in session.subscriptions.values():
+            if one.share is not None:
+                one.share.part(session)
 
     def _held(self, packet: HoldSession) -> None:
         """Another worker has had the session since before this one was the first."""
@@ -241,6 +276,7 @@ class MqttSessions(MqttConnections[Key]):
             kept = self._kept[key]
             if kept.session is not self._fleeting:
                 kept.session.adopt(decode_state(packet.state))
+            self._stays_in_groups(kept, (worker, packet.number), died=False)
             self._come_back(key, kept, decode_will(self._runtime, packet.will))
 
     def _parted(self, worker: int) -> None:
@@ -252,6 +288,7 @@ class MqttSessions(MqttConnections[Key]):
             if holder[0] == worker:
                 del self._lent[holder]
                 kept.session.rename(secrets.token_hex(8))
+                self._stays_in_groups(kept, holder, died=True)
                 self._come_back(key, kept, kept.standing)
 
     def _come_back(self, key: Key, kept: _Kept, will: LeftWill | None) -> None:
@@ -351,18 +388,12 @@ class MqttSessions(MqttConnections[Key]):
         self._saving.ended(key)
 
     def _give_back(self, session: MqttSession, place: Place, groups: list[str]) -> None:
-        """What a session has taken from groups before a restart is for another member, as far as the cache has it."""
-        broker = self._runtime.broker
-        topic = broker.interest.topics.get(place.subject)
-        ring = topic.ring if topic is not None else None
-        at = place.seq - ring[0].seq if ring else -1
-        if topic is None or not ring or not 0 <= at < len(ring) or ring[at].epoch != place.epoch:
-            return
-        record = encode_record(ring[at], topic.sid, broker.base, MQTT5 if session.level == V5 else MQTT, "recovered")
-        for text in groups:
-            share = self._shares.find(text)
-            if share is not None and not share.empty:
-                share.give_back(Loan(share, (topic.sid, place.epoch, place.seq), session.level, record))
+        """What a session has taken from groups is for another member, as far as the cache has it."""
+        record = record_of(self._runtime, place, session.level)
+        for text in groups if record is not None else ():
+            share = self._shares.get(text)
+            if share is not None and record is not None and not share.empty:
+                share.give_back(Loan(share, place, session.level, record))
 
     # Once a second
 
@@ -437,6 +468,9 @@ class MqttSessions(MqttConnections[Key]):
             for one in session.subscriptions.values():
                 if one.share is not None:
                     one.share.keep(session)
+            for place, groups in session.borrowed.items():
+                for share in filter(None, map(self._shares.get, groups)):
+                    share.hold(session, place)
         self._put_away(key, kept)
         self._note(key, kept)
 

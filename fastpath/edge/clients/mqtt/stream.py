@@ -14,13 +14,13 @@ from ....core.auth.rules import SUBSCRIBE
 from ....core.delivery.audience import Client, Topic
 from ....core.delivery.link import PauseReason
 from ....core.mqtt.decoding import Splitter
+from ....core.mqtt.groups.shares import Shares
 from ....core.mqtt.outgoing import SharedPackets
 from ....core.mqtt.packets import ConnectPacket
 from ....core.mqtt.publications import as_retained
 from ....core.mqtt.reasons import MqttError, Reason, reason_of_close
 from ....core.mqtt.records import sid_of_record, split_records
 from ....core.mqtt.session import Subscription
-from ....core.mqtt.shares import Shares
 from ....core.mqtt.talk import Talk
 from ....core.mqtt.topics import matches, topic_of
 from ....core.protocol.errors import Close
@@ -125,6 +125,7 @@ class MqttStream:
         "_runtime",
         "_splitter",
         "_writing",
+        "_yields",
         "talk",
     )
 
@@ -137,7 +138,7 @@ class MqttStream:
         self._packets: deque[bytes] | None = None  # an empty deque takes 760 bytes
         self._rest = b""
         self._replies = 0  # bytes of answers since the socket has taken all
-        self._writing = self._looks = False
+        self._writing = self._looks = self._yields = False
         self._faulty = False  # what is written to it went wrong: it is about to be ended, and gets nothing more
         self._last: tuple[Reason, str] | None = None
         settings = runtime.settings
@@ -259,10 +260,18 @@ class MqttStream:
             self._link.write(record)
             self._runtime.end()
 
-    def later(self) -> None:
-        if not self._looks:
+    def later(self, ms: int = 0) -> None:
+        if ms:
+            if not self._yields:
+                self._yields = True
+                self._runtime.loop.call_later(ms / 1000, self._look_later)
+        elif not self._looks:
             self._looks = True
             self._runtime.loop.call_soon(self._look_again)
+
+    def _look_later(self) -> None:
+        self._yields = False
+        self.later()
 
     def _look_again(self) -> None:
         self._looks = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.core.mqtt.packets import Connack, Disconnect, Will
 from fastpath.core.mqtt.reasons import Reason
-from tests.support.edge.mqtt import LISTEN, MqttPeer, kept, mqtt
+from tests.support.edge.mqtt import LISTEN, MqttPeer, kept, mqtt, worker_of
 from tests.support.edge.spread import kill_worker
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
@@ -48,8 +49,8 @@ def come(
 ) -> MqttPeer:
     """The client, connected to the first worker or to the other one; its session has to be ``present``.
 
-    Which worker a connection comes to is the kernel's choice, and told by CONNACK: only the first one shares
-    subscriptions. A client that has come to the wrong one comes again, and its session with it.
+    Which worker a connection comes to is the kernel's choice. A client that has come to the wrong one comes again, and
+    its session with it.
     """
     for _ in range(200):
         address, websocket = (sidecar.ready["mqtt"][0], False) if to is FIRST else (sidecar.ready["clients"][0], True)
@@ -57,7 +58,7 @@ def come(
         answer = peer.connect(client_id, clean=clean, properties={"session_expiry": 600}, **connect)
         assert answer.code == 0
         assert answer.session_present is present
-        if (answer.properties.get("shared_available", 1) == 1) is to:
+        if (worker_of(sidecar, client_id) == 0) is to:
             return peer
         present, clean = True, False
     raise AssertionError("the kernel gave that worker no connection")
@@ -134,42 +135,46 @@ def test_who_comes_to_all_workers_at_once_is_connected_once(node: Sidecar, stack
 def test_a_session_that_missed_messages_is_not_present_on_any_worker(stack: ExitStack) -> None:
     """Neither where that is known as its client comes, nor where it is seen later, which ends the connection."""
 
-    def come_back(name: str) -> tuple[MqttPeer, Connack, bool]:
+    def come_back(name: str) -> tuple[MqttPeer, Connack]:
         peer = stack.enter_context(MqttPeer(sidecar.ready["clients"][0], websocket=True))
-        answer = peer.connect(name, clean=False, properties={"session_expiry": 600})
-        return peer, answer, answer.properties.get("shared_available", 1) == 1
+        return peer, peer.connect(name, clean=False, properties={"session_expiry": 600})
+
+    def discarded_by(topic: str) -> int:
+        """The worker that has discarded the session for this topic, by its log."""
+        said = rf"worker (\d) fastpath.clients session of MQTT client '.*' discarded: messages of /__mqtt__/{topic} "
+        return int(until(lambda: re.findall(said, sidecar.log))[0])
 
     with Sidecar(listen=LISTEN, workers=WORKERS, cache_messages=2) as sidecar, mqtt(sidecar) as mouth:
-        told: set[bool] = set()
-        later: set[bool] = set()
+        told: set[int] = set()
+        later: set[int] = set()
         for number in range(100):
             name = f"lacks{number}"
-            one, _, _ = come_back(name)
+            one, _ = come_back(name)
             assert one.subscribe(f"{name}/known", f"{name}/+") == [1, 1]
             one.disconnect()
             for _ in range(3):
                 mouth.publish(f"{name}/known", "x")
-            one, answer, first = come_back(name)
+            one, answer = come_back(name)
             assert not answer.session_present
             assert answer.properties["reason_string"].startswith(f"messages are missing, first of {name}/known")
             assert one.subscribe(f"{name}/+") == [1]
             one.disconnect()
-            told.add(first)
+            told.add(discarded_by(f"{name}/known"))
             for _ in range(3):
                 mouth.publish(f"{name}/new", "x")
-            one, answer, first = come_back(name)
+            one, answer = come_back(name)
             assert answer.session_present
             assert [(type(packet), packet.code) for packet in one.ended()] == [(Disconnect, Reason.UNSPECIFIED)]
-            later.add(first)
-            one, answer, _ = come_back(name)
+            later.add(discarded_by(f"{name}/new"))
+            one, answer = come_back(name)
             assert not answer.session_present
             one.disconnect()
-            one, answer, _ = come_back(name)
+            one, answer = come_back(name)
             assert answer.session_present
             one.disconnect()
-            if told == later == {FIRST, OTHER}:
+            if told == later == {0, 1}:
                 break
-        assert told == later == {FIRST, OTHER}
+        assert told == later == {0, 1}
         with Control(sidecar.control) as control:
             until(lambda: control.stats()["mqtt_sessions_discarded"] == 2 * (number + 1))
         assert "Traceback" not in sidecar.log, sidecar.log
@@ -193,17 +198,28 @@ def test_wills_of_those_who_are_taken_over(node: Sidecar, stack: ExitStack, to: 
     assert set(found) == {f"{topic}/now", f"{topic}/anew"}
 
 
-def test_the_session_of_a_member_of_a_group_is_the_first_workers_own(node: Sidecar, stack: ExitStack) -> None:
+def test_a_member_of_a_group_goes_to_any_worker_with_what_it_has_taken(node: Sidecar, stack: ExitStack) -> None:
+    """What it has not acknowledged stays its own and comes under its packet id; what others took it does not get."""
+    mouth, other = (stack.enter_context(mqtt(node)) for _ in range(2))
     one = come(node, stack, "member", FIRST, present=False)
     one.subscribe("$share/g/group/+")
-    for _ in range(200):
-        other = stack.enter_context(MqttPeer(node.ready["clients"][0], websocket=True))
-        answer = other.connect("member", clean=False, properties={"session_expiry": 600})
-        if not answer.properties.get("shared_available", 1):
-            break
-        assert answer.session_present
-    assert not answer.session_present
-    assert other.subscribe("$share/g/group/+") == [Reason.SHARED_NOT_SUPPORTED]
+    mouth.publish("group/a", "0")
+    before = one.message(acknowledge=False)
+    for number, to in enumerate((OTHER, FIRST, OTHER), 1):
+        one = come(node, stack, "member", to, present=True)
+        again = one.message(acknowledge=False)
+        assert (again.payload, again.packet_id, again.dup) == (b"0", before.packet_id, True)
+        assert one.silent()
+        assert other.subscribe("$share/g/group/+") == [1]
+        one.disconnect()
+        mouth.publish("group/a", f"others {number}")
+        assert other.messages(1) == [("group/a", b"others %d" % number, 1, False)]
+        assert other.unsubscribe("$share/g/group/+") == [0]
+    one = come(node, stack, "member", OTHER, present=True)
+    assert one.messages(1) == [("group/a", b"0", 1, False)]
+    mouth.publish("group/a", "last")
+    assert one.messages(1) == [("group/a", b"last", 1, False)]
+    assert one.silent()
 
 
 @pytest.mark.slow

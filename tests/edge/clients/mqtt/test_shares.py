@@ -9,8 +9,6 @@ import pytest
 
 from fastpath.core.mqtt.packets import (
     Ack,
-    Connack,
-    ConnectPacket,
     Disconnect,
     Filter,
     PublishPacket,
@@ -163,21 +161,6 @@ def test_no_local_is_for_no_group(broker: Sidecar) -> None:
         with pytest.raises(AssertionError, match="ended"):
             one.subscribe(Filter(text="$share/a/b", no_local=True))
         assert [each.code for each in one.packets if isinstance(each, Disconnect)] == [Reason.PROTOCOL_ERROR]
-
-
-def test_other_workers_say_that_they_have_no_groups() -> None:
-    with Sidecar(listen=LISTEN, workers=2) as sidecar, ExitStack() as stack:
-        with mqtt(sidecar) as one:
-            assert one.subscribe("$share/a/b") == [1]
-        said: dict[int, int] = {}
-        for _ in range(40):
-            one = stack.enter_context(MqttPeer(sidecar.ready["clients"][0], websocket=True))
-            one.send(ConnectPacket(level=5, client_id=""))
-            available = one.receive(Connack).properties.get("shared_available", 1)
-            [said[available]] = one.subscribe("$share/a/b")
-            if len(said) == 2:
-                break
-        assert said == {0: Reason.SHARED_NOT_SUPPORTED, 1: 1}
 
 
 def test_a_group_of_a_packet_that_is_refused_takes_no_place() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastpath.core.mqtt.reasons import MqttError
-from fastpath.core.mqtt.shares import (
+from fastpath.core.mqtt.groups.shares import (
     RETURNED_BYTES_MAX,
     RETURNED_MAX,
     SHARES_MAX,
@@ -17,6 +16,7 @@ from fastpath.core.mqtt.shares import (
     Shares,
     Turn,
 )
+from fastpath.core.mqtt.reasons import MqttError
 from fastpath.core.mqtt.topics import check_filter, share_of
 
 ONE, OTHER, THIRD = "one", "other", "third"
@@ -34,7 +34,7 @@ def share(**members: Member) -> Share:
 
 def ask(group: Share, who: str, number: int, now: int = 0, *, full: bool = False) -> Turn:
     """Have a member look at a message of one subject."""
-    return group.ask(who, (1, 1, number), now, full=full)
+    return group.ask(who, ("/a", 1, number), now, full=full)
 
 
 def test_whose_turn_it_is_takes_the_message_and_the_others_skip_it() -> None:
@@ -82,12 +82,12 @@ def test_who_is_full_waits_and_takes_nothing() -> None:
 def test_what_is_given_back_goes_to_those_who_may_have_it_or_waits_for_them() -> None:
     offered: list[bytes] = []
 
-    def offer(record: bytes) -> bool:
-        offered.append(record)
+    def offer(loan: Loan) -> bool:
+        offered.append(loan.record)
         return True
 
     group = share(one=Member(4, lambda: True, offer), other=Member(5, lambda: True, lambda _: False))
-    loan = Loan(group, (1, 1, 1), 5, b"x")
+    loan = Loan(group, ("/a", 1, 1), 5, b"x")
     assert ask(group, OTHER, 1) is Turn.WAIT
     assert ask(group, OTHER, 1) is Turn.TAKE
     group.give_back(loan)
@@ -106,13 +106,13 @@ def test_what_was_offered_to_who_goes_before_it_takes_it_is_offered_again() -> N
 
     group = share(one=member(ONE), other=member(OTHER))
     for number in (1, 2):
-        group.give_back(Loan(group, (1, 1, number), 5, b"x"))
+        group.give_back(Loan(group, ("/a", 1, number), 5, b"x"))
     assert offered == [ONE, OTHER] * 2
     assert ask(group, ONE, 1) is Turn.TAKE
     group.part(OTHER)
     assert not group.returned  # the first has the second one still
     group.leave(ONE)
-    assert [loan.key for loan in group.returned] == [(1, 1, 2)]
+    assert [loan.key for loan in group.returned] == [("/a", 1, 2)]
     group.join(THIRD, member(THIRD))
     group.offer_returned()
     assert offered == [ONE, OTHER, ONE, OTHER, THIRD]
@@ -124,9 +124,9 @@ def test_what_was_offered_to_who_goes_before_it_takes_it_is_offered_again() -> N
 def test_what_waits_for_a_taker_is_bounded_in_bytes() -> None:
     group = share()
     for number in range(9):
-        group.give_back(Loan(group, (1, 1, number), 5, bytes(RETURNED_BYTES_MAX // 4)))
+        group.give_back(Loan(group, ("/a", 1, number), 5, bytes(RETURNED_BYTES_MAX // 4)))
     assert [loan.key[2] for loan in group.returned] == [5, 6, 7, 8]
-    group.give_back(Loan(group, (1, 1, 9), 5, bytes(2 * RETURNED_BYTES_MAX)))
+    group.give_back(Loan(group, ("/a", 1, 9), 5, bytes(2 * RETURNED_BYTES_MAX)))
     assert [loan.key[2] for loan in group.returned] == [9]
 
 
@@ -140,7 +140,7 @@ def test_every_table_is_bounded() -> None:
     assert ask(group, OTHER, 0) is Turn.WAIT  # so far back nobody knows
     for _ in range(RETURNED_MAX + 10):
         group.part(ONE)
-        group.give_back(Loan(group, (1, 1, 1), 5, b"x"))
+        group.give_back(Loan(group, ("/a", 1, 1), 5, b"x"))
     assert len(group.returned) == RETURNED_MAX
     assert all(shares.find(f"$share/{number}/a") is not None for number in range(SHARES_MAX))
     assert shares.find("$share/more/a") is None
