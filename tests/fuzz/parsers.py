@@ -37,7 +37,11 @@ def frames(data: bytes) -> None:
 
     def read(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], int | None]:
         reader = FrameReader(MESSAGE_BYTES_MAX, fragments_max=64, deflate=deflate)
-        events = [event for piece in pieces for event in reader.feed(piece)]
+        events = []
+        for piece in pieces:
+            events += reader.feed(piece)
+            while reader.inflating:
+                events += reader.feed(b"")
         check(all(len(payload) <= MESSAGE_BYTES_MAX for _, payload in events), "a message over the bound")
         return events, reader.error.code if reader.error is not None else None
 

@@ -210,6 +210,13 @@ ATTACKS: dict[str, Attack] = {
             chunk=compressed(b'{"op":"ping","id":1,"x":"' + b"0" * (250 << 10) + b'"}') * 50,
         )
     ),
+    "deflated commands, as large as they may be": Attack(
+        lambda: Flood(
+            head=request(headers=DEFLATE),
+            opening=HELLO,
+            chunk=compressed(b'{"op":"ping","id":1,"x":"' + b"0" * (1 << 21) + b'"}') * 20,
+        )
+    ),
     "pages of another origin": Attack(
         lambda: Flood(head=request(headers="Origin: https://evil.example.org\r\n"), connections=20), (403, "reset")
     ),

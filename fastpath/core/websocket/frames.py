@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ..protocol.errors import Close, FrameError
 from .close_frames import check_close
 from .masking import unmask
-from .permessage_deflate import compress, inflate
+from .permessage_deflate import Inflation, compress
 
 CONTINUATION = 0x0
 TEXT = 0x1
@@ -44,7 +44,7 @@ Event = tuple[int, bytes]
 class _Partial:
     """What a connection needs in the middle of a frame or of a message."""
 
-    __slots__ = ("body", "deflated", "final", "fragments", "key", "opcode", "remaining", "rest", "tail")
+    __slots__ = ("body", "deflated", "final", "fragments", "inflation", "key", "opcode", "remaining", "rest", "tail")
 
     def __init__(self) -> None:
         self.rest = b""
@@ -55,6 +55,8 @@ class _Partial:
         self.tail = b""
         """The first bytes of a character that is cut by the end of a read or of a fragment."""
         self.deflated = False
+        self.inflation: Inflation | None = None
+        """Of the message in progress, once all of it is there."""
         self.fragments = 0
         self.final = False
         self.remaining = 0
@@ -71,7 +73,7 @@ class FrameReader:
     """Reads the frames of one client.
 
     ``message_bytes_max`` bounds a message, inflated too (1009), ``fragments_max`` its frames (1009). With ``deflate``
-    the client may compress messages (RFC 7692); SKIM then leaves them as they are, when nobody wants them any more.
+    the client may compress messages (RFC 7692); SKIM then leaves them empty, when nobody wants them any more.
     ``error`` is None until the client breaks a rule; then it is the FrameError to close with, and nothing more is read.
     """
 
@@ -91,12 +93,18 @@ class FrameReader:
         """Whether nothing more is read: the client closed, or broke a rule."""
         return self._partial is _OVER
 
+    @property
+    def inflating(self) -> bool:
+        """Whether a compressed message is there and not inflated yet: each ``feed``, of nothing too, takes a step."""
+        return self._partial is not None and self._partial.inflation is not None
+
     def feed(self, data: bytes) -> list[Event]:
         """What became whole with ``data``, in order: messages, and control frames between them.
 
         Text is valid UTF-8, a close payload is legal (closing.parse_close reads it). Look at ``error`` after handling
         the events: what came before a violation in the same read counts. You must answer a PING with a PONG
-        of the same payload, and a CLOSE with a CLOSE; after it every answer is empty. Raises nothing.
+        of the same payload, and a CLOSE with a CLOSE; after it every answer is empty. While ``inflating`` feed it b""
+        until it is done, others having their turn between: what came behind is kept till then. Raises nothing.
         """
         partial = self._partial
         if partial is None:
@@ -130,9 +138,16 @@ class FrameReader:
             data = partial.rest + data
             partial.rest = b""
         position, end = 0, len(data)
-        if partial.remaining:
+        if partial.inflation:
+            message = b"" if self.deflate == SKIM else partial.inflation.step()
+            if message is not None:
+                self._inflated(partial, message, events)
+        elif partial.remaining:
             position = self._take(partial, data, 0, events)
         while position < end:
+            if partial.inflation:
+                partial.rest = data[position:]
+                return False
             header = self._header(partial, data, position)
             if header is None:
                 partial.rest = data[position:]
@@ -143,8 +158,11 @@ class FrameReader:
             if start + length <= end and (opcode >= CLOSE or (first > 0x80 and not partial.opcode)):
                 # A control frame, or an unfragmented message of which nothing is missing.
                 payload = unmask(data[start : start + length], data[start - 4 : start])
-                if first & 0x40 and self.deflate != SKIM:
-                    payload = inflate(payload, self.message_bytes_max)
+                position = start + length
+                if first & 0x40:
+                    partial.opcode = opcode
+                    self._arrived(partial, payload, events)
+                    continue
                 if opcode == TEXT and self.deflate != SKIM and not payload.isascii() and not _is_utf8(payload):
                     raise FrameError(Close.INVALID_DATA, "the text is not UTF-8")
                 if opcode == CLOSE:
@@ -152,7 +170,6 @@ class FrameReader:
                 events.append((opcode, payload))
                 if opcode == CLOSE:
                     return True
-                position = start + length
             elif opcode >= CLOSE:
                 partial.rest = data[position:]
                 return False
@@ -217,11 +234,10 @@ class FrameReader:
         complete = partial.final and not partial.remaining
         if partial.deflated:
             partial.body += plain
-            plain = b""
             if complete:
-                if self.deflate != SKIM:
-                    plain = inflate(bytes(partial.body), self.message_bytes_max)
-                partial.body = bytearray()
+                payload, partial.body = bytes(partial.body), bytearray()
+                self._arrived(partial, payload, events)
+            return position + len(chunk)
         if partial.opcode == TEXT and self.deflate != SKIM and (complete or partial.tail or not plain.isascii()):
             text = partial.tail + plain
             try:
@@ -232,11 +248,27 @@ class FrameReader:
         partial.body += plain
         if complete:
             events.append((partial.opcode, bytes(partial.body)))
-            partial.opcode = CONTINUATION
-            partial.deflated = False
-            partial.fragments = 0
-            partial.body = bytearray()
+            _end(partial)
         return position + len(chunk)
+
+    def _arrived(self, partial: _Partial, payload: bytes, events: list[Event]) -> None:
+        """A compressed message is there. Raises FrameError.
+
+        What a step inflates is told at once. Of all else only what came is kept until the next step: a connection that
+        waits for its turn costs no more than it has sent.
+        """
+        message = b"" if self.deflate == SKIM else Inflation(payload, self.message_bytes_max).step()
+        if message is None:
+            partial.inflation = Inflation(payload, self.message_bytes_max)
+        else:
+            self._inflated(partial, message, events)
+
+    def _inflated(self, partial: _Partial, message: bytes, events: list[Event]) -> None:
+        """The message is whole. Raises FrameError."""
+        if partial.opcode == TEXT and not message.isascii() and not _is_utf8(message):
+            raise FrameError(Close.INVALID_DATA, "the text is not UTF-8")
+        events.append((partial.opcode, message))
+        _end(partial)
 
 
 def _only_message(data: bytes, bytes_max: int) -> Event | None:
@@ -293,6 +325,15 @@ def _begin(partial: _Partial, first: int, length: int, key: bytes) -> None:
     partial.final = first >= 0x80
     partial.remaining = length
     partial.key = key
+
+
+def _end(partial: _Partial) -> None:
+    """The message is whole."""
+    partial.opcode = CONTINUATION
+    partial.deflated = False
+    partial.inflation = None
+    partial.fragments = 0
+    partial.body = bytearray()
 
 
 def encode_text(payload: bytes, window_bits: int = 0) -> bytes:

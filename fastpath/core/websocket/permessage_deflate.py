@@ -10,8 +10,12 @@ import zlib
 
 from ..protocol.errors import Close, FrameError
 
-RATIO_MAX, RATIO_FREE_BYTES = 100, 256 << 10
-"""How many times its size a message may inflate to, beyond what costs under a millisecond; text has a tenth of it."""
+SLICE_BYTES = 1 << 16
+"""What a step of ``Inflation`` makes: some 0.1 ms. A hundred bytes may become as many thousand, so what came says
+nothing of what it costs."""
+
+CHUNK_BYTES = 1 << 14
+"""And of what came it reads so much: what becomes of it may be nothing."""
 
 WINDOW_BITS_MAX = 15
 """The largest window, and the one in force when the client names none."""
@@ -69,28 +73,60 @@ def compress(payload: bytes, window_bits: int) -> bytes:
     return (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[: -len(TAIL)]
 
 
-def inflate(payload: bytes, bytes_max: int) -> bytes:
-    """The message that a client compressed; raises FrameError, and never holds more than ``bytes_max`` and a little.
+class Inflation:
+    """A message that a client compressed, inflated step by step; never holds more than ``bytes_max`` and a little, and
+    before the first step nothing but what came."""
 
-    Nor more than ``RATIO_MAX`` times what came, if that is much: a few hundred bytes must not cost milliseconds.
-    """
-    bytes_max = min(bytes_max, max(RATIO_FREE_BYTES, RATIO_MAX * len(payload)))
-    data = payload + _END if payload else b"\x00" + _END  # an empty message of no bytes at all is common, and clear
-    message = b""
-    try:
-        for _ in range(_BLOCKS_MAX):
-            stream = zlib.decompressobj(-WINDOW_BITS_MAX)
-            message += stream.decompress(data, bytes_max + 1 - len(message))
-            if len(message) > bytes_max:
-                raise FrameError(Close.TOO_BIG, f"a message that was sent so may have {bytes_max} bytes")
-            data = stream.unused_data
-            if not stream.eof:
+    __slots__ = ("_at", "_bytes_max", "_data", "_message", "_stream", "_streams")
+
+    def __init__(self, payload: bytes, bytes_max: int) -> None:
+        self._data = payload + _END if payload else b"\x00" + _END  # no bytes at all is common for an empty message
+        self._bytes_max = bytes_max
+        self._at = 0
+        self._message = bytearray()
+        self._stream: zlib._Decompress | None = None
+        self._streams = 0
+
+    def step(self) -> bytes | None:
+        """Go on for some 0.1 ms: the message once it is whole, None as long as it is not. Raises FrameError."""
+        stream, message = self._stream or self._begin(), self._message
+        chunk = stream.unconsumed_tail
+        if not chunk:
+            chunk = self._data[self._at : self._at + CHUNK_BYTES]
+            self._at += len(chunk)
+        room = min(SLICE_BYTES, self._bytes_max + 1 - len(message))
+        try:
+            made = stream.decompress(chunk, room)
+        except zlib.error as error:
+            raise FrameError(Close.INVALID_DATA, f"the message cannot be inflated: {error}") from None
+        message += made
+        if len(message) > self._bytes_max:
+            raise FrameError(Close.TOO_BIG, f"a message that was sent so may have {self._bytes_max} bytes")
+        if not stream.eof:
+            if not chunk and len(made) < room:
                 raise FrameError(Close.INVALID_DATA, "the compressed message ends in the middle")
-            if not data or data == _END:
-                return message
-    except zlib.error as error:
-        raise FrameError(Close.INVALID_DATA, f"the message cannot be inflated: {error}") from None
-    raise FrameError(Close.INVALID_DATA, f"a message may consist of {_BLOCKS_MAX} streams")
+            return None
+        self._at -= len(stream.unused_data)
+        if self._at == len(self._data) or self._data[self._at :] == _END:
+            return bytes(message)
+        self._begin()
+        return None
+
+    def _begin(self) -> zlib._Decompress:
+        """One more stream."""
+        if self._streams == _BLOCKS_MAX:
+            raise FrameError(Close.INVALID_DATA, f"a message may consist of {_BLOCKS_MAX} streams")
+        self._streams += 1
+        self._stream = zlib.decompressobj(-WINDOW_BITS_MAX)
+        return self._stream
+
+
+def inflate(payload: bytes, bytes_max: int) -> bytes:
+    """The whole message that a client compressed, in one go; raises FrameError."""
+    inflation = Inflation(payload, bytes_max)
+    while (message := inflation.step()) is None:
+        pass
+    return message
 
 
 def inflate_head(payload: bytes) -> bytes:

@@ -146,6 +146,8 @@ class Incoming(ABC):
             self.head += data  # it was on its way when reading stopped
         elif not self.head and len(data) <= PIECE_BYTES:
             self._take(data)
+            if self._inflating and not self.held:
+                self._wait_in_line()
         elif len(data) >= LARGE_BYTES or self.runtime.scheduler.spent:
             # So much, or so many have filled their sockets that their turns, one after another, would be long.
             self.head += data
@@ -170,11 +172,18 @@ class Incoming(ABC):
         while at < end and not self.ended:
             self._take(data[at : at + PIECE_BYTES])
             at += PIECE_BYTES
-            if at < end and (self.held or perf_counter() >= due):
+            if self._inflating or (at < end and (self.held or perf_counter() >= due)):
                 self.head = data[at:]
-                if not self.held:
+                if not self.held and self._inflating:
+                    self._wait_in_line()
+                elif not self.held:
                     self._wait_for_turn()
                 return
+
+    @property
+    def _inflating(self) -> bool:
+        """Whether a compressed message is not inflated yet."""
+        return self.reader is not None and self.reader.inflating
 
     def wait_for_turn(self) -> None:
         """Read and handle nothing more in this turn."""
@@ -183,6 +192,32 @@ class Incoming(ABC):
     def _wait_for_turn(self) -> None:
         self.hold(PauseReason.TURN, True)
         self.runtime.scheduler.later(self._take_turn)
+
+    def _wait_in_line(self) -> None:
+        self.hold(PauseReason.TURN, True)
+        self.runtime.scheduler.in_line(self._inflate)
+
+    def _inflate(self) -> bool:
+        """A turn at a message of which little may become much; whether it needs another one. Connections have these
+        one after the other, so that all that is held of them is one message and what each has sent."""
+        self.hold(PauseReason.TURN, False)
+        if self.held or self.ended or self.reader is None:
+            return False
+        due = perf_counter() + TURN_SECONDS
+        try:
+            events = self.reader.feed(b"")
+            while not events and self.reader.inflating:
+                if perf_counter() >= due:
+                    self.hold(PauseReason.TURN, True)
+                    return True
+                events = self.reader.feed(b"")
+            self._handle(events)
+        except Exception as error:
+            self.failed(error)
+        if self._has_more and not (self.held or self.ended):
+            self._wait_for_turn()
+        self.runtime.end()
+        return False
 
     def _take_turn(self) -> None:
         self.hold(PauseReason.TURN, False)
@@ -266,8 +301,13 @@ class Incoming(ABC):
             self.await_readable(True)
             if why == PauseReason.TURN:
                 return  # and it goes on at once
-            if self.head or self in self.runtime.paused or (self.mqtt is not None and self.mqtt.held_back):
+            if self._has_more or self in self.runtime.paused or (self.mqtt is not None and self.mqtt.held_back):
                 self.runtime.loop.call_soon(self._go_on)
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether something of what was read waits."""
+        return bool(self.head) or self._inflating
 
     def _go_on(self) -> None:
         """Handle what was read before the hold."""
@@ -279,7 +319,11 @@ class Incoming(ABC):
             events = self.runtime.paused.pop(self, None)
             if events is not None:
                 self._handle(events)
-            if self.head and not (self.held or self.ended) and (self.reader is not None or self.mqtt is not None):
+            if self.held or self.ended or (self.reader is None and self.mqtt is None):
+                pass
+            elif self._inflating:
+                self._wait_in_line()
+            elif self.head:
                 self._pieces(self.head)
         except Exception as error:
             self.failed(error)

@@ -20,7 +20,7 @@ HEAVY_SECONDS = 0.004
 commands, of however many clients, leave half of the time to everybody else."""
 
 PIECE_BYTES = 2048
-"""Looked at between two looks at the clock: some dozen commands, some hundred pings; inflated, two MiB at most."""
+"""Looked at between two looks at the clock: some dozen commands, some hundred pings."""
 
 LARGE_BYTES = 16 << 10
 """A read of so much waits for a turn however quickly it can be handled: the clock does not see what follows from it,
@@ -41,6 +41,7 @@ class Scheduler:
         self._loop = loop
         self._before = before
         self._waiting: deque[Callable[[], None]] = deque()
+        self._line: deque[Callable[[], bool]] = deque()
         self._works: deque[_Work] = deque()
         self._working = False
         self._spent = 0.0
@@ -64,6 +65,25 @@ class Scheduler:
         self._waiting.append(go_on)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
+
+    def in_line(self, go_on: Callable[[], bool]) -> None:
+        """Call it turn after turn until it answers False; nobody behind it in this line has a turn before that.
+
+        For what holds much from its first turn to its last: of all who do, one at a time.
+        """
+        self._line.append(go_on)
+        if len(self._line) == 1:
+            self.later(self._serve)
+
+    def _serve(self) -> None:
+        again = False
+        try:
+            again = self._line[0]()
+        finally:
+            if not again:
+                self._line.popleft()
+            if self._line:
+                self.later(self._serve)
 
     def run(
         self, steps: Generator[None, None, T], done: Callable[[T], None], failed: Callable[[Exception], None]

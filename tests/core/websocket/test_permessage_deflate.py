@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 import zlib
 
@@ -16,6 +17,7 @@ from fastpath.core.websocket.frames import (
     CLOSE,
     CONTINUATION,
     PING,
+    SKIM,
     TEXT,
     Event,
     FrameReader,
@@ -23,7 +25,15 @@ from fastpath.core.websocket.frames import (
     encode_text,
     split_frames,
 )
-from fastpath.core.websocket.permessage_deflate import WINDOW_BITS_MAX, compress, inflate, negotiate
+from fastpath.core.websocket.permessage_deflate import (
+    CHUNK_BYTES,
+    SLICE_BYTES,
+    WINDOW_BITS_MAX,
+    Inflation,
+    compress,
+    inflate,
+    negotiate,
+)
 from fastpath.core.wires.registry import wire_of
 from tests.support.core.frames import masked
 
@@ -43,7 +53,11 @@ def deflated(payload: bytes, level: int = 6, window_bits: int = 15, flush: int =
 def run(chunks: list[bytes], deflate: bool = True, bytes_max: int = BYTES_MAX) -> tuple[list[Event], int | None]:
     """The events of the chunks, and the code of the error if there was one."""
     reader = FrameReader(bytes_max, deflate=deflate)
-    events = [event for chunk in chunks for event in reader.feed(chunk)]
+    events = []
+    for chunk in chunks:
+        events += reader.feed(chunk)
+        while reader.inflating:
+            events += reader.feed(b"")
     return events, reader.error.code if reader.error else None
 
 
@@ -284,6 +298,57 @@ def test_no_bytes_do_harm(body: bytes, places: list[int]) -> None:
     assert all(len(payload) <= 1000 for _, payload in events)
     assert code in (None, DATA, SIZE)
     assert run(cut(data, places), bytes_max=1000) == (events, code)
+
+
+MESSAGES = {
+    "zeros": bytes(900_000),
+    "a JSON array of the same objects": b'[{"symbol":"AAPL","bid":1.5,"ask":1.6}]' * 20_000,
+    "what does not compress": random.Random(1).randbytes(400_000),
+    "both by turns": (random.Random(2).randbytes(20_000) + bytes(80_000)) * 5,
+    "a slice": b"a" * SLICE_BYTES,
+    "a slice and one": b"a" * (SLICE_BYTES + 1),
+}
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_of_any_ratio_is_inflated_in_steps(name: str, level: int) -> None:
+    """Each makes a slice at most, of a chunk at most; what stands behind it waits, and comes in its order."""
+    message = MESSAGES[name]
+    payload = deflated(message, level)
+    inflation, steps = Inflation(payload, len(message)), 1
+    while (whole := inflation.step()) is None:
+        steps += 1
+    assert whole == message
+    assert steps >= max(len(message) // SLICE_BYTES, len(payload) // CHUNK_BYTES)
+    assert steps <= 3 + len(message) // SLICE_BYTES + len(payload) // CHUNK_BYTES
+
+    reader = FrameReader(len(message), deflate=True)
+    events = reader.feed(masked(TEXT | 0x80, b"before") + masked(0xC2, payload) + masked(TEXT | 0x80, b"behind"))
+    while reader.inflating:
+        assert events == [(TEXT, b"before")]
+        events += reader.feed(b"")
+    assert events == [(TEXT, b"before"), (BINARY, message), (TEXT, b"behind")]
+
+
+def test_a_message_that_waits_for_its_steps_holds_only_what_came() -> None:
+    payload = masked(0xC2, deflated(bytes(1 << 20), 9))
+    readers = [FrameReader(1 << 20, deflate=True) for _ in range(50)]
+    tracemalloc.start()
+    for reader in readers:
+        assert reader.feed(payload) == []
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert all(reader.inflating for reader in readers)
+    assert held < 50 * 4096
+
+
+def test_nobody_wants_it_any_more() -> None:
+    """The connection ends while a message is inflated: that goes no further, and the close frame behind it is read."""
+    reader = FrameReader(1 << 20, deflate=True)
+    reader.feed(masked(0xC2, deflated(bytes(1 << 20), 9)) + masked(0x88, b""))
+    reader.deflate = SKIM
+    assert reader.feed(b"") == [(BINARY, b""), (CLOSE, b"")]
 
 
 def test_a_bomb_costs_the_limit_and_no_more() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
 
 import pytest
 from websockets.sync.client import connect
 
 from tests.support.certificates import Certificate
 from tests.support.edge.wire import (
+    BINARY,
     PING,
     PONG,
     TEXT,
@@ -54,6 +57,13 @@ def deflated(payload: bytes, level: int = 6) -> bytes:
 def inflated(payload: bytes) -> bytes:
     """A message as a client inflates it."""
     return zlib.decompressobj(-15).decompress(payload + b"\x00\x00\xff\xff")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has used since its peak began anew."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 def raw_frame(client: WireClient) -> tuple[int, bytes]:
@@ -184,7 +194,7 @@ def test_a_bomb_is_too_big(deflating: Sidecar) -> None:
 def test_many_bombs_in_one_write_are_taken_one_a_turn(
     tls: bool, deflating: Sidecar, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Each is just below what little may inflate to, 200 of them are 60 KiB: others are served between them."""
+    """200 that inflate to 250 KiB each are 60 KiB: others are served between them."""
     count = 200
     command = deflated(b'{"op":"ping","id":1,"note":"' + b" " * (250 << 10) + b'"}', 9)
     certificate = Certificate(tmp_path_factory.mktemp("tls"))
@@ -210,16 +220,64 @@ def test_many_bombs_in_one_write_are_taken_one_a_turn(
             assert client.answer("pong")
 
 
-def test_little_may_not_inflate_to_much(deflating: Sidecar) -> None:
-    """Far below the limit of a message, but three hundred times its size; what is text may be large."""
-    with undisturbed(deflating):
-        with WireClient(deflating, headers=OFFER) as client:
-            client.frame(TEXT | RSV1, deflated(b'{"op":"ping","id":1,"note":"' + b" " * (300 << 10) + b'"}', 9))
-            assert client.closed() == (1009, "too_big")
-        with WireClient(deflating, headers=OFFER) as client:
-            text = b"".join(b"%d, " % number for number in range(200_000))
-            client.frame(TEXT | RSV1, deflated(b'{"op":"ping","id":1,"note":"' + text + b'"}', 9))
+LARGE = {
+    "zeros": "0" * 900_000,
+    "the same object again and again": json.dumps([{"symbol": "AAPL", "bid": 1.5}] * 25_000),
+    "a whole message of one letter": "x" * ((1 << 20) - 100),
+}
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+@pytest.mark.parametrize("name", LARGE)
+def test_a_publication_may_shrink_as_far_as_it_can(deflating: Sidecar, name: str, form: str) -> None:
+    """To a thousandth of its size: the bound is that of a message, and others get it; what comes behind it too."""
+    import msgspec
+
+    encode = msgspec.json.encode if form == "json" else msgspec.msgpack.encode
+    first = (TEXT if form == "json" else BINARY) | RSV1
+    subject = f"/deflate/shrunk/{form}/{name.split()[0]}"
+    with WireClient(deflating, form, headers=OFFER) as client, WireClient(plain_url(deflating), form) as reader:
+        reader.subscribe(subject)
+        for content in (LARGE[name], "behind"):
+            command = {"op": "publish", "subject": subject, "content": content, "closure": content[:6]}
+            client.frame(first, deflated(encode(command), 9))
+        assert [client.answer("published")["closure"] for _ in range(2)] == [LARGE[name][:6], "behind"]
+        assert reader.texts(2) == [LARGE[name], "behind"]
+
+
+def test_the_largest_frame_and_one_byte_more(deflating: Sidecar) -> None:
+    """What `connected` says of a frame holds for what it inflates to."""
+    with WireClient(deflating, headers=OFFER) as client:
+        client.say("connect", id=1)
+        bytes_max = client.answer("connected")["frame_bytes"]
+
+        def padded(size: int) -> bytes:
+            command = b'{"op":"ping","id":2,"note":""}'
+            return deflated(command[:-2] + b" " * (size - len(command)) + command[-2:], 9)
+
+        client.frame(TEXT | RSV1, padded(bytes_max))
+        assert client.answer("pong")["id"] == 2
+        client.frame(TEXT | RSV1, padded(bytes_max + 1))
+        assert client.closed() == (1009, "too_big")
+
+
+def test_many_who_inflate_at_once_hold_one_message_together(deflating: Sidecar) -> None:
+    """Thirty clients send 2 KiB each that become 2 MiB: they are taken one after another, and all are answered."""
+    command = deflated(b'{"op":"ping","id":1,"note":"' + b" " * (2 << 20) + b'"}', 9)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(WireClient(deflating, headers=OFFER)) for _ in range(30)]
+        other = stack.enter_context(WireClient(deflating))
+        for client in [*clients, other]:
+            assert client.ask("ping", "pong")
+        Path(f"/proc/{deflating.pid}/clear_refs").write_text("5")  # the peak begins anew
+        before = resident_bytes(deflating.pid)
+        with deflating.paused():
+            for client in clients:
+                client.frame(TEXT | RSV1, command)
+        assert other.ask("ping", "pong")
+        for client in clients:
             assert client.answer("pong")["id"] == 1
+        assert peak_bytes(deflating.pid) - before < 24 << 20
 
 
 def test_the_end_of_a_client_with_a_lot_to_inflate(deflating: Sidecar) -> None:

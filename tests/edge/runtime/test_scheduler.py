@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Generator
 from contextlib import ExitStack
+from functools import partial
 
 import msgspec
 
@@ -61,6 +62,31 @@ def test_pongs_keep_their_place_among_answers(shared: Sidecar) -> None:
         client.send((masked(PING, b"p") + command) * 500)
         client.answer("pong")
         assert [client.next_frame()[0] for _ in range(998)] == [10, 1] * 499
+
+
+def test_those_in_line_end_one_after_another() -> None:
+    """Each has all its turns before the next one has its first, also after a fault; who only waits comes between."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    scheduler = Scheduler(loop)
+    turns: list[str] = []
+
+    def standing(name: str) -> bool:
+        turns.append(name)
+        if name == "faulty":
+            raise ValueError(name)
+        if turns.count(name) == 3 and name == "b":
+            scheduler.later(loop.stop)
+        return turns.count(name) < 3
+
+    for name in ("a", "faulty", "b"):
+        scheduler.in_line(partial(standing, name))
+        scheduler.later(partial(turns.append, "waits"))
+    loop.call_later(10, loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert [name for name in turns if name != "waits"] == [*"aaa", "faulty", *"bbb"]
+    assert turns[:4] == ["a", "waits", "waits", "waits"]
 
 
 def test_a_fault_of_one_who_waits_or_works_holds_up_nobody_else() -> None:
