@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 from celery import Celery
 from celery.app import app_or_default
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
+from django.utils import timezone
 
 from entitlement.models import Rule, RuleChange
 from entitlement.permissions.asking import permissions_of
@@ -62,6 +65,19 @@ def test_publishing_and_removing(published: Sidecar) -> None:
     assert (snapshot("/orders/43")["content"], snapshot("/orders/43")["fields"]) == ("paid", {"by": "card"})
     Run(one(PUBLISHING, "python", "import remove"), {}).now()
     assert snapshot("/orders/42") == {}
+
+
+def test_sessions_are_cleared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement deletes more than a thousand; whoever is signed in stays so."""
+    moments = {f"ended{number}": timedelta(hours=-1) for number in range(2100)} | {"lives": timedelta(hours=1)}
+    Session.objects.bulk_create(
+        Session(session_key=key, session_data="", expire_date=timezone.now() + span) for key, span in moments.items()
+    )
+    left: list[int] = []
+    monkeypatch.setattr("time.sleep", lambda seconds: left.append(Session.objects.count()))
+    Run(one("docs/operate/databases.md", "python", "expire_date__lt"), {}).now()
+    assert left == [1101, 101, 1]
+    assert Session.objects.get().session_key == "lives"
 
 
 def test_publishing_to_one_user(published: Sidecar) -> None:
