@@ -113,7 +113,11 @@ class Collector:
     def end(self) -> None:
         """Save, and let another one collect."""
         if self.save():
-            self._try(self._store.release)
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Let another one collect at once, which asks the nodes for what is not saved."""
+        self._try(self._store.release)
 
     @property
     def moment(self) -> int:

@@ -11,6 +11,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import connections
+
 from fastpath.client.control.client import Control
 from fastpath.client.control.nodes import label
 from fastpath.core.telemetry.samples import ROWS_MAX
@@ -32,6 +34,9 @@ WAIT_SECONDS = 0.5
 
 STANDBY_SECONDS = 2.0
 """How often one that waits for another looks whether it is still there."""
+
+RESTART_SECONDS = 1.0
+"""The pause before a collector that failed in a way that it does not know is started again."""
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +111,18 @@ class NodeLine:
         return RoundAnswer((began + self._steady()) / 2, samples, control.stats())
 
 
+def keep_collecting(addresses: list[str], stop: threading.Event) -> None:
+    """Collect until told to stop, in a thread of a process that does other things, too: what fails begins anew."""
+    while not stop.is_set():
+        try:
+            Service(addresses, stop).run()
+        except Exception:
+            log.exception("the collector failed; starting it again")
+            stop.wait(RESTART_SECONDS)
+        finally:
+            connections.close_all()
+
+
 class Service:
     """Collects until told to stop."""
 
@@ -137,6 +154,9 @@ class Service:
                     self._stop.wait((PHASE_SECONDS - time.monotonic()) % ROUND_SECONDS)
             if collects:
                 collector.end()
+        except Exception:
+            collector.let_go()  # this process goes on, so that nobody would take it for ended
+            raise
         finally:
             self._nodes.close()
 

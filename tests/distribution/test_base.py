@@ -7,6 +7,7 @@ interpreter of one in which the wheel is installed with the extra ``test``.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pytest
 from tests.support.edge.wire import WireClient
 from tests.support.guide import Project, Running, every, one
 from tests.support.installed import install, sizes
-from tests.support.realtime.server import Program
+from tests.support.realtime.server import ROOT, Program
 from tests.support.wheel import build
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -133,6 +134,26 @@ def test_a_readers_project_is_live(site: tuple[Project, Running]) -> None:
         assert project.shell("from realtime import publish; print(publish('/orders/42', 'shipped').seq)").strip() == "1"
         assert client.texts(1) == ["shipped"]
     assert project.shell(PAGES).split() == ["200"] * 5
+
+
+def test_what_it_costs_when_it_is_idle(site: tuple[Project, Running]) -> None:
+    """By the guide's own command: the processes of its table, and no more memory than it says, but for a fifth."""
+    _, running = site
+    command = one("docs/develop/django.md", "sh", "smaps_rollup").replace("6367", str(running.process.pid))
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    table = {
+        row[0].strip("` "): [int(each) for each in row[1:3]]
+        for row in (
+            line.strip("| ").split(" | ")
+            for line in (ROOT / "docs/develop/django.md").read_text().splitlines()
+            if re.fullmatch(r"\| .+ \| \d+ \| \d+ \|", line)
+        )
+    }
+    cores = len(os.sched_getaffinity(0))
+    assert len(lines) == (3 if cores == 1 else 3 + cores), "runrealtime, the web server, the sidecar: " + done.stdout
+    if cores == 2:
+        assert [sum(int(line[at]) for line in lines) <= 1.2 * table["all"][at] for at in (0, 1)] == [True] * 2, lines
 
 
 PAGES = """

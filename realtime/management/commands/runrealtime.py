@@ -29,17 +29,21 @@ from fastpath.engine.names import keeps_journal
 from realtime import reloading
 from realtime.conf import FEED, LISTEN, conf, local_address
 from realtime.hooks import Hook
-from realtime.management.commands import realtime_collect, realtime_outbox, realtime_respond
+from realtime.management.commands import realtime_outbox, realtime_respond
 from realtime.management.commands.realtime_hooks import READY
 from realtime.process import hook_runner
+from realtime.process.aside import aside
 from realtime.process.pages import lines, pages
 from realtime.process.ports import PortTaken, leave_taken, resolve_listen, try_listen, try_port
 from realtime.process.supervisor import Child, StartFailed, Stopped, Supervisor
 from realtime.requests.responders import discover
+from realtime.stats.service import keep_collecting
 
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FEED_TOKEN_SECONDS = 30 * 24 * 3600
-_AGENT_STOP_SECONDS = 5.0
+_THREAD_STOP_SECONDS = 5.0
+"""Of the agents, and of the collector."""
+
 _SIDECAR_STOP_SECONDS = 10
 """Beyond its drain: its own deadlines are shorter."""
 
@@ -62,7 +66,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--reload",
             action="store_true",
-            help="while you develop: the web server, the collector, hooks and responders begin anew when code changes; "
+            help="while you develop: the web server, hooks, responders and the outbox begin anew when code changes; "
             "the sidecar and its sockets stay",
         )
         if not _has_demo():
@@ -81,14 +85,19 @@ class Command(BaseCommand):
             "(docs/develop/recording.md)",
         )
 
+    def check(self, *arguments: Any, **options: Any) -> None:
+        """As every command, but aside: checks import the project's addresses and views, which the web server needs."""
+        aside(lambda: super(Command, self).check(*arguments, **options))
+
     def handle(self, *_: Any, **options: Any) -> None:
         """Check what would fail later, start everything in order, supervise until a signal."""
         _refuse_recording(options["recording"], options["demo"])
         if options["reload"] and options["without_web"]:
             raise CommandError("--reload watches the code of the web server: leave out --without-web")
         _refuse_disagreement()
-        _refuse_unmigrated()
         with_web = not options["without_web"]
+        shown = aside(lambda: pages("")) if with_web else []
+        _refuse_unmigrated()
         host, port = options["host"], self._free_ports(options["host"], options["port"], with_web)
         _make_control_folder()
         _refuse_second_sidecar()
@@ -100,38 +109,43 @@ class Command(BaseCommand):
         sidecar, web = _sidecar(), _web(host, port, options["reload"]) if with_web else None
         hooks, responders = _hooks(), _responders()
         feed = (_replay(options["recording"]) if options["recording"] else _feed()) if options["demo"] else None
-        collector, outbox = _collector(), _outbox()
-        agent_stop = threading.Event()
-        agent = threading.Thread(target=follow, args=(conf.controls, agent_stop), name="agents", daemon=True)
+        outbox = _outbox()
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=run, args=(conf.controls, stop), name=name, daemon=True)
+            for name, run in (("agents", follow), *([("collector", keep_collecting)] if _has_statistics() else []))
+        ]
         try:
             with Supervisor(self._say) as supervisor:
                 supervisor.start(sidecar)
-                agent.start()
-                PasswordChecks(agent_stop).start(conf.controls)
+                for thread in threads:
+                    thread.start()
+                PasswordChecks(stop).start(conf.controls)
                 if hooks is not None:
                     supervisor.start(hooks)
                 if responders is not None:
                     supervisor.start(responders)
                 if feed is not None:  # it needs the longest, so it starts beside the web server
                     supervisor.start(feed, wait=False)
-                for child in filter(None, (collector, outbox)):
-                    supervisor.start(child, wait=False)
+                if outbox is not None:
+                    supervisor.start(outbox, wait=False)
                 for reader in _for_readers():
                     supervisor.start(reader, wait=False)
                 if web is not None:
                     supervisor.start(web)
-                supervisor.say(_summary(host, port, sidecar, web, feed))
+                supervisor.say(_summary(host, port, shown, sidecar, web, feed))
                 supervisor.run()
                 supervisor.say("stopping")
-                agent_stop.set()
+                stop.set()
         except Stopped:
             pass
         except StartFailed as error:
             raise CommandError(str(error)) from None
         finally:
-            agent_stop.set()
-            if agent.is_alive():
-                agent.join(_AGENT_STOP_SECONDS)
+            stop.set()
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join(_THREAD_STOP_SECONDS)
         self._say("stopped")
 
     def _free_ports(self, host: str, port: int, with_web: bool) -> int:
@@ -305,17 +319,9 @@ def _responders() -> Child | None:
     )
 
 
-def _collector() -> Child | None:
-    """The process that collects the statistics of all nodes, unless the operator wants none."""
-    if os.environ.get("FASTPATH_STATISTICS", "").lower() in ("0", "off", "false", "no"):
-        return None
-    return Child(
-        "collect",
-        [sys.executable, "-m", "django", "realtime_collect"],
-        lambda: _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]),
-        ready=realtime_collect.READY,
-        on_hangup=True,
-    )
+def _has_statistics() -> bool:
+    """Whether to collect the statistics of all nodes: unless the operator wants none."""
+    return os.environ.get("FASTPATH_STATISTICS", "").lower() not in ("0", "off", "false", "no")
 
 
 def _outbox() -> Child | None:
@@ -400,11 +406,13 @@ def _feed_token() -> str:
     return token
 
 
-def _summary(host: str, port: int, sidecar: Child, web: Child | None, feed: Child | None) -> str:
+def _summary(
+    host: str, port: int, paths: list[tuple[str, str]], sidecar: Child, web: Child | None, feed: Child | None
+) -> str:
     shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
     site = f"http://{shown}:{port}"
     rows = [
-        *(pages(site) if web else []),
+        *((name, site + path) for name, path in paths),
         ("WebSocket", f"ws://{conf.clients}/ws" if conf.clients else conf.listen),
         ("publishers", conf.publishers or conf.listen),
         *([("MQTT", things)] if (things := local_address(conf.listen, "mqtt")) else []),

@@ -33,16 +33,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @contextmanager
 def collecting(*addresses: str) -> Iterator[None]:
-    """What `manage.py realtime_collect` does, in a thread."""
+    """What `runrealtime` has in a thread."""
     stop = threading.Event()
-
-    def run() -> None:
-        try:
-            Service(list(addresses), stop).run()
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run, name="collector")
+    thread = threading.Thread(target=service.keep_collecting, args=(list(addresses), stop), name="collector")
     thread.start()
     try:
         yield
@@ -274,6 +267,28 @@ def test_a_collector_that_is_replaced_doubles_nothing(sidecar: Sidecar) -> None:
                 clients += [stack.enter_context(WireClient(sidecar)) for _ in range(4)]
                 until(all_counted)
         assert counted() == count(sidecar) == before + len(clients)
+
+
+def test_a_collector_that_fails_begins_anew(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a way that it does not know: it lets go of what it held, says so, and nothing is counted twice."""
+    monkeypatch.setattr(service, "RESTART_SECONDS", 0.1)
+    whole, rounds = Service.round, []
+
+    def fails_once(self: Service) -> tuple[bool, bool]:
+        done = whole(self)
+        rounds.append(done)
+        if len(rounds) == 3:
+            raise ArithmeticError("planted")
+        return done
+
+    monkeypatch.setattr(Service, "round", fails_once)
+    with collecting(sidecar.control), WireClient(sidecar):
+        until(lambda: len(rounds) > 5)
+        until(lambda: counted() == count(sidecar))
+    assert caplog.text.count("the collector failed; starting it again") == 1
+    assert caplog.text.count("ArithmeticError: planted") == 1
 
 
 def count(sidecar: Sidecar) -> float:

@@ -35,8 +35,8 @@ urlpatterns += [path("added/", added), path("broken/", broken), path("shown/", s
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """What the guide makes of a new project, with a rule for everybody."""
-    made = Project(tmp_path)
+    """What the guide makes of a new project, with a rule for everybody, and a process beside the web server."""
+    made = Project(tmp_path, 'REALTIME = {"OUTBOX": True}')
     made.manage("migrate", "-v0")
     made.manage("entitlement_rules", "allow", "everyone", "/orders/**")
     return made
@@ -53,9 +53,9 @@ def answer(site: Running, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-def collector(site: Running) -> int:
+def outbox(site: Running) -> int:
     """The pid of the process that runs the project's code beside the web server."""
-    found = [pid for pid in descendants(site.process.pid) if b"realtime_collect" in command_line(pid)]
+    found = [pid for pid in descendants(site.process.pid) if b"realtime_outbox" in command_line(pid)]
     return found[0] if len(found) == 1 else 0
 
 
@@ -72,12 +72,12 @@ def test_new_code_answers_while_a_socket_stays_open(project: Project) -> None:
         client.ask("connect", "connected")
         client.subscribe("/orders/42")
         watched(site, 1)
-        sidecar, collecting = control.hello()["pid"], until(lambda: collector(site), 30)
+        sidecar, sending = control.hello()["pid"], until(lambda: outbox(site), 30)
         assert answer(site, "/added/")[0] == 404
         project.append("mysite/urls.py", VIEWS)
         until(lambda: client.quiet() and answer(site, "/added/") == (200, "there"), 60)
         assert f"{project.folder}/mysite/urls.py changed, reloading." in site.output
-        until(lambda: collector(site) not in (0, collecting), 60)
+        until(lambda: outbox(site) not in (0, sending), 60)
 
         watched(site, 2)
         assert answer(site, "/shown/") == (200, "before")
@@ -104,7 +104,7 @@ def test_code_that_cannot_be_loaded_is_told_once_until_it_is_mended(project: Pro
         client.ask("connect", "connected")
         client.subscribe("/orders/42")
         watched(site, 1)
-        collecting, right = until(lambda: collector(site), 30), settings.read_text()
+        sending, right = until(lambda: outbox(site), 30), settings.read_text()
         urls.write_text(whole + "\ndef broken(:\n")
         until(lambda: site.output.count("waiting for that to be mended") == 1, 60)
         watched(site, 2)
@@ -116,7 +116,7 @@ def test_code_that_cannot_be_loaded_is_told_once_until_it_is_mended(project: Pro
         settings.write_text(right + "\n1 // 0\n")
         until(lambda: site.output.count("waiting for that to be mended") == 3, 60)
         watched(site, 4)
-        assert collector(site) == collecting
+        assert outbox(site) == sending
         settings.write_text(right)
         until(lambda: answer(site, "/added/") == (200, "there"), 60)
         project.shell("from realtime import publish; publish('/orders/42', 'shipped')")
