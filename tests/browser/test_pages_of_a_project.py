@@ -159,6 +159,8 @@ def test_the_pages_of_a_project_that_chose_otherwise(other: Running, browser: Br
     assert title is not None
     assert tools is not None
     assert title["y"] + title["height"] <= tools["y"], "seven buttons beside the title would lie over it"
+    cut = page.locator("#changelist-form .results").evaluate("box => box.scrollWidth - box.clientWidth")
+    assert cut <= 0, "at 1280 px, with German words"
     assert (said, missing) == ([], [])
     context.close()
 

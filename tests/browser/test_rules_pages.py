@@ -66,6 +66,26 @@ def test_preview_and_explain_by_keyboard(browser: Browser, stack: Stack) -> None
     page.context.close()
 
 
+@pytest.mark.parametrize("width", [1100, 1280, 1500, 1920])
+def test_no_column_of_the_list_is_cut_off(browser: Browser, stack: Stack, width: int) -> None:
+    """However long patterns, names and notes are; all filters are there, beside the list or below it."""
+    page = _visit(browser, stack, "add/", width)
+    page.get_by_label("Everyone").check()
+    page.get_by_label("Pattern").fill(f"/stocks/{'semiconductors' * 8}/{width}/**")
+    page.get_by_label("Note").fill("As compliance asked for; a_word_without_a_place_where_a_line_could_be_broken")
+    page.keyboard.press("Enter")
+    results = page.locator("#changelist-form .results")
+    expect(results).to_contain_text(f"/{width}/**")
+    assert results.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+    for checkbox in page.locator("#result_list .field-enabled input[type=checkbox]").all():
+        box = checkbox.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.locator("#changelist-filter").get_by_role("link", name="a group")).to_be_visible()
+    page.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone(browser: Browser, stack: Stack, scheme: str) -> None:
     """Nothing is wider than the screen, every field has a label, texts stand out from what is behind them."""
