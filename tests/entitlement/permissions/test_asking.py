@@ -7,6 +7,7 @@ import threading
 import types
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -31,8 +32,10 @@ from fastpath.core.mqtt.packets import Disconnect
 from fastpath.core.protocol.limits import SUBJECT_BYTES_MAX
 from realtime.memory import current
 from tests.support.databases import settle
+from tests.support.edge.events import EventReader
 from tests.support.edge.mqtt import LISTEN, mqtt
 from tests.support.entitlement.live import RunningAgent, Viewer
+from tests.support.realtime.server import WebServer
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import until
 
@@ -350,6 +353,51 @@ def test_from_the_function_to_the_socket(node: Sidecar, bob: User, use: Use) -> 
             refresh_rights(bob)
             assert his.closed() == 4007
             assert hers.subscribe("/user/ann/x") == "", "nobody else is concerned"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_by_events_and_through_the_web_port(node: Sidecar, bob: User, use: Use) -> None:
+    """Streams and relayed sockets read what the code gives; a rule that denies stops them, and a refresh ends them."""
+    rights = use(Rights({"subscribe": ["/orders/42"]}))
+    with Control(node.control) as control, WebServer(node.settings["listen"]) as web:
+        in_force(control)
+        token = tokens.mint(bob)[0]
+        with ExitStack() as stack:
+            streams = [
+                stack.enter_context(EventReader(where, "/orders/42", "/orders/43", token=token))
+                for where in (node.client_url, web.url)
+            ]
+            relayed = stack.enter_context(Viewer(web.url, token))
+            assert (relayed.subscribe("/orders/42"), relayed.subscribe("/orders/43")) == ("", "denied")
+            for stream in streams:
+                begun = {(event := stream.next()).name: event.content for _ in range(2)}
+                assert (begun["subscribed"]["subject"], begun["denied"]["subject"]) == ("/orders/42", "/orders/43")
+            control.publish([["/orders/42", "one"], ["/orders/43", "hidden"]])
+            relayed.told(lambda frame: "one" in str(frame))
+
+            rule = Rule.objects.create(everyone=True, pattern="/orders/**", effect="deny")
+            assert relayed.revoked("/orders/42") == f"rule {rule.pk} denies it"
+            for stream in streams:
+                assert stream.texts(1) == ["one"]
+                assert stream.named("revoked").content["subjects"] == ["/orders/42"]
+            rule.delete()
+            relayed.started("/orders/42")
+            control.publish([["/orders/42", "two"]])
+            for stream in streams:
+                while stream.texts(1) != ["two"]:  # what it had already may come once more, as the snapshot
+                    pass
+
+            rights.answer = {"subscribe": ["/orders/43"]}
+            refresh_rights(bob)
+            assert relayed.closed() == 4007
+            for stream in streams:
+                while (event := stream.next()).name != "close":
+                    assert "hidden" not in str(event)
+                assert event.content["code"] == 4007
+        with EventReader(web.url, "/orders/42", "/orders/43", token=tokens.mint(bob)[0]) as stream:
+            begun = {(event := stream.next()).name: event.content for _ in range(2)}
+            assert (begun["subscribed"]["subject"], begun["denied"]["subject"]) == ("/orders/43", "/orders/42")
+            assert stream.texts(1) == ["hidden"]
 
 
 @pytest.mark.django_db(transaction=True)
