@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from fastpath.core.protocol.subject import RESERVED, check_pattern, is_wildcard
-from spark.lake_log import Entry, File, Log, by_partition
+from spark.lake_log import GROUPS, Entry, File, Log, by_partition, chosen_files
 
 SCHEMA = (
     "subject string, content binary, fields map<string, binary>, epoch bigint, seq bigint, time timestamp, "
@@ -24,9 +22,6 @@ SCHEMA = (
 )
 COLUMNS = tuple(column.split()[0] for column in SCHEMA.replace("<string, ", "<string,").split(", "))
 KEY = ("subject", "epoch", "seq")
-GROUPS = 8
-"""Groups of subjects: of a reader who names subjects only their groups' files are opened."""
-
 FILES_MAX = 32
 """Files of a date and group that are kept as they are; more are made one."""
 
@@ -180,22 +175,6 @@ def _covered(subjects: Iterable[str]) -> Column:
     for one in subjects:
         covered |= F.col("subject").rlike(regex(one)) if is_wildcard(one) else F.col("subject") == one
     return covered
-
-
-def chosen_files(files: Iterable[File], subjects: Sequence[str], start: datetime | None) -> list[File]:
-    """The files that may hold something of it: by their date, group, and the subjects between which they lie."""
-    date = "" if start is None else f"{start.astimezone(UTC):%Y-%m-%d}"
-    groups = None
-    if not any(map(is_wildcard, subjects)):
-        groups = {crc32(one.encode()) % GROUPS for one in subjects}
-    begins = [re.split(r"(?<=/)\*", one)[0] for one in subjects]
-    return [
-        file
-        for file in files
-        if file.date >= date
-        and (groups is None or file.group in groups)
-        and any(file.first[: len(begin)] <= begin <= file.last for begin in begins)
-    ]
 
 
 def _check(tail: DataFrame, beside: DataFrame, old: DataFrame) -> None:

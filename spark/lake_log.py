@@ -12,14 +12,22 @@ on a disk that the driver and all executors see, with hard links.
 from __future__ import annotations
 
 import os
+import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 
+from fastpath.core.protocol.subject import is_wildcard
+
 STATE_ENTRIES = 50
 """After so many entries a state is written, and what is older than it deleted."""
+
+GROUPS = 8
+"""Groups of subjects: of a reader who names subjects only their groups' files are opened."""
 
 _DIGITS = 20
 
@@ -158,6 +166,22 @@ def by_partition(files: Iterable[File]) -> dict[str, list[File]]:
     for file in files:
         found.setdefault(file.partition, []).append(file)
     return found
+
+
+def chosen_files(files: Iterable[File], subjects: Sequence[str], start: datetime | None) -> list[File]:
+    """The files that may hold something of it: by their date, group, and the subjects between which they lie."""
+    date = "" if start is None else f"{start.astimezone(UTC):%Y-%m-%d}"
+    groups = None
+    if not any(map(is_wildcard, subjects)):
+        groups = {crc32(one.encode()) % GROUPS for one in subjects}
+    begins = [re.split(r"(?<=/)\*", one)[0] for one in subjects]
+    return [
+        file
+        for file in files
+        if file.date >= date
+        and (groups is None or file.group in groups)
+        and any(file.first[: len(begin)] <= begin <= file.last for begin in begins)
+    ]
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Unknown,
     )
     from .message import Message, Position, Presence, Reply, Request, Status
+    from .past import Gap, Past
     from .subscriber.client import connect
 
 __all__ = [
@@ -49,11 +50,13 @@ __all__ = [
     "Denied",
     "Disconnected",
     "Failed",
+    "Gap",
     "Invalid",
     "Limited",
     "Message",
     "NoResponders",
     "NotReady",
+    "Past",
     "Position",
     "Presence",
     "PublishTimeout",
@@ -76,7 +79,7 @@ __all__ = [
     "connect",
 ]
 
-_ELSEWHERE = {"connect": ".subscriber.client"} | dict.fromkeys(
+_ELSEWHERE = {"connect": ".subscriber.client", "Gap": ".past", "Past": ".past"} | dict.fromkeys(
     ("Message", "Position", "Presence", "Reply", "Request", "Status"), ".message"
 )
 

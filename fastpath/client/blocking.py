@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
@@ -21,6 +22,7 @@ from .discovery import ServersSource
 from .errors import ClientError
 from .message import Message, Position, Presence, Reply, Request, Status
 from .options import OptionNames
+from .past import Lake, Past
 from .requests.responding import Handler, Returned
 from .servers import Servers
 from .subscriber.client import Client, Responder
@@ -206,6 +208,12 @@ class BlockingClient:
         """Subscribe as ``Client.subscribe`` does; read the stream with ``for``, or with ``get(timeout_seconds)``."""
         stream = self.call(_now(lambda: self._open.subscribe(subjects, history, conflation, since, slow)))
         return BlockingStream(self, stream)
+
+    def history(
+        self, subject: str, since: datetime | int | tuple[int, int] | None = None, lake: Lake | None = None
+    ) -> Past:
+        """All that is known of a subject's past, as ``Client.history`` has it; ``lake`` is called in a thread."""
+        return self.call(self._open.history(subject, since, lake))
 
     def unsubscribe(self, subjects: str | Iterable[str]) -> None:
         """Unsubscribe from subjects or patterns, as ``Client.unsubscribe`` does."""

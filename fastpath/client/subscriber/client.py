@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from itertools import count
 from typing import Literal, Self, Unpack, overload
 
@@ -17,6 +19,7 @@ from fastpath.core.protocol.subject import check_pattern, check_subject
 from fastpath.core.protocol.trace_context import read_traceparent
 
 from ..arguments import (
+    NUMBER_MAX,
     check_closure,
     check_count,
     check_patterns,
@@ -28,16 +31,17 @@ from ..arguments import (
     check_values,
 )
 from ..discovery import ServersSource, check_source
-from ..errors import Disconnected, refusal
-from ..message import Position, Presence, Reply, Status, presence_of
+from ..errors import Disconnected, Unavailable, refusal
+from ..message import Message, Position, Presence, Reply, Status, presence_of
 from ..options import OptionNames, Options, Transport
+from ..past import Lake, Past, end_of, joined, reaches, since_of
 from ..requests.responding import Handler
 from ..servers import Servers, parse_servers
 from .answers import Statuses
 from .driver import Driver, Interest, Token
 from .machine import Machine
 from .outgoing import Publication
-from .streams import Feed, MessageStream
+from .streams import Feed, MessageStream, either
 from .subscription_set import check_name
 from .transports.memory import PROCESS
 from .transports.proxies import check_proxy
@@ -189,6 +193,53 @@ class Client:
         # A connection that is lost meanwhile has forgotten the subjects just as well.
         with contextlib.suppress(Disconnected):
             await asyncio.gather(*(self._driver.answer(number, end) for number in numbers))
+
+    async def history(
+        self, subject: str, since: datetime | int | tuple[int, int] | None = None, lake: Lake | None = None
+    ) -> Past:
+        """All that is known of a subject's past: its snapshot, what is cached of it, and before that what a lake has.
+
+        ``since`` is a time (a datetime with its zone, or ms since 1970) or the position behind which to begin; without
+        it everything. ``lake`` is a callable (``fastpath.client.past.Lake``), ``spark.lake_history.Lake(folder)`` or
+        another: it is called in a thread, when the server has shown that the subject may be read, unless the cache
+        reaches back to ``since``. Messages that neither has are ``gaps`` of what is returned. Raises Denied and
+        NotReady without the right, Unavailable where no server answers in time, InvalidSubject, TypeError, ValueError,
+        and what the lake raises.
+        """
+        check_subject(subject)
+        wanted = since_of(since)
+        self._driver.check_open()
+        async with self.subscribe(subject, history=NUMBER_MAX) as tail:
+            cached, position = end_of(await self._stored(subject, tail), self._machine.following.wanted.at(subject))
+            async with self.subscribe(subject) as newest:
+                snapshots = [one for one in await self._stored(subject, newest) if one.kind == "snapshot"]
+        # The cache first: what leaves it meanwhile is in the lake by then.
+        archived: Iterable[Message] = ()
+        if lake is not None and not reaches(cached, wanted):
+            asked = await asyncio.to_thread(lake, subject, wanted)
+            archived = await asked if inspect.isawaitable(asked) else asked
+        messages, gaps = joined(archived, cached, wanted)
+        return Past(snapshots[0] if snapshots else None, messages, position, gaps)
+
+    async def _stored(self, subject: str, stream: MessageStream) -> list[Message]:
+        """All that came until a new subscription had what it begins with; raises as ``history``."""
+        found: list[Message] = []
+        statuses, wanted = self.status, self._machine.following.wanted
+        try:
+            while not wanted.is_level(subject, stream):
+                async with asyncio.timeout(self._options.timeout_seconds):
+                    await either(stream, statuses)
+                found += await stream.take() if len(stream) else []
+                for status in await statuses.take() if len(statuses) else ():
+                    if status.subject == subject and status.name in ("denied", "not_ready", "revoked"):
+                        raise refusal("not_ready" if status.name == "not_ready" else "denied", status.reason)
+        except TimeoutError:
+            if wanted.waits(subject):
+                raise refusal("denied", f"{subject} may not be read") from None
+            raise Unavailable(f"no server has told of {subject} in time") from None
+        except StopAsyncIteration:
+            raise Unavailable("the client was closed") from None
+        return found + (await stream.take() if len(stream) else [])
 
     async def publish(
         self,

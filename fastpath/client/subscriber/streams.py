@@ -11,6 +11,7 @@ from ..message import Message
 from .subscription_set import covered
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Feed(Generic[T]):
@@ -68,6 +69,10 @@ class Feed(Generic[T]):
             self._room.clear()
             await self._room.wait()
 
+    async def ready(self) -> None:
+        """Wait until an item is there; raises StopAsyncIteration, or the error, at the end."""
+        await self._wait()
+
     async def _wait(self) -> None:
         while not self._items:
             if self._ended:
@@ -109,3 +114,15 @@ class MessageStream(Feed[Message]):
         self.subjects = self.subjects - subjects
         if not self.subjects:
             self.end()
+
+
+async def either(first: Feed[T], second: Feed[U]) -> None:
+    """Wait until one of two feeds has an item; raises as the one that ends."""
+    waits = [asyncio.ensure_future(first.ready()), asyncio.ensure_future(second.ready())]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
+    for one in done:
+        one.result()

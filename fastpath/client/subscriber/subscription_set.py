@@ -376,6 +376,23 @@ class SubscriptionSet:
         every: list[Subscription | Pattern] = [*self.subjects.values(), *self.patterns.values()]
         return {owner for wanted in every for owner in wanted.wishes}
 
+    def is_level(self, name: str, owner: Any) -> bool:
+        """True when an owner has all that its subscription to a subject begins with."""
+        wanted = self.subjects.get(name)
+        if wanted is None or not wanted.live or any(owner in one.owners for one in wanted.waiting):
+            return False
+        return owner not in wanted.owners or wanted.level
+
+    def at(self, name: str) -> Position | None:
+        """The position up to which a subject was read; None before the first message."""
+        wanted = self.subjects.get(name)
+        return None if wanted is None else wanted.position
+
+    def waits(self, name: str) -> bool:
+        """True when the server has not begun a subject: the right is missing."""
+        wanted = self.subjects.get(name)
+        return wanted is not None and wanted.waits
+
     def put(self, name: str, owner: Any, history: int, wish: Wish, since: Position | None) -> tuple[Subscription, bool]:
         """An owner wants a subject; the subscription, and whether the server is to be asked."""
         self._changes += 1
