@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures, and makes the page and the documentation of it: `tools/bench.sh [SCENARIO...] [OPTION...]`. With scenarios named,
-# only these are measured and only the page is written: the documentation's tables come from one whole run.
+# Measures, and writes the documentation's tables and charts: `tools/bench.sh [SCENARIO...] [OPTION...]`. With scenarios named, only
+# these are measured, and their tables are printed: those of the documentation come from one whole run.
 # `tools/bench.sh spark-live [--seconds 60] [--rates 100,1000]` measures rows from Kafka through Spark, live and in batches.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +29,6 @@ fi
 documentation=()
 [[ ${#scenarios[@]} -gt 0 ]] || documentation=(--docs docs/explain/benchmarks.md)
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench guarantee --output var/guarantee.json "${documentation[@]}"
-"$python" -m fastpath.bench report "${files[@]}" --html var/bench.html "${documentation[@]}"
+"$python" -m fastpath.bench report "${files[@]}" "${documentation[@]}"
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m spark.bench --output var/spark.json
 [[ ${#scenarios[@]} -gt 0 ]] || "$python" -m fastpath.bench publishing --output var/publishing.json

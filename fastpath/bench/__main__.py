@@ -12,10 +12,9 @@ from fastpath.core.protocol.errors import FastpathError
 
 from .by_hand import acknowledged, publish, subscribe
 from .guarantee import guarantee
-from .load import wire_sizes
 from .machine.description import revision
 from .micro import figures, outbox, patterns, publishing, rules
-from .report import report
+from .report import report, wire
 from .scenarios import capacity, compare, run
 
 
@@ -41,8 +40,8 @@ COMMANDS = (
     Command("outbox", outbox, "measure how soon the outbox sends, and how much"),
     Command("rules", rules, "measure what a hundred thousand rules cost"),
     Command("patterns", patterns, "measure what subscriptions to patterns cost"),
-    Command("report", report, "make a page, or the documentation's tables and charts, of results"),
-    Command("wire", wire_sizes, "bytes a message, ours and others'"),
+    Command("report", report, "make tables of results, for the terminal, or with charts for the documentation"),
+    Command("wire", wire, "bytes a message, ours and others'"),
 )
 
 

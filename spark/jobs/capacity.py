@@ -123,7 +123,7 @@ def _recorded(session: SparkSession, options: argparse.Namespace) -> DataFrame:
     rows: list[tuple[float, ...]] = []
     for path in options.bench:
         try:
-            rows += bench_rows(json.loads(path.read_text(encoding="utf-8"))["runs"])
+            rows += bench_rows(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise JobError(f"{path} is no result of fastpath.bench: {error!r}") from None
     schema = ", ".join(f"{name} double" for name in ("start", *NAMES))

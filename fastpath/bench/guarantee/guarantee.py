@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..load.sockets import BenchError
-from ..machine.description import machine, revision
+from ..machine.description import machine
 from ..machine.processes import open_files_most
 from ..machine.procfs import filesystem
 from ..report import documents
 from ..report.report import load
 from ..scenarios.measure import Options, cores
-from ..scenarios.result import Result, write
+from ..scenarios.result import Result, lines, write
 from . import acknowledgements, cost, recovery, starts, tables
 from .cost import Say
 
@@ -59,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG.format(parts="\n".join(f"  {name:<10}{text}" for name, (_, text) in PARTS.items()))
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default all)")
-    parser.add_argument("--json", action="store_true", help="the results as one JSON object in the last line")
+    parser.add_argument("--json", action="store_true", help="each result as one line of JSON")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="measure each part N times (default 1)")
     parser.add_argument(
         "--scale", type=float, default=1.0, metavar="X", help="less than 1: shorter, with fewer clients and messages"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write all results with the machine's description")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write all results, a line of JSON each")
     parser.add_argument(
         "--results", type=Path, nargs="+", metavar="FILE", help="measure nothing, take what --output wrote"
     )
@@ -80,18 +79,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and show; 1 when messages were lost, doubled or out of order."""
-    results = load(arguments.results, "part") if arguments.results else _measured(arguments)
+    runs = load(arguments.results, "part") if arguments.results else _measured(arguments)
     if arguments.docs:
-        tables.write(results, arguments.docs)
+        documents.write(arguments.docs, documents.section(runs, tables.figures(runs)), tables.BEGIN, tables.END)
     if arguments.json:
-        print(json.dumps(results))
+        print(lines(runs), end="")
     else:
-        for figure in tables.figures(results):
+        for figure in tables.figures(runs):
             print(f"{figure.title}\n\n{documents.markdown(figure.table)}\n")
-    return int(any(tables.faults(one) for one in results["runs"]))
+    return int(any(map(tables.faults, runs)))
 
 
-def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
+def _measured(arguments: argparse.Namespace) -> list[Result]:
     open_files_most()
     names = arguments.parts or list(PARTS)
     for name in names:
@@ -113,8 +112,8 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         for name in names:
             say(f"{name}: {PARTS[name][1]}")
             found = PARTS[name][0](options, say, arguments.scale)
-            runs.append({"part": name, **found, "disk": disk, "command": command, "revision": revision()})
+            runs.append({"part": name, **found, "disk": disk, "command": command, "machine": machine()})
             if arguments.output:
                 write(arguments.output, runs)
     say("done")
-    return {"machine": machine(), "runs": runs}
+    return runs

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..report import documents
-from ..report.documents import section
 from ..report.summary import Run, Spread, Target, Verdict, cost, count, milliseconds, times
 from ..report.tables import Figure, Table, measured_text
 from .acknowledgements import CLUSTER
@@ -90,10 +87,10 @@ AIMS = (
 )  # fmt: skip
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
+def figures(results: Iterable[Run]) -> list[Figure]:
     """Every table that these results have something for."""
     runs: dict[str, list[Run]] = {}
-    for one in results["runs"]:
+    for one in results:
         if "missing" not in one:
             runs.setdefault(one["part"], []).append(one)
     found = [_aims(runs)]
@@ -107,12 +104,6 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         if part in runs:
             found += make(runs[part])
     return [figure for figure in found if len(figure.table) > 1]
-
-
-def write(results: dict[str, Any], path: Path) -> None:
-    """Rewrite what stands between the markers of a page; raises MarkerError."""
-    inner = section(results, figures(results), "")
-    path.write_text(documents.replace(path.read_text(encoding="utf-8"), inner, BEGIN, END), encoding="utf-8")
 
 
 def _value(runs: Sequence[Run], *keys: str) -> float | None:

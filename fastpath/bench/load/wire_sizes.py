@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from fastpath.core.protocol.codec import JSON, MSGPACK, Form, encode_message
 from fastpath.core.protocol.messages import Fields, Message
@@ -183,28 +182,3 @@ def overheads_by_seq(seqs: tuple[int, ...] = (0, 100, 10_000, SEQ, 10_000_000)) 
         )
         for seq in seqs
     ]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`wire [--json]`."""
-    parser.add_argument("--json", action="store_true", help="the figures as one JSON object in the last line")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print every framing of every sample."""
-    found = {sample.title: measure(sample) for sample in SAMPLES}
-    if arguments.json:
-        print(json.dumps({title: [asdict(wired) for wired in rows] for title, rows in found.items()}))
-        return 0
-    for title, rows in found.items():
-        print(f"{title}; content, names and values are {rows[0].own_bytes} bytes")
-        print(f"  {'framing':<24}{'bytes':>8}{'overhead':>10}{'of it WebSocket':>17}{'deflated':>10}")
-        for wired in rows:
-            print(
-                f"  {wired.framing:<24}{wired.plain_bytes:>8}{wired.overhead_bytes:>10}{wired.header_bytes:>17}"
-                f"{wired.deflated_bytes:>10}"
-            )
-    print("Overhead of the first by sequence number (0: standard quality)")
-    for seq, text, packed in overheads_by_seq():
-        print(f"  {seq:<24,}JSON {text}, MessagePack {packed}")
-    return 0

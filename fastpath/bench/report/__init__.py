@@ -1,1 +1,1 @@
-"""From results to tables, charts and the pages of the documentation."""
+"""From results to tables, and charts, for the terminal and the pages of the documentation."""

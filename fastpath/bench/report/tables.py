@@ -1,15 +1,15 @@
-"""What a report shows, in order: each figure a chart and the table behind it, for the page and the documentation."""
+"""What a report shows, in order: each figure a table with a sentence on how to read it, some with bars above it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from ..load import wire_sizes
 from ..servers.peers import PEERS
-from . import charts
-from .summary import OURS, Row, Verdict, cost, count, kibibytes, milliseconds, rows
+from .charts import Bar
+from .summary import OURS, Row, Run, Verdict, cost, count, kibibytes, milliseconds, rows
 
 Table = list[list[str]]
 """A heading and its rows, as text."""
@@ -17,46 +17,43 @@ Table = list[list[str]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing to show. ``svg`` is empty where a table says it all; ``note`` is a sentence on how to read it."""
+    """One thing to show; ``note`` is a sentence on how to read it."""
 
     title: str
     note: str
     table: Table
-    svg: str = ""
-    wide: bool = False
-    """Whether its table needs the page's whole width."""
+    bars: list[Bar] = field(default_factory=list)
+    """What its chart shows, if it has one."""
 
     @property
-    def name(self) -> str:
-        """The figure's name in ids and file names."""
-        return charts.slug(self.title)
+    def chart(self) -> str:
+        """The name of the chart's file."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") + ".svg"
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
+PERCENTILES = {"p50_ms": "p50", "p90_ms": "p90", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max"}
+"""The keys of a result, and what they are called in tables."""
+
+COST = "server_cpu_s_per_million"
+COMPARED = ["Server", "CPU s/M", "× ours", "Deliveries/s", "p50 ms", "p99 ms", "KiB a connection", "Connections",
+            "Faults"]  # fmt: skip
+"""The heading of a comparison."""
+
+
+def figures(runs: Sequence[Run]) -> list[Figure]:
     """Every figure that these results have something for."""
-    measured = [row for row in rows(results["runs"]) if not row.peer]
-    compared = [row for row in rows(results["runs"]) if row.peer]
-    found = [_scenarios(measured), _ratios(measured), _costs(measured), _latency(measured), _throughput(measured)]
+    measured = [row for row in rows(runs) if not row.peer]
+    compared = [row for row in rows(runs) if row.peer]
+    found = [_scenarios(measured), _ratios(measured), _latency(measured), _throughput(measured)]
     return [figure for figure in found if len(figure.table) > 1] + [*_comparisons(compared), *wire_figures()]
 
 
 def _scenarios(measured: Sequence[Row]) -> Figure:
-    head = [
-        "Scenario",
-        "Verdict",
-        "Measured",
-        "Target",
-        "CPU s/M",
-        "Deliveries/s",
-        "p50 ms",
-        "p99 ms",
-        "Faults",
-        "Runs",
-    ]
-    table = [head]
+    table = [["Scenario", "Verdict", "Measured", "Target", "CPU s/M", "Deliveries/s", "p50 ms", "p99 ms", "Faults",
+              "Runs"]]  # fmt: skip
     for row in measured:
         figures_of_row = [
-            cost(row.value("server_cpu_s_per_million")),
+            cost(row.value(COST)),
             count(row.value("deliveries_per_s")),
             milliseconds(row.value("p50_ms")),
             milliseconds(row.value("p99_ms")),
@@ -75,7 +72,6 @@ def _scenarios(measured: Sequence[Row]) -> Figure:
         "Medians over the runs, with the least and the greatest in brackets. CPU s/M: the server's CPU seconds for a "
         "million deliveries. Faults: messages lost, doubled and out of order, over all runs.",
         table,
-        wide=True,
     )
 
 
@@ -90,75 +86,38 @@ def measured_text(verdict: Verdict) -> str:
 
 def _ratios(measured: Sequence[Row]) -> Figure:
     table = [["Scenario", "Ratio", "Least", "Greatest", "Target", "Floor CPU s/M", "Runs"]]
-    marks = []
+    bars: list[Bar] = []
     for row in measured:
-        spread = row.spread("ratio")
-        if spread is None:
-            continue
-        target = row.ratio_target
-        marks.append(charts.Ratio(row.label, spread.median, spread.low, spread.high, target))
-        numbers = [f"{value:.2f}" for value in (spread.median, spread.low, spread.high)]
-        floor = cost(row.value("floor_cpu_s_per_million"))
-        table.append([row.label, *numbers, "–" if target is None else f"{target:.2f}", floor, str(len(row.runs))])
-    said = "; ".join(f"{mark.label} {mark.median:.2f} times" for mark in marks)
-    return Figure(
-        "Cost as a multiple of the floor",
-        "Dot: median, bar: least to greatest run, upright line: the target. The floor is a bare C server, driven by "
-        "the same generator in the same run.",
-        table,
-        charts.ratios("Cost as a multiple of the floor", f"Server CPU against the bare C server: {said}.", marks),
-    )
-
-
-def _costs(measured: Sequence[Row]) -> Figure:
-    table = [["Scenario", "Ours, CPU s/M", "Floor, CPU s/M"]]
-    pairs = []
-    for row in measured:
-        ours, floor = row.value("server_cpu_s_per_million"), row.value("floor_cpu_s_per_million")
-        if ours is None or not row.total("deliveries"):
-            continue
-        table.append([row.label, cost(ours), cost(floor)])
-        pairs.append((row.label, ours, floor))
-    title = "Server CPU seconds per million deliveries"
-    said = "; ".join(f"{label} {cost(value)}, floor {cost(floor)}" for label, value, floor in pairs)
-    note = "Blue: ours, grey: the floor; further left is better. The axis is logarithmic."
-    return Figure(title, note, table, charts.pairs(title, f"{title}: {said}.", pairs))
+        spread, target = row.spread("ratio"), row.ratio_target
+        if spread is not None:
+            numbers = [f"{value:.2f}" for value in (spread.median, spread.low, spread.high)]
+            floor = cost(row.value("floor_cpu_s_per_million"))
+            table.append([row.label, *numbers, "–" if target is None else f"{target:.2f}", floor, str(len(row.runs))])
+            bars.append((row.label, spread.median, f"×{numbers[0]}"))
+    note = "The floor is a bare C server, driven by the same generator in the same run."
+    return Figure("Cost as a multiple of the floor", note, table, bars)
 
 
 def _latency(measured: Sequence[Row]) -> Figure:
-    table = [["Scenario", *(name for _, name in charts.PERCENTILES)]]
-    marks = []
-    for row in measured:
-        values = {key: value for key, _ in charts.PERCENTILES if (value := row.value(key)) is not None}
-        if values.get("p50_ms"):
-            table.append([row.label, *(milliseconds(values.get(key)) for key, _ in charts.PERCENTILES)])
-            marks.append((row.label, values))
-    title = "Latency from publisher to subscriber, ms"
-    said = "; ".join(
-        f"{label}: p50 {values['p50_ms']:.3g} ms, p99 {values.get('p99_ms', 0):.3g} ms" for label, values in marks
-    )
-    return Figure(
-        title,
+    table = [["Scenario", *PERCENTILES.values()]]
+    table += [[row.label, *(milliseconds(row.value(key)) for key in PERCENTILES)] for row in measured
+              if row.value("p50_ms")]  # fmt: skip
+    note = (
         "A scenario that keeps a window full measures throughput: its latency is what waits in the window. Where the "
-        "rate is fixed, it is the server's.",
-        table,
-        charts.percentiles(title, f"{said}.", marks),
+        "rate is fixed, it is the server's."
     )
+    return Figure("Latency from publisher to subscriber, ms", note, table)
 
 
 def _throughput(measured: Sequence[Row]) -> Figure:
     table = [["Scenario", "Deliveries/s", "Least", "Greatest"]]
-    bars = []
+    bars: list[Bar] = []
     for row in measured:
         spread = row.spread("deliveries_per_s")
-        if spread is None or not spread.median:
-            continue
-        table.append([row.label, *(count(value) for value in (spread.median, spread.low, spread.high))])
-        bars.append(charts.Bar(row.label, spread.median, count(spread.median)))
-    title = "Deliveries per second"
-    said = "; ".join(f"{bar.label} {bar.text}" for bar in bars)
-    return Figure(title, "Longer is better. The generator has a core of its own and is often the limit.", table,
-                  charts.bars(title, f"{title}: {said}.", bars, clip=False))  # fmt: skip
+        if spread is not None and spread.median:
+            table.append([row.label, *(count(value) for value in (spread.median, spread.low, spread.high))])
+            bars.append((row.label, spread.median, count(spread.median)))
+    return Figure("Deliveries per second", "The generator has a core of its own and is often the limit.", table, bars)
 
 
 def _comparisons(compared: Sequence[Row]) -> Iterator[Figure]:
@@ -168,79 +127,60 @@ def _comparisons(compared: Sequence[Row]) -> Iterator[Figure]:
 
 def comparison(scenario: str, servers: Sequence[Row]) -> Figure:
     """Return the table of one scenario by each server that was compared, the cheapest first."""
-    servers = sorted(servers, key=lambda row: row.value("server_cpu_s_per_million") or float("inf"))
     mine = next((row for row in servers if row.peer == OURS), None)
-    own_cost = mine.value("server_cpu_s_per_million") if mine else None
-    floor_cost = mine.value("floor_cpu_s_per_million") if mine else None
-    head = [
-        "Server",
-        "CPU s/M",
-        "× ours",
-        "Deliveries/s",
-        "p50 ms",
-        "p99 ms",
-        "KiB a connection",
-        "Connections",
-        "Faults",
+    own_cost = mine.value(COST) if mine else None
+    servers = sorted(servers, key=lambda row: row.value(COST) or float("inf"))
+    table = [COMPARED, *floor_line(mine, own_cost), *(compared_line(row, own_cost) for row in servers)]
+    named = [(line[0], row.value(COST)) for row, line in zip(servers, table[-len(servers) :], strict=True)]
+    if mine:
+        named.insert(0, ("Floor (bare C)", mine.value("floor_cpu_s_per_million")))
+    bars = [(name, value, cost(value)) for name, value in named if value is not None]
+    note = "The bars are CPU s/M."
+    return Figure(f"{scenario}: CPU seconds per million deliveries, beside other servers", note, table, bars)
+
+
+def floor_line(mine: Row | None, own_cost: float | None) -> Table:
+    """The bare C server's line, of which only the cost counts; none where it was not measured."""
+    value = mine.value("floor_cpu_s_per_million") if mine else None
+    return [] if value is None else [["Floor (bare C)", cost(value), _times(value, own_cost), *["–"] * 6]]
+
+
+def compared_line(row: Row, own_cost: float | None) -> list[str]:
+    """One server's figures beside ours."""
+    value = row.value(COST)
+    return [
+        "Fastpath" if row.peer == OURS else PEERS[row.peer].title if row.peer in PEERS else row.peer,
+        cost(value),
+        _times(value, own_cost),
+        count(row.value("deliveries_per_s")),
+        milliseconds(row.value("p50_ms")),
+        milliseconds(row.value("p99_ms")),
+        kibibytes(row.value("memory_per_connection_bytes")),
+        count(row.connections),
+        _faults(row),
     ]
-    table: Table = [head]
-    bars = []
-    if floor_cost is not None:
-        table.append(["Floor (bare C)", cost(floor_cost), _times(floor_cost, own_cost), "–", "–", "–", "–", "–", "–"])
-        bars.append(charts.Bar("Floor (bare C)", floor_cost, cost(floor_cost), "floor"))
-    for row in servers:
-        value = row.value("server_cpu_s_per_million")
-        title = "Fastpath" if row.peer == OURS else PEERS[row.peer].title if row.peer in PEERS else row.peer
-        table.append(
-            [
-                title,
-                cost(value),
-                _times(value, own_cost),
-                count(row.value("deliveries_per_s")),
-                milliseconds(row.value("p50_ms")),
-                milliseconds(row.value("p99_ms")),
-                kibibytes(row.value("memory_per_connection_bytes")),
-                count(row.connections),
-                _faults(row),
-            ]
-        )
-        if value is not None:
-            bars.append(charts.Bar(title, value, cost(value), "ours" if row is mine else "peer"))
-    title = f"{scenario}: CPU seconds per million deliveries, beside other servers"
-    said = "; ".join(f"{bar.label} {bar.text}" for bar in bars)
-    return Figure(title, "Shorter is better; a bar with a cut is longer than there is room for.", table,
-                  charts.bars(title, f"{said}.", bars))  # fmt: skip
 
 
 def wire_figures() -> list[Figure]:
     """Bytes a message: one table for each sample, and one for how ours grows with the sequence number."""
-    head = ["Framing", "Bytes", "Overhead", "WebSocket header", "Deflated"]
     found = []
     for sample in wire_sizes.SAMPLES:
-        table: Table = [head]
-        bars = []
+        table: Table = [["Framing", "Bytes", "Overhead", "WebSocket header", "Deflated"]]
+        bars: list[Bar] = []
         for wired in wire_sizes.measure(sample):
             numbers = (wired.plain_bytes, wired.overhead_bytes, wired.header_bytes, wired.deflated_bytes)
             table.append([wired.framing, *map(str, numbers)])
-            kind = "ours" if wired.framing.startswith("Fastpath") else "peer"
-            bars.append(charts.Bar(wired.framing, wired.overhead_bytes, f"{wired.overhead_bytes} B", kind))
-        title = (
-            f"On the wire: {sample.title[0].lower() if not sample.title.startswith('F1') else 'F'}{sample.title[1:]}"
-        )
-        note = (
-            f"Bars: overhead, which is all but content, field names and field values ({sample.own_bytes} bytes here)."
-        )
-        said = "; ".join(f"{bar.label} {bar.text}" for bar in bars)
-        found.append(Figure(title, note, table, charts.bars(title, f"Overhead a message: {said}.", bars, clip=False)))
+            bars.append((wired.framing, wired.overhead_bytes, f"{wired.overhead_bytes} B"))
+        named = sample.title if sample.title.startswith("F1") else sample.title[0].lower() + sample.title[1:]
+        own = f"content, field names and field values ({sample.own_bytes} bytes here)"
+        found.append(Figure(f"On the wire: {named}", f"Bars: overhead, which is all but {own}.", table, bars))
     aging: Table = [["Sequence number", "JSON overhead", "MessagePack overhead"]]
     aging += [
         [f"{seq:,}" if seq else "0 (standard quality)", str(text), str(packed)]
         for seq, text, packed in wire_sizes.overheads_by_seq()
     ]
-    found.append(
-        Figure("On the wire: overhead as a subject grows old", "F1's message, the WebSocket header included.", aging)
-    )
-    return found
+    note = "F1's message, the WebSocket header included."
+    return [*found, Figure("On the wire: overhead as a subject grows old", note, aging)]
 
 
 def _times(value: float | None, own: float | None) -> str:

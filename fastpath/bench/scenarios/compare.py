@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,14 @@ from fastpath.core.protocol.errors import FastpathError
 
 from ..load.dialects import Dialect, Fastpath, PeerAdapter
 from ..load.peer_dialects import DIALECTS
-from ..machine.description import machine
 from ..machine.processes import open_files_most
 from ..machine.procfs import memory_bytes
-from ..report.summary import OURS, Run
+from ..report import documents, tables
+from ..report.summary import OURS, Run, rows
 from ..servers import fastpath_server, peers
-from . import compare_table as table
 from .measure import Options, loaded, measure_floor
 from .measure import run as run_load
-from .result import beside, write
+from .result import beside, lines, write
 from .run import add_server_arguments, options_of
 from .scenarios import SCENARIOS as ALL_SCENARIOS
 from .scenarios import Scenario
@@ -50,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {' '.join(SCENARIOS)}; default all")
     parser.add_argument("--peers", default="", metavar="A,B", help=f"of {','.join(peers.PEERS)}; default all")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the results, for `report`")
-    parser.add_argument("--json", action="store_true", help="the results as one JSON object in the last line")
+    parser.add_argument("--json", action="store_true", help="each result as one line of JSON, last of all")
     parser.add_argument("--floor", default="", metavar="PROGRAM", help="the bare C server beside ours, or auto")
     parser.add_argument("--duration", type=float, default=5.0, metavar="S", help="seconds of each measurement (5)")
     add_server_arguments(parser)
@@ -78,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output is not None:
             write(arguments.output, runs)
     if arguments.json:
-        print(json.dumps({"machine": machine(), "runs": runs}))
+        print(lines(runs), end="")
     return 0
 
 
@@ -146,12 +144,11 @@ def compare(
     present = [peer for peer in others if not peer.missing()]
     for scenario in scenarios:
         own = measure(scenario, None, {}) | {"peer": OURS}
-        own_cost = own.get("server_cpu_s_per_million")
-        say(table.heading(scenario, str(own.get("title", ""))))
-        floor_cost = own.get("floor_cpu_s_per_million")
-        if floor_cost is not None:
-            say(table.floor_line(floor_cost, own_cost))
-        say(table.server_line("Fastpath", own, own_cost))
+        (ours,) = rows([own])
+        own_cost = ours.value("server_cpu_s_per_million")
+        say(f"\n{scenario}: {own.get('title', '')}\n")
+        floor = tables.floor_line(ours, own_cost)
+        say(documents.markdown([tables.COMPARED, *floor, tables.compared_line(ours, own_cost)]))
         yield own
         for peer in present:
             try:
@@ -161,5 +158,5 @@ def compare(
                 say(f"{peer.title}: not measured, {error}")
                 continue
             one = one | {"peer": peer.name}
-            say(table.server_line(peer.title, one, own_cost))
+            say(documents.row(tables.compared_line(rows([one])[0], own_cost)))
             yield one

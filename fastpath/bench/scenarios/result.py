@@ -1,23 +1,23 @@
-"""One measurement's result as a JSON object, and the file that holds several with the machine they ran on."""
+"""One measurement's result as a line of JSON, with the machine it ran on, and the file that holds several."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..load.drive import Measured
 from ..load.swarm import Swarm
 from ..load.tracks import Tally
-from ..machine.description import machine, revision
+from ..machine.description import machine
 
 Result = dict[str, Any]
 
 KEYS = (
     "scenario", "deliveries_per_s", "server_cpu_s_per_million", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms",
     "lost", "doubled", "reordered", "sampled_connections", "connections", "deliveries", "published", "duration_s",
-    "server_pids", "server_memory_bytes", "settings", "command", "form", "revision",
+    "server_pids", "server_memory_bytes", "settings", "command", "form", "machine",
 )  # fmt: skip
 """What every result has; ``floor_cpu_s_per_million`` and ``ratio`` come with a floor."""
 
@@ -62,7 +62,7 @@ def summary(
         "server_pids": list(pids),
         "server_memory_bytes": measured.memory_bytes,
         "form": form,
-        "revision": revision(),
+        "machine": machine(),
         **more,
     }
 
@@ -80,9 +80,14 @@ def beside(own: Result, floor: Result, program: str, coalesced: bool) -> Result:
     }
 
 
-def write(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """`{"machine": …, "runs": […]}`, replacing the file in one step."""
+def lines(results: Iterable[Mapping[str, Any]]) -> str:
+    """The results as text, one line of JSON each."""
+    return "".join(json.dumps(one) + "\n" for one in results)
+
+
+def write(path: Path, results: Iterable[Mapping[str, Any]]) -> None:
+    """Write the results' lines, replacing the file in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps({"machine": machine(), "runs": list(results)}, indent=1) + "\n", encoding="utf-8")
+    part.write_text(lines(results), encoding="utf-8")
     part.replace(path)

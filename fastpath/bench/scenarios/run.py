@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..floor.compiling import FloorError, compiled
 from ..load.sockets import BenchError
-from ..machine.description import revision
+from ..machine.description import machine
 from ..machine.processes import open_files_most
 from . import conflating, connecting, crowd, memory, stalling
 from .measure import Options, cores, measure_beside
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`run F1 [F2 …|all] [--floor PROGRAM] …`."""
     parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)}, or all")
     parser.add_argument("--json", action="store_true", help="each result as one line of JSON on the standard output")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write all results with the machine's description")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write all results, a line of JSON each")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="measure each N times (default 1)")
     parser.add_argument("--floor", default="", metavar="PROGRAM", help="the bare C server, or auto: compile it")
     add_server_arguments(parser)
@@ -86,7 +86,7 @@ def _floor(program: str) -> str:
         return ""
 
 
-HIDDEN = ("scenario", "title", "settings", "command", "server_pids", "form")
+HIDDEN = ("scenario", "title", "settings", "command", "server_pids", "form", "machine")
 
 
 def text(one: Result) -> str:
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.duration:
             scenario = scenario.changed({"duration_s": arguments.duration})
         for _ in range(arguments.repeat):
-            one = MEASURES.get(name, measure_beside)(scenario, options) | {"revision": revision()}
+            one = MEASURES.get(name, measure_beside)(scenario, options) | {"machine": machine()}
             results.append(one)
             print(json.dumps(one) if arguments.json else text(one), flush=True)
             if arguments.output:

@@ -9,8 +9,9 @@ import pytest
 
 from fastpath.bench.__main__ import main
 from fastpath.bench.guarantee import tables
-from fastpath.bench.report.documents import MarkerError
+from fastpath.bench.report import documents
 from fastpath.bench.scenarios.result import write
+from tests.support.bench.results import MACHINE
 
 
 def _cost(guaranteed: float, lost: int = 0) -> dict[str, Any]:
@@ -19,11 +20,12 @@ def _cost(guaranteed: float, lost: int = 0) -> dict[str, Any]:
         for name, ratio in (("standard", 1.0), ("guaranteed", guaranteed), ("interval", 1.1), ("batch", 1.4))
     }
     case = {"title": "a load", "unit": "deliveries", "rounds": 18, "lost": lost, "faults": 0, "variants": variants}
-    return {"part": "cost", "command": "guarantee cost", "cases": {"F1": case}}
+    return {"part": "cost", "command": "guarantee cost", "cases": {"F1": case}, "machine": MACHINE}
 
 
 JOURNAL = {
-    "part": "journal", "command": "guarantee journal", "messages": 500_000, "append_100_us": 0.5, "append_1_us": 2.5,
+    "part": "journal", "command": "guarantee journal", "machine": MACHINE,
+    "messages": 500_000, "append_100_us": 0.5, "append_1_us": 2.5,
     "number_100_us": 0.7, "bytes_each": 207, "replay_s": 1.6, "replay_cpu_s": 1.4,
 }  # fmt: skip
 SERVER = {
@@ -41,7 +43,7 @@ REDIS = {"part": "redis", "command": "guarantee redis", "join_per_s": 250_000, "
 
 
 def _table(title: str, *runs: dict[str, Any]) -> list[list[str]]:
-    found = {figure.title: figure.table for figure in tables.figures({"runs": list(runs)})}
+    found = {figure.title: figure.table for figure in tables.figures(runs)}
     return found[title]
 
 
@@ -100,6 +102,6 @@ def test_a_page_without_the_markers_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- tables begin -->\n<!-- tables end -->\n")
 
-    with pytest.raises(MarkerError, match="guarantees begin"):
-        tables.write({"runs": [JOURNAL]}, page)
+    with pytest.raises(documents.MarkerError, match="guarantees begin"):
+        documents.write(page, "tables", tables.BEGIN, tables.END)
     assert page.read_text() == "<!-- tables begin -->\n<!-- tables end -->\n"
