@@ -10,7 +10,6 @@ from ...core.telemetry import senders
 from ..runtime import publisher_accounts
 from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import PUBLISHER, connection_id
-from ..runtime.publisher_progress import Progress
 from ..runtime.runtime import Runtime, now
 from ..runtime.scatter import Work, away_of, chosen
 from ..telemetry.figures import Statistics
@@ -32,7 +31,7 @@ class Supplier(Protocol):
     address: str
     name: str
     since: int
-    progress: Progress
+    progress: publisher_accounts.Progress
 
     @property
     def principal(self) -> Principal | None:
@@ -50,9 +49,14 @@ class PublisherRankings:
         statistics.each_second.append(self._mark)
 
     def _mark(self) -> None:
-        for publisher in self._runtime.publisher_connections:
-            cast(Supplier, publisher).progress.mark()
+        for publisher in cast("set[Supplier]", self._runtime.publisher_connections):
+            publisher.progress.mark()
+            self._gather(publisher)
         self._runtime.accounts.mark(now())
+
+    def _gather(self, publisher: Supplier) -> None:
+        if publisher.principal is not None:
+            self._runtime.accounts.gather(publisher.principal.user, publisher.name, publisher.progress)
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
@@ -78,6 +82,7 @@ class PublisherRankings:
         waiting: list[tuple[publisher_accounts.Key, int, int]] = []
         for index, publisher in enumerate(cast("list[Supplier]", list(self._runtime.publisher_connections))):
             if publisher.principal is not None:
+                self._gather(publisher)
                 rows.append(self._row(publisher, moment))
                 total += 1
                 waiting += _waiting(publisher, publisher.principal.user)

@@ -31,7 +31,7 @@ from ...core.protocol.packets import (
 from ...core.telemetry import counters
 from ..runtime.component import PublisherDeferral
 from ..runtime.connection_log import publisher_closed
-from ..runtime.publisher_progress import Progress
+from ..runtime.publisher_accounts import Progress
 from ..runtime.runtime import Runtime, now
 from ..runtime.scheduler import PIECE_BYTES, TURN_SECONDS
 from .batch_slices import SLICE_ROWS, SLICE_ROWS_MAX, BatchSlices, next_slice
@@ -219,6 +219,8 @@ class PublisherConnection(asyncio.Protocol):
             self._runtime.sessions.guard.forget(self)
         self._runtime.sessions.publish_rates.forget(self)
         self._runtime.publisher_connections.discard(self)
+        if self._principal is not None:
+            self._runtime.accounts.gather(self._principal.user, self.name, self.progress)
         if self._is_full is not None:
             self._runtime.connection_closed()
         self._runtime.spare(self)
@@ -328,7 +330,6 @@ class PublisherConnection(asyncio.Protocol):
         self._batch, moment = number, now()
         principal = self.current(moment)
         self.progress.took(number, len(rows), moment)
-        self._runtime.accounts.took(principal.user, "publisher", self.name, len(rows), moment)
         guard = self._runtime.sessions.guard
         too_many = guard is not None and guard.spend(self, 0, len(rows), moment)
         done = partial(self._acknowledge, number)

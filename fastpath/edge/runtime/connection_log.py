@@ -10,7 +10,7 @@ from ...core.delivery.audience import Client
 from ...core.telemetry.counters import BY_CLIENT
 from ...logs.formats import event
 from .connection_names import CALLER, PUBLISHER, connection_id
-from .publisher_progress import Progress
+from .publisher_accounts import Progress
 
 if TYPE_CHECKING:
     from .runtime import Runtime

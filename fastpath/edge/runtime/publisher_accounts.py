@@ -1,4 +1,4 @@
-"""What each publisher has sent, over all its connections: a Spark task's is short (protocol.md 8.11)."""
+"""How far each publisher is: by connection, and by sender, as a Spark task's connection is short (protocol.md 8.11)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Generator, Iterable
 from ...core.protocol.packets import publisher_of
 from ...core.telemetry.senders import Row
 from ...engine.staging.store import Uncommitted, summed
-from .publisher_progress import RATE_SECONDS
+
+RATE_SECONDS = 10
+"""Rates are over so long."""
 
 KEPT_MAX = 1000
 """Publishers that are remembered; beyond it those go that sent last the longest ago."""
@@ -28,19 +30,16 @@ Key = tuple[str, str, str]
 
 
 class Account:
-    """The account of one publisher; times are in ms since 1970."""
+    """The account of one sender; times are in ms since 1970."""
 
     __slots__ = ("_marks", "last", "messages")
 
     def __init__(self) -> None:
         self.messages = 0
+        """All that was taken, refused ones included."""
         self.last = 0
+        """When the last of it came; 0: none has."""
         self._marks: deque[int] = deque((0,), maxlen=RATE_SECONDS + 1)
-
-    def took(self, messages: int, moment: int) -> None:
-        """Count the messages that the publisher has sent."""
-        self.messages += messages
-        self.last = moment
 
     def mark(self) -> None:
         """A second is over."""
@@ -50,6 +49,78 @@ class Account:
     def messages_per_s(self) -> float:
         """Over the last ten seconds, or since it came."""
         return round((self._marks[-1] - self._marks[0]) / max(len(self._marks) - 1, 1), 1)
+
+
+class Frame:
+    """Rows that came to be staged, and when."""
+
+    __slots__ = ("moment", "rows", "transaction")
+
+    def __init__(self, transaction: str, rows: int, moment: int) -> None:
+        self.transaction = transaction
+        self.rows = rows
+        self.moment = moment
+
+
+class Progress(Account):
+    """The account of one connection, and what of it has no acknowledgement yet."""
+
+    __slots__ = ("_open", "_staging", "transaction", "unacknowledged", "ungathered")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unacknowledged = 0
+        """Messages of batches that have no acknowledgement."""
+        self.ungathered = 0
+        """Messages of batches that the sender's account has not yet: it is told each second, and when it is read."""
+        self._open: dict[int, tuple[int, int]] = {}  # batch → messages and when it came, the oldest first
+        self.transaction = ""
+        """For which it staged last; empty: it does not stage."""
+        self._staging: set[Frame] = set()  # frames that the store has not answered
+
+    def took(self, batch: int, messages: int, moment: int) -> None:
+        """A batch came."""
+        self.messages += messages
+        self.ungathered += messages
+        self.unacknowledged += messages
+        self.last = moment
+        self._open[batch] = messages, moment
+
+    def acknowledged(self, batch: int) -> None:
+        """Note that the publisher is told what became of a batch."""
+        self.unacknowledged -= self._open.pop(batch, (0, 0))[0]
+
+    def stages(self, transaction: str, rows: int, moment: int) -> Frame:
+        """Rows came for a transaction; they wait until ``staged``."""
+        frame = Frame(transaction, rows, moment)
+        self.messages += rows
+        self.last = moment
+        self.transaction = transaction
+        self._staging.add(frame)
+        return frame
+
+    def staged(self, frame: Frame) -> None:
+        """Note that the publisher is told what became of staged rows."""
+        self._staging.discard(frame)
+
+    def staging(self) -> list[Frame]:
+        """Return the frames of staged rows that the store has not answered."""
+        return list(self._staging)
+
+    @property
+    def batches(self) -> int:
+        """The number of batches without an acknowledgement."""
+        return len(self._open)
+
+    @property
+    def since(self) -> int:
+        """The time when the oldest of the waiting batches came; 0 when none waits."""
+        oldest = next(iter(self._open.values()), None)
+        return oldest[1] if oldest is not None else 0
+
+    def oldest_ms(self, moment: int) -> int:
+        """For how long the oldest of them waits; 0 when none does."""
+        return max(0, moment - self.since) if self._open else 0
 
 
 class Accounts:
@@ -63,17 +134,20 @@ class Accounts:
         """Count what is staged as well, in the process that stages (StagingStore.uncommitted)."""
         self._uncommitted = uncommitted
 
+    def gather(self, user: str, name: str, progress: Progress) -> None:
+        """Take over what came in batches of a connection since it was gathered last."""
+        count, progress.ungathered = progress.ungathered, 0
+        if count:
+            self.took(user, PUBLISHER, name, count, progress.last)
+
     def took(self, user: str, kind: str, name: str, messages: int, moment: int) -> None:
         """Somebody has sent so many messages, refused ones included."""
-        key = (user, kind, name)
-        account = self._all.get(key)
-        if account is None:
-            account = self._all[key] = Account()
-            if len(self._all) > KEPT_MAX:
-                self._all.popitem(last=False)
-        else:
-            self._all.move_to_end(key)
-        account.took(messages, moment)
+        account = self._all.setdefault((user, kind, name), Account())
+        self._all.move_to_end((user, kind, name))
+        if len(self._all) > KEPT_MAX:
+            self._all.popitem(last=False)
+        account.messages += messages
+        account.last = moment
 
     def mark(self, moment: int) -> None:
         """A second is over."""
