@@ -66,7 +66,6 @@ from ..engine.base import Engine
 from ..listen_address import Listener
 from ..logs import formats
 from ..settings import Settings
-from . import failpoints
 from .modes import make_grants
 from .tracing import make_metrics, make_tracing
 
@@ -149,7 +148,6 @@ def make_runtime(
     if isinstance(grants, Hooked):
         components.append(Asks(runtime, grants.asking))
     runtime.serve(*components)
-    failpoints.install(runtime)
     return runtime
 
 

@@ -24,6 +24,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).parents[2]
 READY_SECONDS_MAX = 2 * PATIENCE_SECONDS
 STOP_SECONDS_MAX = PATIENCE_SECONDS
+FAULTY = [sys.executable, "-m", "tests.support.failpoints"]
 LOG_CHARS_MAX = 8000
 """So much of a log is shown when a test fails."""
 
@@ -35,6 +36,8 @@ def tail(log: str) -> str:
 
 class Sidecar:
     """``with Sidecar(mode="none") as sidecar:``; each keyword is the setting ``FASTPATH_<KEYWORD>``.
+
+    With ``faults="on"`` it is the one with failpoints: ``faults_do`` says which (tests/support/failpoints.py).
 
     ``client_url``, ``publisher_url``, ``control`` and ``pid`` are known once it is ready. ``start()`` after
     ``kill()`` or ``stop()`` opens the same addresses again, so that clients find it where it was.
@@ -58,7 +61,7 @@ class Sidecar:
             "mode": "none",
             "workers": 1,
         } | settings
-        self.command = COMMAND
+        self.command = FAULTY if settings.get("faults") == "on" else COMMAND
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self.running.add(self)
 

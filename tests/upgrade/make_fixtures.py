@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked import COMMAND
 from tests.support.redis import RedisServer
 from tests.support.sidecar import Sidecar
 from tests.upgrade import redis_data
@@ -32,7 +33,8 @@ def earlier(checkout: Path, end: str, **settings: Any) -> Sidecar:
     settings |= {"faults": "on", "faults_do": ENDS[end]} if ENDS[end] else {}
     settings |= SHORT if end == BASE else {}
     sidecar = Sidecar(**(SETTINGS | settings))
-    sidecar.command = ["env", "-C", str(checkout), *sidecar.command]
+    command = sidecar.command if (checkout / "tests" / "support" / "failpoints.py").exists() else COMMAND
+    sidecar.command = ["env", "-C", str(checkout), *command]
     return sidecar
 
 

@@ -1,6 +1,6 @@
-"""Failpoints and deliberate bugs for tests/chaos; nothing is wrapped unless two variables of the environment say so.
+"""``python -m tests.support.failpoints``: the sidecar with failpoints and deliberate bugs; the product has none.
 
-``FASTPATH_FAULTS=on`` allows them and ``FASTPATH_FAULTS_DO`` says which, comma-separated; each fires once:
+``FASTPATH_FAULTS_DO`` says which, comma-separated; each fires once:
 
 * ``kill:STEP:N``: the process kills itself when it has done a step N times: ``write`` (the engine has stored a batch),
   ``apply`` (it is in caches and queues), ``acknowledge`` (it was acknowledged), ``flush`` (clients were sent it);
@@ -13,9 +13,9 @@
 * ``clock:PATH``: the file's first 8 bytes, a signed little-endian number, are added to the time in ms.
 
 Instead of N there may be the path of such a file: it counts from when a number is written there, down to 0. They
-prove that the checker sees what it has to see. No setting of an operator's leads here.
+prove that the checker sees what it has to see.
 
-Only this module replaces methods of live objects: hook points in their place would cost every publication a look.
+It replaces methods of live objects: hook points in their place would cost every publication a look.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ import mmap
 import os
 import signal
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import Any
 
 import msgspec
 
-from ..core.auth.grants import Principal
-from ..core.broker.admission import Done, Outcome
-from ..core.cache.history import Ring
-from ..core.delivery import backlogs
-from ..core.mqtt.outgoing import Outgoing, SharedMessage
-from ..core.mqtt.records import Record
-from ..core.mqtt.session import MqttSession
-from ..core.protocol.messages import Message
-from ..edge.runtime import runtime as clock_module
-from ..edge.runtime.runtime import Runtime
-from ..edge.transactions.release import CommitRelease
-from . import publisher_services
+from fastpath.__main__ import main
+from fastpath.core.auth.grants import Principal
+from fastpath.core.broker.admission import Done, Outcome
+from fastpath.core.cache.history import Ring
+from fastpath.core.delivery import backlogs
+from fastpath.core.mqtt.outgoing import Outgoing, SharedMessage
+from fastpath.core.mqtt.records import Record
+from fastpath.core.mqtt.session import MqttSession
+from fastpath.core.protocol.messages import Message
+from fastpath.edge.runtime import runtime as clock_module
+from fastpath.edge.runtime.runtime import Runtime
+from fastpath.edge.transactions.release import CommitRelease
+from fastpath.server import app, publisher_services
 
-ALLOWED = "FASTPATH_FAULTS"
 WANTED = "FASTPATH_FAULTS_DO"
 HIDDEN_MESSAGES_MIN = 3
 """A recovery that is shorter is left alone: something has to come behind what is hidden."""
@@ -76,8 +77,6 @@ def _mapped(path: str) -> mmap.mmap:
 
 def install(runtime: Runtime) -> None:
     """Wrap what the environment asks for; raises ValueError for what is none of the above."""
-    if os.environ.get(ALLOWED) != "on":
-        return
     for word in filter(None, os.environ.get(WANTED, "").split(",")):
         log.warning("a deliberate fault is installed: %s", word)
         name, _, rest = word.partition(":")
@@ -320,3 +319,16 @@ _BUGS: dict[str, Callable[[Runtime, _Countdown], None]] = {
     "forget": _forget,
     "anew": _anew,
 }
+
+
+if __name__ == "__main__":
+    make = app.make_runtime
+
+    def made(*arguments: Any) -> Runtime:
+        """Return the product's runtime with what is asked for."""
+        runtime = make(*arguments)
+        install(runtime)
+        return runtime
+
+    app.make_runtime = made
+    sys.exit(main())
