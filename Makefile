@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-manual client docs bench chaos chaos-short conformance fuzz measure format dist matrix release deb clean
+.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-docstrings check-manual client docs bench chaos chaos-short conformance fuzz measure format dist matrix release deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -23,9 +23,9 @@ test: setup-tests ## set up, then run all tests but the slow ones; ARGS="-k snap
 test-slow: setup-tests ## the tests that take minutes
 	@tools/run_tests.sh "slow" $(ARGS)
 
-check: setup-tests ## style, types, who imports whom, sizes, the pages of the manual
+check: setup-tests ## style, types, who imports whom, sizes, how docstrings begin, the pages of the manual
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
-		check-types check-style check-imports check-sizes check-manual
+		check-types check-style check-imports check-sizes check-docstrings check-manual
 
 check-types:
 	@.venv/bin/mypy
@@ -39,6 +39,9 @@ check-imports:
 
 check-sizes:
 	@$(PYTHON) tools/check_sizes.py
+
+check-docstrings:
+	@$(PYTHON) -m tools.check_docstrings
 
 check-manual:
 	@tools/manual.sh

@@ -19,7 +19,7 @@ from .settings import PREFIX, Settings, describe, load
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m fastpath",
         description="The Fastpath sidecar: pushes live data to WebSocket clients.",

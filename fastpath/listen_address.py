@@ -8,19 +8,19 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 PURPOSES = ("clients", "publishers", "control", "metrics", "mqtt")
 BATCH_BYTES = 16 << 10
-"""What a listener with batch_ms alone collects at most for a group of clients."""
+"""Bytes that a listener with batch_ms alone collects at most for a group of clients."""
 
 BATCH_MS = 100
-"""How long a listener with batch_bytes alone collects at most: a tick of the grid that conflation has, too."""
+"""Milliseconds that a listener with batch_bytes alone collects at most: a tick of the grid that conflation has, too."""
 
 UNIX_MODE = 0o600
-"""Of a unix socket that names none: for the sidecar's own user alone."""
+"""Permissions of a unix socket that names none: for the sidecar's own user alone."""
 
 UNIX_PATH_BYTES_MAX = 100
-"""A unix socket's path has room for little more (108 with its end, on Linux)."""
+"""Bytes of a unix socket's path at most: there is room for little more (108 with its end, on Linux)."""
 
 PROXY_VERSIONS = ("v1", "v2")
-"""Of the proxy protocol; an address speaks one of them, so that there is nothing to guess."""
+"""Versions of the proxy protocol; an address speaks one of them, so that there is nothing to guess."""
 
 _NUMBERS = {"deflate": (1, 1 << 30), "batch_ms": (1, 10_000), "batch_bytes": (1, 1 << 20)}
 _OF_TLS = ("cert", "key", "tls_min", "ciphers", "ciphers_exclude", "curve", "ca")
@@ -61,7 +61,7 @@ class Listener:
 
     @property
     def tls(self) -> bool:
-        """Whether the listener speaks TLS."""
+        """State of TLS: True where the listener speaks it."""
         return bool(self.cert)
 
     @property
@@ -71,7 +71,8 @@ class Listener:
 
     @classmethod
     def parse(cls, url: str) -> Listener:
-        """Raises SettingsError; the port defaults to 80, and to 443 with TLS; of MQTT to 1883 and 8883."""
+        """Read an address; raise SettingsError. The port defaults to 80, and to 443 with TLS; of MQTT to 1883 and
+        8883."""
         try:
             parts = urlsplit(url.strip())
         except ValueError as error:  # such as an IPv6 address without its end
@@ -112,7 +113,7 @@ class Listener:
 
 
 def _place(url: str, parts: SplitResult, tls: bool, unix: bool) -> tuple[str, int, str]:
-    """Host, port and path; raises SettingsError."""
+    """Return host, port and path; raise SettingsError."""
     if unix:
         path = unquote(parts.path)
         if tls or parts.netloc or not path.strip("/") or len(path.encode()) > UNIX_PATH_BYTES_MAX:
@@ -141,7 +142,7 @@ def _default_port(scheme: str, tls: bool) -> int:
 
 
 def _tls(url: str, tls: bool, options: dict[str, str]) -> dict[str, Any]:
-    """The options of TLS that are given; raises SettingsError."""
+    """Return the options of TLS that are given; raise SettingsError."""
     given = {name: options[name] for name in _OF_TLS if options.get(name)}
     if given and not tls:
         raise SettingsError(f"{url!r}: {', '.join(given)} is for +tls")
@@ -151,7 +152,7 @@ def _tls(url: str, tls: bool, options: dict[str, str]) -> dict[str, Any]:
 
 
 def _proxy(url: str, purposes: frozenset[str], options: dict[str, str]) -> str:
-    """The version of the proxy's header that connections begin with; raises SettingsError."""
+    """Return the version of the proxy's header that connections begin with; raise SettingsError."""
     given = options.get("proxy", "")
     if given not in ("", *PROXY_VERSIONS):
         raise SettingsError(f"{url!r}: proxy is the version of the proxy protocol, {' or '.join(PROXY_VERSIONS)}")
@@ -161,7 +162,7 @@ def _proxy(url: str, purposes: frozenset[str], options: dict[str, str]) -> str:
 
 
 def _mode(url: str, unix: bool, options: dict[str, str]) -> int:
-    """The permissions of a unix socket; raises SettingsError."""
+    """Return the permissions of a unix socket; raise SettingsError."""
     text = options.get("mode", "")
     if not text:
         return UNIX_MODE
@@ -171,7 +172,7 @@ def _mode(url: str, unix: bool, options: dict[str, str]) -> int:
 
 
 def _numbers(url: str, purposes: frozenset[str], options: dict[str, str]) -> dict[str, Any]:
-    """The options that are whole numbers; raises SettingsError."""
+    """Return the options that are whole numbers; raise SettingsError."""
     numbers: dict[str, int] = {}
     for name, (least, most) in _NUMBERS.items():
         if name not in options:

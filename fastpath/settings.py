@@ -33,11 +33,10 @@ HEAD_BYTES_LEAST = 1024
 LEEWAY_SECONDS_MOST = 300
 _INT32_MAX = (1 << 31) - 1
 MESSAGE_BYTES_MOST = 15 << 20
-"""A control frame, 16 MiB, less what is said around a message."""
+"""Bytes of a message at most: a control frame, 16 MiB, less what is said around a message."""
 
 SNAPSHOT_BYTES_MOST = 32 << 20
-"""A frame as the clients take it, 256 MiB, holds that with a sixfold escape for each character, and what is around it.
-"""
+"""Bytes of a snapshot at most: a frame as clients take it, 256 MiB, holds that with each character escaped sixfold."""
 
 _MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max", "token_leeway_seconds")
 """Limits that 0 switches off."""
@@ -45,15 +44,15 @@ _MAY_BE_OFF = ("hang_seconds", "idle_seconds", "memory_bytes_max", "token_leeway
 _OF_JWT = tuple(
     f"token_{name}" for name in ("audience", "issuer", "user_claim", "groups_claim", "subscribe", "publish")
 )
-"""What is said of an outside issuer's tokens."""
+"""Settings about an outside issuer's tokens."""
 
 SECRETS = ("token_secret", "publish_token", "metrics_password")
-"""Never printed."""
+"""Settings that are never printed."""
 
 _KINDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "true or false"}
 
 _FAULTS = ("faults", "faults_do")
-"""What faults.py reads: no settings."""
+"""Names that say which failpoints are on: no settings."""
 
 
 def _setting(default: Any, help_text: str) -> Any:
@@ -317,7 +316,7 @@ class Settings:
 
     @property
     def audit_kinds(self) -> set[str]:
-        """What is written down."""
+        """Kinds of events that are written down."""
         return {kind for kind in self.audit.replace(" ", "").split(",") if kind}
 
     @property
@@ -338,7 +337,7 @@ class Settings:
 
     @property
     def hook_events(self) -> frozenset[str]:
-        """What the hook is asked about; raises SettingsError."""
+        """Events about which the hook is asked; raises SettingsError."""
         given = [name.strip() for name in self.hooks.split(",") if name.strip()]
         if unknown := sorted(set(given).difference(EVENTS)):
             raise SettingsError(f"{PREFIX}HOOKS: {unknown[0]!r} is none of {', '.join(EVENTS)}")
@@ -346,7 +345,7 @@ class Settings:
 
     @property
     def claim_map(self) -> ClaimMap:
-        """What the claims of an outside issuer's tokens say; raises SettingsError."""
+        """Meaning of the claims of an outside issuer's tokens; raises SettingsError."""
         patterns: list[tuple[str, ...]] = []
         for name in ("token_subscribe", "token_publish"):
             given = tuple(text.strip() for text in getattr(self, name).split(",") if text.strip())
@@ -376,7 +375,7 @@ class Settings:
 
 
 def load(environ: Mapping[str, str]) -> Settings:
-    """Settings from the TOML file that FASTPATH_CONFIG names, then from the environment; raises SettingsError."""
+    """Read settings from the TOML file that FASTPATH_CONFIG names, then from the environment; raise SettingsError."""
     given = {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
     for name in _FAULTS:
         given.pop(name, None)
@@ -403,7 +402,7 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 
 def describe(settings: Settings) -> str:
-    """Every setting in force, with its reason, as a TOML file; secrets are not shown."""
+    """Return every setting in force, with its reason, as a TOML file; secrets are not shown."""
     lines = []
     for one in fields(settings):
         value = getattr(settings, one.name)
@@ -496,7 +495,7 @@ def _check(settings: Settings) -> None:
 
 
 def _check_sizes(settings: Settings) -> None:
-    """What is taken has to fit into what hands it on."""
+    """Raise SettingsError where a size that is taken does not fit into what hands it on."""
     message, snapshot, outbox = settings.message_bytes_max, settings.snapshot_bytes_max, settings.outbox_bytes_max
     if message > MESSAGE_BYTES_MOST:
         raise SettingsError(
@@ -521,7 +520,7 @@ def _check_sizes(settings: Settings) -> None:
 
 
 def _check_log(settings: Settings) -> None:
-    """Levels, form and size of the log."""
+    """Raise SettingsError for a level, form or size of the log that cannot be used."""
     try:
         parse_levels(settings.log_level)
     except ValueError as error:
@@ -533,7 +532,7 @@ def _check_log(settings: Settings) -> None:
 
 
 def _check_audit(settings: Settings) -> None:
-    """What is written down, and where."""
+    """Raise SettingsError where what the audit writes, or where it writes, cannot be used."""
     unknown = settings.audit_kinds - set(AUDIT_KINDS)
     if unknown:
         raise SettingsError(f"{PREFIX}AUDIT: {', '.join(sorted(unknown))} is none of {', '.join(AUDIT_KINDS)}")
@@ -544,7 +543,7 @@ def _check_audit(settings: Settings) -> None:
 
 
 def _check_tokens(settings: Settings) -> None:
-    """What tokens are checked by, in the modes that have some."""
+    """Raise SettingsError where tokens cannot be checked, in the modes that have some."""
     signed = settings.mode in ("jwt", "rules")
     if signed and len(settings.token_secret.encode()) < 32 and (settings.token_secret or not settings.token_keys):
         raise SettingsError(
@@ -568,5 +567,5 @@ def _check_tokens(settings: Settings) -> None:
 
 
 def without_login(url: str) -> str:
-    """The address without the passwords in it."""
+    """Return the address without the passwords in it."""
     return re.sub(r"(_password=)[^&]*", r"\1…", re.sub(r"//.*@", "//…@", url))

@@ -14,15 +14,15 @@ from types import FrameType
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 WAKE_SECONDS = 0.5
-"""So often a main thread that waits wakes: the kernel may hand a signal to another thread, which runs no handler."""
+"""Seconds after which a main thread that waits wakes: the kernel may hand a signal to a thread that runs no handler."""
 
 
 class StopEvent(threading.Event):
-    """Without a lock, so that a signal handler may set it whatever the main thread does at that moment.
+    """An event without a lock, so that a signal handler may set it whatever the main thread does at that moment.
 
     `threading.Event.set` takes a lock that is not reentrant: a handler that interrupts `wait`, or another handler's
-    `set`, waits for it forever. A terminal's Ctrl-C is often followed at once by a supervisor's SIGTERM. It keeps two
-    descriptors for as long as it is there.
+    `set`, waits for the lock forever. A terminal's Ctrl-C is often followed at once by a supervisor's SIGTERM. The
+    event keeps two descriptors for as long as it is there.
     """
 
     def __init__(self) -> None:
@@ -36,21 +36,21 @@ class StopEvent(threading.Event):
         os.close(self._write)
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Return True once the event was set."""
         return self._told
 
     def set(self) -> None:
-        """Wake all who wait; it stays set."""
+        """Wake all who wait; the event stays set."""
         if not self._told:
             self._told = True
             os.write(self._write, b"\0")  # never read: whoever waits, now or later, finds the pipe readable
 
     def clear(self) -> None:
-        """A program that was told to end is not told otherwise."""
+        """Refuse: a program that was told to end is not told otherwise."""
         raise NotImplementedError
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, at most so many seconds; whether it is."""
+        """Wait until the event is set, at most so many seconds; return True if it is."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         until = None if timeout is None else time.monotonic() + timeout
@@ -64,7 +64,8 @@ class StopEvent(threading.Event):
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopEvent]:
-    """An event that SIGTERM and SIGINT set; afterwards they do what they did before. For the main thread only."""
+    """Yield an event that SIGTERM and SIGINT set; let them do afterwards what they did before. For the main thread
+    only."""
     stop = StopEvent()
 
     def told(number: int, frame: FrameType | None) -> None:

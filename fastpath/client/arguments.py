@@ -13,7 +13,7 @@ NUMBER_MAX = (1 << 53) - 1
 """The largest whole number of the protocol."""
 
 PATTERNS_MAX = 1000
-"""In one command (protocol.md 3.10)."""
+"""Patterns in one command at most (protocol.md 3.10)."""
 
 TOKEN_CHARS_MAX = 64 << 10
 CLOSURE_CHARS_MAX = 256
@@ -22,7 +22,8 @@ SLOW = ("close", "conflate")
 
 
 def check_text(what: str, text: Any) -> str:
-    """Raises TypeError for what is no text, and Invalid for half a character: no form of the protocol has it."""
+    """Return the text; raise TypeError if it is no text, and Invalid for half a character: no form of the protocol has
+    it."""
     if not isinstance(text, str):
         raise TypeError(f"{what} is a str, not {type(text).__name__}")
     try:
@@ -33,7 +34,7 @@ def check_text(what: str, text: Any) -> str:
 
 
 def check_values(content: object, fields: Mapping[str, object]) -> None:
-    """Raises TypeError for content or field values other than text and bytes, and as ``check_text``."""
+    """Raise TypeError for content or field values other than str and bytes, and as ``check_text`` does for text."""
     for what, value in (("the content", content), *((f"the field {name!a}", value) for name, value in fields.items())):
         if isinstance(value, str):
             check_text(what, value)
@@ -44,14 +45,14 @@ def check_values(content: object, fields: Mapping[str, object]) -> None:
 
 
 def check_count(what: str, number: Any, least: int = 0) -> int:
-    """Raises ValueError for what is no whole number of the protocol's from ``least`` on."""
+    """Return the number; raise ValueError unless it is a whole number of the protocol that is ``least`` or greater."""
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= NUMBER_MAX:
         raise ValueError(f"{what} is a whole number from {least} to {NUMBER_MAX}, not {number!r}")
     return number
 
 
 def check_positions(names: Iterable[str], since: Any) -> dict[str, tuple[int, int]]:
-    """The positions that ``since`` says, of each name or of all; raises TypeError and ValueError."""
+    """Return the position in ``since`` of each name; raise TypeError and ValueError for what is no position."""
     if since is None:
         return {}
     positions = dict(since) if isinstance(since, Mapping) else dict.fromkeys(names, since)
@@ -65,7 +66,7 @@ def check_positions(names: Iterable[str], since: Any) -> dict[str, tuple[int, in
 
 
 def check_subscription(history: Any, conflation: Any, slow: Any) -> None:
-    """Raises ValueError for other options than a server takes."""
+    """Raise ValueError for options that no server takes."""
     check_count("history", history)
     check_count("conflation", conflation)
     if slow not in SLOW:
@@ -73,7 +74,7 @@ def check_subscription(history: Any, conflation: Any, slow: Any) -> None:
 
 
 def check_patterns(names: Sequence[Any]) -> None:
-    """Raises TypeError, Invalid, and Limited for more than one command has."""
+    """Raise TypeError and Invalid for a pattern that is no text, and Limited for more patterns than one command has."""
     for name in names:
         check_text("a pattern", name)
     if len(names) > PATTERNS_MAX:
@@ -81,7 +82,7 @@ def check_patterns(names: Sequence[Any]) -> None:
 
 
 def check_token(token: Any) -> str:
-    """Raises TypeError for what is no text, and BadToken for one that no server takes."""
+    """Return the token; raise TypeError if it is no text, and BadToken if no server takes it."""
     try:
         if len(check_text("a token", token)) <= TOKEN_CHARS_MAX:
             return str(token)
@@ -91,12 +92,12 @@ def check_token(token: Any) -> str:
 
 
 def check_quality(qos: Any) -> None:
-    """Raises Invalid for another than the two that there are."""
+    """Raise Invalid unless ``qos`` is one of the two that there are."""
     if qos not in (GUARANTEED, STANDARD):
         raise Invalid("invalid", 'qos is "guaranteed" or "standard"')
 
 
 def check_closure(closure: str | None) -> None:
-    """Raises TypeError, Invalid, and Limited for one that is too long."""
+    """Raise TypeError or Invalid for a closure that is no text, and Limited for one that is too long."""
     if closure is not None and len(check_text("closure", closure)) > CLOSURE_CHARS_MAX:
         raise Limited("limit", f"a closure has at most {CLOSURE_CHARS_MAX} characters")

@@ -14,16 +14,18 @@ T = TypeVar("T")
 
 
 async def ask(function: Callable[[], T | Awaitable[T]], seconds: float, what: str) -> T:
-    """What the function answers; raises what it raises, and TimeoutError, which names ``what``, after the seconds.
+    """Call the function and return its answer; raise its error, or TimeoutError, which names ``what``, after the
+    seconds.
 
-    One that is not async runs in a thread of its own, so that one that waits for a network holds up nothing else. What
-    does not end in time is left to itself: a task is cancelled, a thread cannot be.
+    A function that is not async runs in a thread of its own, so that it holds up nothing else while it waits for a
+    network. A function that does not end in time is left to itself: a task is cancelled, a thread cannot be.
     """
     return await within(_answer(function), seconds, what)
 
 
 async def within(awaitable: Awaitable[T], seconds: float, what: str) -> T:
-    """The result, also where the awaitable does not let itself be cancelled; raises TimeoutError after the seconds."""
+    """Return the result, or raise TimeoutError after the seconds, even if the awaitable does not let itself be
+    cancelled."""
     task = asyncio.ensure_future(awaitable)
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)
@@ -44,7 +46,7 @@ async def _answer(function: Callable[[], T | Awaitable[T]]) -> T:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a function, a method or an object that is called answers a coroutine."""
+    """Return True if calling the function, method or object makes a coroutine."""
     call = getattr(function, "__call__", None)  # noqa: B004  # it is looked at, not asked whether it is there
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 

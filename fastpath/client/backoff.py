@@ -40,12 +40,12 @@ class Backoff:
         return min(self._max, self._first * 2.0**doublings) * (0.5 + self._draw() / 2)
 
     def reset(self) -> None:
-        """A connection has stood for long enough: begin anew."""
+        """Begin anew, as a connection has stood for long enough."""
         self.failures = 0
 
 
 class Jitter:
-    """``next_seconds()`` draws from 0 to a bound that doubles with each call."""
+    """Random pauses: ``next_seconds()`` draws from 0 to a bound that doubles with each call."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Jitter:
         self._bound = first_seconds
 
     def next_seconds(self) -> float:
-        """The pause before the next attempt."""
+        """Return the pause before the next attempt."""
         bound = self._bound
         self._bound = min(self._max, bound * 2)
         return self._draw(0, bound)
 
     def reset(self) -> None:
-        """An attempt was successful: begin anew."""
+        """Begin anew after a successful attempt."""
         self._bound = self._first

@@ -39,11 +39,11 @@ RESPOND_THREADS = 16
 """Requests that the handlers of one blocking client answer at a time; others wait their turn."""
 
 CLOSE_SECONDS = 1
-"""How long closing waits for what other threads have asked for."""
+"""Seconds that closing waits for what other threads have asked for."""
 
 
 class BlockingFeed(Generic[T]):
-    """``for item in feed:``; ends when the client is closed."""
+    """A feed for threads: ``for item in feed:`` ends when the client is closed."""
 
     def __init__(self, client: BlockingClient, feed: Feed[T]) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class BlockingFeed(Generic[T]):
         return self._fetch(None)
 
     def get(self, timeout_seconds: float | None = None) -> T:
-        """The next item; raises TimeoutError, and EOFError at the end."""
+        """Return the next item; raise TimeoutError after the seconds, and EOFError at the end."""
         with self._taking:
             if self._items:
                 return self._items.popleft()
@@ -116,7 +116,7 @@ class BlockingStream(BlockingFeed[Message]):
 
 
 class BlockingClient:
-    """Like ``fastpath.client.connect``, for threads.
+    """A client like that of ``fastpath.client.connect``, for threads.
 
     ``on_status`` is called in the client's own thread, which must not wait: it may not call the client's verbs.
     """
@@ -174,7 +174,8 @@ class BlockingClient:
 
     @property
     def transport(self) -> str:
-        """What carries the connection or is tried: ``websocket``, ``stream`` or ``poll``; empty before it is open."""
+        """Name of the transport that carries the connection or is tried: ``websocket``, ``stream`` or ``poll``; empty
+        at first."""
         return "" if self._client is None else self._client.transport
 
     @property
@@ -309,7 +310,7 @@ class BlockingClient:
         self.call(_now(lambda: self._open.reconnect()))
 
     def presence(self, subject: str = "") -> Presence:
-        """The users subscribed or online, as ``Client.presence`` has them."""
+        """Return the users subscribed or online, as ``Client.presence`` does."""
         return self.call(self._open.presence(subject))
 
     def advertise(self, patterns: str | Iterable[str], on_interest: Interest | None = None) -> dict[str, str]:
@@ -350,7 +351,7 @@ class BlockingClient:
         return BlockingResponder(self, self.call(self._open.respond(pattern, self._in_thread(handler))))
 
     def _in_thread(self, handler: Callable[[Request], Returned]) -> Handler:
-        """The handler as a coroutine function that runs it in a thread of its own pool."""
+        """Return the handler as a coroutine function that runs it in a thread of the client's own pool."""
         if self._pool is None:
             self._pool = concurrent.futures.ThreadPoolExecutor(RESPOND_THREADS, "fastpath-respond")
         pool, loop = self._pool, self._running()
@@ -457,7 +458,8 @@ def connect(
     proxy: str | bool | None = True,
     **options: Unpack[OptionNames],
 ) -> BlockingClient:
-    """``with connect("ws://127.0.0.1:8800/ws", token) as client:``; options as ``fastpath.client.connect``."""
+    """Make a client for ``with connect("ws://127.0.0.1:8800/ws", token) as client:``; options as for
+    ``fastpath.client.connect``."""
     return BlockingClient(
         urls, token, form, on_status=on_status, servers_url=servers_url, tls=tls, proxy=proxy, **options
     )

@@ -20,7 +20,7 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 def check_source(source: ServersSource | None) -> None:
-    """Raises ValueError for what cannot answer."""
+    """Raise ValueError for a source that cannot answer."""
     if isinstance(source, str) and not source.startswith(("http://", "https://")):
         raise ValueError(f"the list of servers is at http://… or https://…, not {source!r}")
 
@@ -28,7 +28,7 @@ def check_source(source: ServersSource | None) -> None:
 async def fetch_servers(
     source: ServersSource, seconds: float, tls: ssl.SSLContext | None, proxy: str | bool | None = True
 ) -> list[Server]:
-    """The list at present; raises what the source raises, OSError, ValueError or msgspec.DecodeError."""
+    """Return the list at present; raise what the source raises, OSError, ValueError or msgspec.DecodeError."""
     what = "the list of servers"
     if isinstance(source, str):
         return parse_servers(await ask(partial(_get, source, seconds, tls, proxy), seconds, what))

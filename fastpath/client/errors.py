@@ -143,7 +143,7 @@ _OF_REQUESTS: dict[str, type[RequestFailed]] = {
 
 
 def request_failure(code: str, reason: str, replies: Sequence[Any], *, own: bool) -> CommandRefused:
-    """The exception for the error of a request; ``own``: the error is the server's own, and no responder's."""
+    """Return the exception for the error of a request; ``own``: the error is the server's own, and no responder's."""
     if not own:
         return ResponderError(code, reason, replies)
     if code in _BY_CODE:
@@ -163,7 +163,7 @@ _BY_CODE: dict[str, type[CommandRefused]] = {
 
 
 def refusal(code: str, reason: str) -> CommandRefused:
-    """The exception that stands for a code of the protocol."""
+    """Return the exception that stands for a code of the protocol."""
     return _BY_CODE.get(code, CommandRefused)(code, reason)
 
 
@@ -235,7 +235,7 @@ class ControlRefused(ClientError):
 
 
 def close_label(code: int) -> str:
-    """The name that protocol.md 7 gives a close code; empty for one that it does not list."""
+    """Return the name that protocol.md 7 gives a close code; empty for a code that it does not list."""
     try:
         return Close(code).label
     except ValueError:
@@ -246,5 +246,6 @@ _RETRY_STANDARD = frozenset({1000, 1001, 1005, 1006, 1011, 1012, 1013, 1014})
 
 
 def may_reconnect(code: int) -> bool:
-    """True for close codes after which a client reconnects: 4000-4499, and those of RFC 6455 that do not blame it."""
+    """Return True if a client reconnects after this close code: 4000-4499, and those of RFC 6455 that do not blame
+    it."""
     return 4000 <= code <= 4499 or code in _RETRY_STANDARD

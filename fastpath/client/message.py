@@ -19,7 +19,7 @@ class Position(NamedTuple):
 
 
 AsOf = str | int | dict[str, str | int]
-"""As of when data is, by whoever published it (protocol.md 5.2)."""
+"""Time or version for which data is true, as its publisher says (protocol.md 5.2)."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +52,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return GUARANTEED if self.seq else STANDARD
 
     def json(self, field: str = "") -> Any:
-        """What the content says in JSON, or the field of that name; raises ValueError, KeyError without the field.
+        """Return what the content says in JSON, or the field of that name; raise ValueError for other text, or
+        KeyError.
 
-        The protocol has texts and bytes alone: which subjects carry JSON is for who publishes and who reads to know.
+        The protocol has texts and bytes alone: publishers and readers have to know which subjects carry JSON.
         """
         return json.loads(self.fields[field] if field else self.content)
 
@@ -97,13 +98,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def presence_of(answer: Present) -> Presence:
-    """The presence that a server's answer describes (protocol.md 4.14)."""
+    """Return the presence that a server's answer describes (protocol.md 4.14)."""
     users = {user.user: user.connections for user in answer.users}
     return Presence(users, answer.anonymous, answer.more, answer.stale)
 
 
 def message_of(data: Data, subject: str, epoch: int, base: int) -> Message:
-    """The message that a frame stands for (protocol.md 5)."""
+    """Return the message that a frame stands for (protocol.md 5)."""
     meta = data.meta
     return Message(
         subject=subject,

@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 
 Transport = Literal["websocket", "stream", "poll"]
 TRANSPORTS: tuple[Transport, ...] = ("websocket", "stream", "poll")
-"""What may carry a client's frames, from the fastest down."""
+"""Names of what may carry a client's frames, from the fastest down."""
 
 
 class OptionNames(TypedDict, total=False):
@@ -35,42 +35,44 @@ class OptionNames(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Checked when made: raises ValueError for what is negative, TypeError for a name that is none."""
+    """The options of a client, checked when made: raises ValueError for a negative number, TypeError for an unknown
+    name."""
 
     timeout_seconds: float = 10
-    """For the first connection, for one attempt at a server, and for the answer to a command."""
+    """Seconds for the first connection, for one attempt at a server, and for the answer to a command."""
     token_seconds: float = 15
-    """For a callable ``token`` to answer; one that takes longer has failed."""
+    """Seconds for a callable ``token`` to answer; one that takes longer has failed."""
     ping_seconds: float = 5
-    """How often the server is asked for a sign of life, and the latency measured."""
+    """Seconds from one ping to the next, by which the client learns that the server lives, and the latency."""
     silence_seconds: float = 12
-    """A connection on which nothing at all arrives for so long is given up."""
+    """Seconds without anything from the server after which a connection is given up."""
     quick_retries: int = 3
-    """So many rounds through the servers come soon after one another,"""
+    """Number of rounds through the servers that come soon after one another."""
     quick_seconds: float = 5
-    """the k-th after this × k, less a random part of this;"""
+    """Seconds that are multiplied by k for the pause before the k-th quick round, less a random part of them."""
     backoff_seconds: float = 20
-    """the others after a random half to whole of this, which doubles"""
+    """Seconds before the rounds after the quick ones: a random half to whole of this, which doubles with each round."""
     backoff_seconds_max: float = 360
-    """up to this."""
+    """Seconds up to which ``backoff_seconds`` doubles."""
     steady_seconds: float = 60
-    """A connection that stood so long was a good one: counting begins anew."""
+    """Seconds that a good connection stands; after one, failures are counted anew."""
     down_after: int = 1
-    """After so many failed rounds the status ``down`` is told."""
+    """Number of failed rounds after which the status ``down`` is told."""
     reconnects_max: int = 15
-    """More reconnections than this within 3 minutes are told as ``reconnect_rate_exceeded``."""
+    """Number of reconnections within 3 minutes above which ``reconnect_rate_exceeded`` is told."""
     publish_seconds: float = 60
-    """How long a publication is tried."""
+    """Seconds for which a publication is tried."""
     publish_queue_messages: int = 1000
-    """Publications that may wait for their answer,"""
+    """Number of publications that may wait for their answer."""
     publish_queue_bytes: int = 1 << 20
-    """and the bytes of their contents and fields."""
+    """Bytes of contents and fields in the publications that may wait for their answer."""
     transports: Sequence[str] = TRANSPORTS
-    """Which are tried, from the fastest down, until one works; one alone is pinned."""
+    """Names of the transports that are tried, from the fastest down, until one works; a single one is pinned."""
     step_down_seconds: float = 4
-    """So long a transport has to open, and then for its first frame, while there is another to try after it."""
+    """Seconds for a transport to open, and then for its first frame, while there is another to try after it."""
     step_up_seconds: float = 600
-    """After so long those above the one that worked are tried again; each try in vain doubles that, to an hour."""
+    """Seconds until those above the transport that worked are tried again; each try in vain doubles them, to an
+    hour."""
 
     def __post_init__(self) -> None:
         for option in fields(self):

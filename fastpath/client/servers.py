@@ -27,7 +27,7 @@ Servers = str | Iterable[str | tuple[str, int] | Mapping[str, Any]]
 
 
 def parse_servers(given: Servers) -> list[Server]:
-    """The servers that are meant, each address once; raises ValueError for what is no address or weight."""
+    """Return the servers that are meant, each address once; raise ValueError for what is no address or weight."""
     parsed: dict[str, Server] = {}
     for one in [given] if isinstance(given, str) else given:
         if isinstance(one, str):
@@ -45,7 +45,7 @@ def parse_servers(given: Servers) -> list[Server]:
 
 
 def _is_address(url: str) -> bool:
-    """Whether it could be connected to: a port is a number of 16 bits, a name is one for DNS."""
+    """Return True if the address could be connected to: a port is a number of 16 bits, a name is one for DNS."""
     try:
         parts = urlsplit(url)
         host, _ = (parts.hostname or ""), parts.port
@@ -56,7 +56,7 @@ def _is_address(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself, by its name or its address."""
+    """Return True if a host is this machine itself, by its name or its address."""
     if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
         return True
     try:
@@ -67,7 +67,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ServerList:
-    """In a round each server is tried at most once; those whose connection was lost of late come last."""
+    """Servers by weight: a round tries each at most once, and those whose connection was lost of late last."""
 
     def __init__(self, servers: Iterable[Server], draw: Draw = random.random) -> None:
         self._servers = list(servers)
@@ -81,17 +81,17 @@ class ServerList:
         return [server.url for server in self._servers]
 
     def replace(self, servers: Iterable[Server]) -> None:
-        """A new list, from the next pick on; an empty one changes nothing."""
+        """Take a new list, from the next pick on; an empty one changes nothing."""
         self._servers = list(servers) or self._servers
 
     def add(self, servers: Iterable[Server]) -> None:
-        """Servers that one which drains has named: new ones, or other weights of known ones."""
+        """Add servers that a draining server has named: new ones, or other weights of known ones."""
         told = {server.url: server for server in servers}
         self._servers = [told.pop(server.url, server) for server in self._servers]
         self._servers += told.values()
 
     def pick(self) -> str:
-        """The next address of this round; empty when each has failed."""
+        """Return the next address of this round; empty when each has failed."""
         left = [server for server in self._servers if server.url not in self._failed]
         proper = [server for server in left if server.weight]
         for some in (proper, left):  # those of weight 0 only when no other is left
@@ -115,11 +115,11 @@ class ServerList:
         self._failed.add(url)
 
     def more(self, url: str) -> bool:
-        """True when a server other than ``url`` is left to try in this round."""
+        """Return True when a server other than ``url`` is left to try in this round."""
         return any(server.url != url and server.url not in self._failed for server in self._servers)
 
     def lose(self, url: str) -> bool:
-        """The connection to it ended: others come first. Whether one with a weight is left that was not lost too."""
+        """Put others before this server, whose connection ended; return True if one with a weight was not lost too."""
         self._avoided.add(url)
         left = any(server.weight and server.url not in self._avoided for server in self._servers)
         if not left:

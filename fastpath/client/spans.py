@@ -46,12 +46,12 @@ def publish_span(rows: Sequence[list[Any]]) -> Iterator[None]:
 
 
 def traceparent_of(context: SpanContext) -> str:
-    """The context of a span in the form of W3C Trace Context."""
+    """Return the context of a span in the form of W3C Trace Context."""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
 
 
 def context_of(traceparent: str) -> Context | None:
-    """The context to go on with for who works on a message with this ``traceparent``; None where that is none.
+    """Return the context for work on a message with this ``traceparent``; None if that is none.
 
     ``tracer.start_as_current_span("work", context=context_of(message.traceparent))``.
     """

@@ -12,7 +12,7 @@ OPTIONS = ("ca", "cert", "key")
 
 
 def connect_control(address: str, timeout_seconds: float) -> socket.socket:
-    """An open connection to ``/path/to.sock`` or ``tls://host:port?ca=ca.pem&cert=own.pem&key=own.key``.
+    """Open and return a connection to ``/path/to.sock`` or ``tls://host:port?ca=ca.pem&cert=own.pem&key=own.key``.
 
     Over TLS both sides show a certificate that the authority ``ca`` has signed. Raises OSError, also for a certificate
     that does not do, and ValueError for an address that is none.
@@ -40,7 +40,8 @@ def connect_control(address: str, timeout_seconds: float) -> socket.socket:
 
 
 def parse_tls(address: str) -> tuple[str, int, dict[str, str]]:
-    """Host, port and files of a ``tls://`` address; raises ValueError with what is wrong."""
+    """Return host, port and files of a ``tls://`` address; raise ValueError, which says what is wrong with the
+    address."""
     parts = urlsplit(address)
     files = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if not parts.hostname or not parts.port or set(files) != set(OPTIONS):

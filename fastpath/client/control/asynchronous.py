@@ -16,13 +16,13 @@ from .address import TLS_SCHEME, parse_tls
 from .client import FRAME_BYTES_MAX, VERSION, Answer
 
 CROWD_SECONDS = 0.005
-"""How long to wait for others that connect at the same time."""
+"""Seconds to wait for others that connect at the same time."""
 
 Answered = Callable[[Answer | None, ClientError | None], None]
-"""Takes the answer, or else why there is none: ControlRefused, SidecarUnavailable."""
+"""Function that takes the answer, or else why there is none: ControlRefused, SidecarUnavailable."""
 
 Pushed = Callable[[str, Answer], None]
-"""Takes what was not asked: its name and its content."""
+"""Function that takes a push, which nobody asked for: its name and its content."""
 
 
 class AsyncControl(asyncio.Protocol):
@@ -32,7 +32,7 @@ class AsyncControl(asyncio.Protocol):
     """
 
     def __init__(self, path: str, pushed: Pushed, lost: Callable[[], None]) -> None:
-        """``lost`` is called once, after all that was asked has been told that there is no answer."""
+        """Prepare a connection that calls ``lost`` once, after every caller has been told that there is no answer."""
         self.path = path
         self._pushed = pushed
         self._lost = lost
@@ -46,7 +46,7 @@ class AsyncControl(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether the connection is there."""
+        """State of the connection: True while it is open."""
         return self._transport is not None and not self._closed
 
     def ask(self, verb: str, arguments: Answer, answered: Answered) -> int:
@@ -91,7 +91,7 @@ class AsyncControl(asyncio.Protocol):
         self._end("this side closed the connection")
 
     def abandon(self) -> None:
-        """In the child of a fork: let go of the parent's connection, which the parent goes on using."""
+        """Let go of the parent's connection in the child of a fork; the parent goes on using it."""
         if self._transport is not None and self.open:
             # The number stays taken, so that whatever still closes it here closes nothing else.
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -99,11 +99,11 @@ class AsyncControl(asyncio.Protocol):
             os.close(nothing)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Keep the transport of the new connection."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answers and what was not asked, or parts of them."""
+        """Hand on the answers and pushes that are complete with this data."""
         for packet in self._unpacker.feed(data):
             match packet:
                 case [0, str(name), dict(content)]:
@@ -116,7 +116,7 @@ class AsyncControl(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The sidecar is gone."""
+        """Tell every caller that the sidecar is gone."""
         self._end(getattr(exc, "strerror", None) or "the sidecar closed the connection")
 
     def _send(self) -> None:
@@ -138,7 +138,7 @@ class AsyncControl(asyncio.Protocol):
 
 
 async def connect(path: str, client: str, seconds: float, pushed: Pushed, lost: Callable[[], None]) -> AsyncControl:
-    """An open connection to a control socket's path or ``tls://`` address, within so many seconds.
+    """Return an open connection to a control socket's path or ``tls://`` address, within so many seconds.
 
     Raises SidecarUnavailable, ControlRefused, and ValueError for an address that is none.
     """

@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable
 
 PAUSE_SECONDS = 2.0
-"""After the first time-out; each further one in a row doubles it."""
+"""Seconds without a question after the first time-out; each further one in a row doubles them."""
 
 PAUSE_SECONDS_MAX = 8.0
-"""So that whoever is back is found within that."""
+"""Seconds of a pause at most, so that a sidecar that is back is found within that time."""
 
 
 class Breaker:
-    """Closed while answers come. A time-out opens it: for a pause nobody asks, then one call does, alone.
+    """A circuit breaker: closed while answers come, open for a pause after a time-out.
 
-    ``trial_seconds`` is how long that call may take before another one tries. Safe to share between threads.
+    Nobody asks during the pause; then one call does, alone. ``trial_seconds`` is how long that call may take before
+    another one tries. Safe to share between threads.
     """
 
     def __init__(self, trial_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,13 +29,13 @@ class Breaker:
         self._until = 0.0
 
     def refusal(self) -> str:
-        """The reason why the sidecar should not be asked now; empty when it may be asked."""
+        """Return the reason why the sidecar should not be asked now; empty when it may be asked."""
         with self._lock:
             left = self._until - self._clock() if self._timeouts else 0
         return f"it did not answer in time; it is asked again within {max(0.1, left):.1f} s" if left > 0 else ""
 
     def admit(self) -> str:
-        """The refusal for a caller about to ask, or an empty text; after a pause one is let through on trial."""
+        """Return the refusal for a caller about to ask, or an empty text; let one through on trial after a pause."""
         with self._lock:
             now = self._clock()
             if self._timeouts and now >= self._until:
@@ -48,7 +49,8 @@ class Breaker:
             self._timeouts = 0
 
     def open(self, asked_at: float) -> None:
-        """A question of that time (of the clock) had no answer; several asked beside each other count once."""
+        """Note that a question asked at that time (of the clock) had no answer; several asked beside each other count
+        once."""
         with self._lock:
             if self._timeouts and asked_at < self._opened_at:
                 return

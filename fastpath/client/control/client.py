@@ -19,12 +19,12 @@ from .address import connect_control
 
 VERSION = 1
 FRAME_BYTES_MAX = 16 << 20
-"""Of what is asked (protocol.md 8.1)."""
+"""Bytes of one request at most (protocol.md 8.1)."""
 
 Answer = dict[str, Any]
 
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What a socket says that can go on later."""
+"""Errors of a socket that can go on later."""
 
 
 class Control:
@@ -64,7 +64,8 @@ class Control:
         self._drop()
 
     def hello(self, deadline: float | None = None) -> Answer:
-        """``version, server, pid, mode, epoch, generation`` (None until rights have arrived), ``message_bytes_max``."""
+        """Return ``version, server, pid, mode, epoch, generation`` (None until rights have arrived),
+        ``message_bytes_max``."""
         return self.call("hello", {"version": VERSION, "client": self._client}, deadline)
 
     def publish(
@@ -105,17 +106,17 @@ class Control:
         return self.call("request", arguments)
 
     def snapshot(self, subject: str, token: str | None = None, deadline: float | None = None) -> Answer:
-        """``status``, and ``reason`` or ``message``; without a token as anonymous."""
+        """Return ``status``, and ``reason`` or ``message``; without a token as for an anonymous user."""
         return self.call("snapshot", _without_none(subject=subject, token=token), deadline)
 
     def check(self, subject: str, action: str, token: str | None = None, deadline: float | None = None) -> Answer:
-        """``allowed`` and ``reason`` for ``action`` ``subscribe`` or ``publish``."""
+        """Return ``allowed`` and ``reason`` for ``action`` ``subscribe`` or ``publish``."""
         return self.call("check", _without_none(subject=subject, action=action, token=token), deadline)
 
     def subjects(
         self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100, deadline: float | None = None
     ) -> Answer:
-        """A page of the subjects in use, in order: ``subjects`` as ``[subject, seq, snapshot, subscribed]``.
+        """Return a page of the subjects in use, in order: ``subjects`` as ``[subject, seq, snapshot, subscribed]``.
 
         ``total`` is how many the pattern or prefix covers, ``snapshots`` how many of these have a snapshot, ``more``
         whether there are others behind this page;
@@ -125,11 +126,11 @@ class Control:
         return self.call("subjects", arguments, deadline)
 
     def stats(self) -> Answer:
-        """The sidecar's figures by name, and ``by_worker`` each worker's (docs/operate/figures.md)."""
+        """Return the sidecar's figures by name, and ``by_worker`` each worker's (docs/operate/figures.md)."""
         return self.call("stats")
 
     def tree(self, prefix: str = "", begins: str = "", start: str = "", after: str = "", limit: int = 100) -> Answer:
-        """The level right below ``prefix`` (empty: the root) among the subjects that have been published to.
+        """Return the level right below ``prefix`` (empty: the root) among the subjects that have been published to.
 
         ``children`` as ``[segment, is_subject, below, seq]`` in order, from ``start`` on or behind ``after``, of those
         that begin with ``begins``; ``total`` of them, ``more`` whether there are others behind. At most 1000 a page.
@@ -138,7 +139,8 @@ class Control:
         return self.call("tree", arguments)
 
     def top(self, by: str = "rate", limit: int = 20) -> Answer:
-        """The ``subjects`` with most messages (``rate``), ``bytes``, ``subscribers`` or ``deliveries``, at most 100.
+        """Return the ``subjects`` with most messages (``rate``), ``bytes``, ``subscribers`` or ``deliveries``, at most
+        100.
 
         Each has ``subject, messages_per_s, bytes_per_s, subscribers, deliveries_per_s``; rates are over ten seconds,
         and with ``shared`` those of all nodes on one Redis: the same messages.
@@ -146,7 +148,7 @@ class Control:
         return self.call("top", {"by": by, "limit": limit})
 
     def publishers(self, limit: int = 100) -> Answer:
-        """The ``publishers`` on a port, at most 1000, and their ``total``; those that wait longest come first.
+        """Return the ``publishers`` on a port, at most 1000, and their ``total``; those that wait longest come first.
 
         Each has ``connection, publisher, user, address, since, messages, messages_per_s, unacknowledged`` (messages),
         ``batches`` (of them), ``oldest_ms`` (for how long the oldest waits) and ``last_ms`` (when it published last).
@@ -157,14 +159,14 @@ class Control:
         return self.call("publishers", {"limit": limit})
 
     def jobs(self) -> Answer:
-        """The ``jobs`` that report here, at most 200, the last heard of first; ``total``, and ``now`` in ms.
+        """Return the ``jobs`` that report here, at most 200, the last heard of first; ``total``, and ``now`` in ms.
 
         Each has ``job, time`` (of its last report, ms), ``user, restarts`` and its ``fields`` (protocol.md 6.20).
         """
         return self.call("jobs")
 
     def transactions(self, limit: int = 50) -> Answer:
-        """The ``transactions`` that committed last, at most 1000: the newest first (protocol.md 8.16).
+        """Return the ``transactions`` that committed last, at most 1000: the newest first (protocol.md 8.16).
 
         Each has ``user, transaction, batch, state, rows, rows_before, refused_rows, outdated`` and ``time`` (ms).
         """
@@ -175,7 +177,7 @@ class Control:
         return bool(self.call("forget_transaction", {"user": user, "transaction": transaction})["forgotten"])
 
     def metrics(self) -> str:
-        """The figures in Prometheus' text format, as the metrics listener shows them."""
+        """Return the figures in Prometheus' text format, as the metrics listener shows them."""
         return str(self.call("metrics")["text"])
 
     def clients(
@@ -187,7 +189,7 @@ class Control:
         after: str = "",
         limit: int = 50,
     ) -> Answer:
-        """A page of the clients that match all that is given, as ``clients``; at most 200 (protocol.md 8.8).
+        """Return a page of the clients that match all that is given, as ``clients``; at most 200 (protocol.md 8.8).
 
         ``user`` is a part of the name, ``address`` its beginning, ``subject`` one or a pattern; ``slow``: those with a
         queue, the longest first. ``total`` is how many there are; ``after`` asks for the next page while there is
@@ -198,22 +200,25 @@ class Control:
         )
 
     def client(self, connection: str, after: str = "", limit: int = 200) -> Answer:
-        """All that is known of one client (protocol.md 8.8); ControlRefused ``unknown`` when it is gone.
+        """Return all that is known of one client (protocol.md 8.8); raise ControlRefused ``unknown`` when it is gone.
 
-        Of its subscriptions a page: those behind the subject ``after``.
+        The subscriptions come a page at a time: those behind the subject ``after``.
         """
         return self.call("client", {"connection": connection, "after": after, "limit": limit})
 
     def subject(self, subject: str) -> Answer:
-        """A subject's position and its subscribers; ControlRefused ``unknown`` when it is not in use."""
+        """Return a subject's position and its subscribers; raise ControlRefused ``unknown`` when the subject is not in
+        use."""
         return self.call("subject", {"subject": subject})
 
     def history(self, subject: str, before: int = 0, limit: int = 20) -> Answer:
-        """The cached ``messages`` of a subject, newest first, below the number ``before`` (0: all); at most 100."""
+        """Return the cached ``messages`` of a subject, newest first, below the number ``before`` (0: all); at most
+        100."""
         return self.call("history", {"subject": subject, "before": before, "limit": limit})
 
     def ping(self, connection: str) -> float:
-        """The time that a client took to answer a WebSocket ping, in ms; ControlRefused ``timeout`` after 4 s."""
+        """Return the time that a client took to answer a WebSocket ping, in ms; raise ControlRefused ``timeout`` after
+        4 s."""
         return float(self.call("ping", {"connection": connection})["ms"])
 
     def disconnect(self, connection: str = "", user: str = "", reason: str = "") -> Answer:
@@ -236,7 +241,7 @@ class Control:
         return str(self.call("trace", about | {"seconds": seconds})["trace"])
 
     def traced(self, trace: str, after: int = 0) -> Answer:
-        """The next ``events`` behind number ``after``; ``dropped``, ``ended`` (why, or empty), ``seconds_left``.
+        """Return the next ``events`` behind number ``after``; ``dropped``, ``ended`` (why, or empty), ``seconds_left``.
 
         ControlRefused ``unknown`` for a trace that was not read for 15 s.
         """
@@ -247,7 +252,7 @@ class Control:
         self.call("untrace", {"trace": trace})
 
     def health(self) -> Answer:
-        """``ready``, and ``reasons`` by name why clients should not be sent there."""
+        """Return ``ready``, and ``reasons`` by name why clients should not be sent there."""
         return self.call("health")
 
     def drain(self, per_second: int = 0, servers: Sequence[Sequence[Any]] = ()) -> Answer:
@@ -280,7 +285,7 @@ class Control:
         return self.call("rules_chunk", {"rules": rules, "users": users, "sessions": sessions, "options": options})
 
     def rules_commit(self, generation: int) -> Answer:
-        """The set that was begun takes force."""
+        """Put the set of rules that was begun in force."""
         return self.call("rules_commit", {"generation": generation})
 
     def rules_diff(
@@ -365,7 +370,7 @@ class Control:
                 raise unpacker.error
 
     def _receive(self, connection: socket.socket, end: float) -> bytes:
-        """What comes next; raises OSError, also for the end, and TimeoutError."""
+        """Return the next bytes; raise OSError, also when the connection has ended, and TimeoutError."""
         while True:
             pending = isinstance(connection, ssl.SSLSocket) and connection.pending()
             if not pending and not self._readable.poll(_left(end) * 1000):
@@ -379,9 +384,10 @@ class Control:
             return data
 
     def _connection(self, end: float) -> socket.socket:
-        """The open connection, unless it is another process's (after a fork) or the sidecar has closed it.
+        """Return the open connection, or a new one where it is another process's (after a fork) or the sidecar has
+        closed it.
 
-        Bytes or the end that have arrived although nothing was asked mean that it is over.
+        A connection on which bytes or the end have arrived although nothing was asked is over.
         """
         if self._socket is not None and (self._owner != os.getpid() or self._readable.poll(0)):
             self._drop()
@@ -401,7 +407,7 @@ class Control:
 
 
 def _send(connection: socket.socket, request: bytes, end: float) -> None:
-    """All of it; raises OSError, and TimeoutError."""
+    """Send the whole request; raise OSError, and TimeoutError at ``end``."""
     view = memoryview(request)
     while view:
         try:
@@ -414,7 +420,8 @@ def _send(connection: socket.socket, request: bytes, end: float) -> None:
 
 
 def _left(end: float) -> float:
-    """The seconds until then, as a time to wait for a socket: at least a look."""
+    """Return the seconds until ``end`` as a time to wait for a socket: never so few that the socket is not looked
+    at."""
     return max(0.001, end - time.monotonic())
 
 
@@ -423,5 +430,5 @@ def _without_none(**arguments: Any) -> Answer:
 
 
 def _given(**arguments: Any) -> Answer:
-    """The arguments that are not empty, by name."""
+    """Return the arguments that are not empty, by name."""
     return {name: value for name, value in arguments.items() if value}

@@ -17,10 +17,10 @@ from ..errors import ClientError
 from .client import Answer
 
 FRAME_ROWS = 1000
-"""A call with more of them goes alone."""
+"""Rows in a call at most that may share a frame; a call with more goes alone."""
 
 FRAME_BYTES = 1 << 20
-"""A call with more of them goes alone, so that few small messages wait for a large one."""
+"""Bytes in a call at most that may share a frame, so that few small messages wait for a large one."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -40,24 +40,26 @@ class Call:
         self.deadline = deadline
         self.publisher = publisher
         self.frame: SharedFrame | None = None
-        """What it was sent in, or is to be."""
+        """Frame in which the call was sent, or is to be."""
         self.leads = False
-        """It sends its frame, and says who goes on."""
+        """True once the call sends its frame, and says who goes on."""
         self.gone = False
-        """Nobody waits for its outcome any more."""
+        """True once nobody waits for the call's outcome any more."""
         self.outcome: Answer | ClientError | None = None
         self.woken = threading.Lock()
         self.woken.acquire()
 
     def lead(self) -> None:
-        """It sends the frame that it is in, and its thread wakes for that."""
+        """Have the call's thread send the frame that the call is in, and wake the thread for that."""
         self.leads = True
         self.woken.release()
 
 
 class SharedFrame:
-    """Calls that are sent together. ``publisher`` and ``first``, the number of the first row, are given when that is
-    done, and stay: sent again it is the same."""
+    """Calls that are sent together.
+
+    ``publisher`` and ``first``, the number of the first row, are set when the frame is first sent, and stay: a frame
+    that is sent again is the same."""
 
     __slots__ = ("calls", "done", "first", "publisher", "sent", "told")
 
@@ -67,30 +69,31 @@ class SharedFrame:
         self.first = 0
         self.sent = self.done = False
         self.told: Iterator[Call] = iter(())
-        """When it is done: who is still to be woken."""
+        """Calls that are still to be woken when the frame is done."""
 
     @property
     def rows(self) -> list[msgspec.Raw]:
-        """Those of all calls, in their order."""
+        """Rows of all calls, in the order of the calls."""
         return [row for call in self.calls for row in call.rows] if len(self.calls) > 1 else self.calls[0].rows
 
     def begin(self) -> None:
-        """It is sent now: without those who have gone, who are told that they were not sent."""
+        """Close the frame, which is sent now: callers who have gone are left out, and told that their rows were not
+        sent."""
         if not self.sent:
             self.calls = [call for call in self.calls if not call.gone]
             self.sent = True
 
     def number(self, publisher: str, first: int) -> None:
-        """The name and the number of the first row."""
+        """Set the publisher's name and the number of the first row."""
         self.publisher, self.first = publisher, first
 
     def finish(self) -> None:
-        """Every call has its outcome."""
+        """Mark the frame as done: every call has its outcome."""
         self.told = iter(self.calls)
         self.done = True
 
     def settle(self, epoch: int, results: Sequence[Any]) -> None:
-        """Each call gets its part of the answer."""
+        """Give each call its part of the answer."""
         at = 0
         for call in self.calls:
             behind = at + len(call.rows)
@@ -99,19 +102,20 @@ class SharedFrame:
         self.finish()
 
     def fail(self, error: ClientError) -> None:
-        """Each call gets the error, as one of its own: threads that raise the same one write into each other's."""
+        """Give each call the error, as one of its own: threads that raise the same object write into each other's."""
         for call in self.calls:
             call.outcome = copy.copy(error)
         self.finish()
 
 
 class Frames:
-    """Who calls while nobody sends does so at once. Who calls meanwhile waits; what has come until the answer is there
-    leaves in the next frame, which the one of them sends who has most time left.
+    """Calls of several threads that are sent one frame after the other, in the order in which they came.
 
-    Frames leave one after the other, calls in their order. ``send(frame, deadline)`` tells each call its outcome. A
-    thread that is interrupted while it sends (KeyboardInterrupt, a task's time limit) leaves that to another one of the
-    frame, who sends it again as it was; one whose time is over goes, whatever becomes of its rows.
+    A call while nothing is being sent leaves at once. Calls that come meanwhile wait, and leave together in the next
+    frame; of their threads the one that has most time left sends it. ``send(frame, deadline)`` tells each call its
+    outcome. A thread that is interrupted while it sends (KeyboardInterrupt, a task's time limit) leaves that to another
+    one of the frame, which sends the frame again as it was. A thread whose time is over returns, whatever becomes of
+    its rows.
     """
 
     def __init__(self, send: Callable[[SharedFrame, float], None]) -> None:
@@ -123,7 +127,7 @@ class Frames:
         self._busy = False
 
     def locked(self) -> bool:
-        """Whether somebody sends."""
+        """Return True while a frame is being sent."""
         return self._busy
 
     def carry_out(self, call: Call) -> None:
@@ -136,7 +140,7 @@ class Frames:
             self._leave(call)
 
     def _begin(self, call: Call) -> bool:
-        """Whether the call may be sent now; else it waits."""
+        """Return True if the call may be sent now; else let it wait."""
         with self._lock:
             if self._busy:
                 self._waiting.append(call)
@@ -157,7 +161,8 @@ class Frames:
         return True
 
     def _leave(self, call: Call) -> None:
-        """The call returns: what it does for others is done, or is another one's from now on."""
+        """Leave the frames, as the call returns: what it did for other calls is done, or is another call's from now
+        on."""
         with self._lock:
             call.gone = True
             frame = call.frame
@@ -178,7 +183,7 @@ class Frames:
                 call.frame = None
 
     def _pass_on(self, frame: SharedFrame) -> None:
-        """Somebody else sends: the same frame where it is not done, else the next, if anybody waits."""
+        """Have another call send: the same frame where it is not done, else the next one, if a call waits."""
         there = [] if frame.done else [call for call in frame.calls if not call.gone]
         if not there:
             there = self._gather()
@@ -190,7 +195,7 @@ class Frames:
             max(there, key=_deadline).lead()
 
     def _gather(self) -> list[Call]:
-        """The calls of the next frame."""
+        """Take the calls of the next frame from those that wait."""
         calls: list[Call] = []
         rows = size = 0
         while self._waiting:

@@ -22,19 +22,20 @@ UNAVAILABLE = "unavailable"
 NOT_READY = "not_ready"
 
 SILENT_MAX = 2
-"""A caller waits for so many nodes that are silent at most."""
+"""Number of silent nodes that a caller waits for at most."""
 
 GREETING_SECONDS = 0.2
-"""How long a node that gave no answer in time may take to say hello: one that does is slow, and not hung."""
+"""Seconds that a node which gave no answer in time may take to say hello: one that does is slow, and not hung."""
 
 NUMBERED = -1
-"""In place of the first row's number: each has its own."""
+"""Number in place of the first row's, where each row has its own."""
 
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Nodes:
-    """Asks the node that answered last; when it does not, the others in their order. Safe to share between threads.
+    """The control sockets of several nodes: the node that answered last is asked first, then the others in their order.
+    Safe to share between threads.
 
     ``addresses`` are those of ``Control``; ``timeout_seconds`` is for each of them, of two at most, and counts from the
     call: time spent behind calls of other threads is part of it. A node that did not answer in time, nor says hello in
@@ -79,21 +80,21 @@ class Nodes:
         self._breakers = [Breaker(self._timeout) for _ in self.controls]
 
     def hello(self) -> Answer:
-        """The greeting of the node that is asked first, as ``Control.hello`` has it."""
+        """Return the greeting of the node that is asked first, as ``Control.hello`` does."""
         return self._ask(lambda control, deadline: control.hello(deadline), self._deadline())
 
     def check(self, subject: str, action: str, token: str | None = None) -> Answer:
-        """A node's decision about a right, as ``Control.check`` has it."""
+        """Return a node's decision about a right, as ``Control.check`` does."""
         return self._ask(lambda control, deadline: control.check(subject, action, token, deadline), self._deadline())
 
     def subjects(self, pattern: str = "", prefix: str = "", after: str = "", limit: int = 100) -> Answer:
-        """A page of a node's subjects, as ``Control.subjects`` has it."""
+        """Return a page of a node's subjects, as ``Control.subjects`` does."""
         return self._ask(
             lambda control, deadline: control.subjects(pattern, prefix, after, limit, deadline), self._deadline()
         )
 
     def snapshot(self, subject: str, token: str | None = None) -> Answer:
-        """A subject's snapshot, as ``Control.snapshot`` has it.
+        """Return a subject's snapshot, as ``Control.snapshot`` does.
 
         A node whose rights have not arrived yet is passed over while another has them.
         """
@@ -148,7 +149,8 @@ class Nodes:
             frame.fail(error)
 
     def _send_each(self, frame: SharedFrame, deadline: float) -> None:
-        """One call after the other, under the numbers that they have: the frame was refused for what is in one."""
+        """Send one call after the other, under the numbers that they have: the frame was refused for what is in one
+        call."""
         first = frame.first
         for call in frame.calls:
             alone = SharedFrame([call])
@@ -160,7 +162,7 @@ class Nodes:
         frame.finish()
 
     def _publish(self, rows: list[Raw], publisher: str, first: int, deadline: float) -> tuple[int, list[Any]]:
-        """Epoch and results of rows that are numbered from ``first`` on, or already."""
+        """Publish rows that are numbered from ``first`` on, or already; return epoch and results."""
         results: list[Any] = [None] * len(rows)
         left = list(range(len(rows)))
         epoch = 0
@@ -188,7 +190,7 @@ class Nodes:
         return epoch, results
 
     def _deadline(self) -> float:
-        """Until when (of time.monotonic) a call that begins now may take."""
+        """Return the time (of time.monotonic) until which a call that begins now may take."""
         return time.monotonic() + self._seconds
 
     def _ask(
@@ -197,7 +199,8 @@ class Nodes:
         deadline: float,
         wanting: Callable[[Answer], bool] = lambda _: False,
     ) -> Answer:
-        """The first answer that wants for nothing, else the last one; raises SidecarUnavailable when there is none."""
+        """Return the first answer that wants for nothing, else the last one; raise SidecarUnavailable when there is
+        none."""
         first, count = self._current, len(self.controls)
         found: Answer | None = None
         failures: list[SidecarUnavailable] = []
@@ -218,7 +221,7 @@ class Nodes:
         raise _none_answers(failures)
 
     def _ask_one(self, index: int, ask: Callable[[Control, float], Answer], deadline: float) -> Answer:
-        """A node's answer; its breaker is told what came of it."""
+        """Return a node's answer, and tell its breaker what came of the question."""
         control, breaker = self.controls[index], self._breakers[index]
         if refusal := breaker.admit():
             raise SidecarUnavailable(control.path, refusal)
@@ -240,7 +243,8 @@ class Nodes:
         return answer
 
     def _hangs(self, control: Control) -> bool:
-        """True when a node answers no greeting either; one that only waits for Redis to store a message does."""
+        """Return True when a node answers no greeting either; a node that only waits for Redis to store a message
+        greets."""
         with Control(control.path, GREETING_SECONDS, self._client) as greeting:
             try:
                 greeting.hello()
@@ -251,7 +255,7 @@ class Nodes:
         return False
 
     def _numbers(self, count: int) -> tuple[str, int]:
-        """The name that the next rows are numbered for, and the number of the first."""
+        """Return the name that the next rows are numbered for, and the number of the first row."""
         if self._owner != os.getpid():  # after a fork two processes would use the same numbers
             self._owner, self._publisher, self._number = os.getpid(), f"django:{secrets.token_hex(8)}", 0
         self._number += count
@@ -259,13 +263,13 @@ class Nodes:
 
 
 def _with_id(row: Raw, number: int) -> list[Any]:
-    """The row with its number in its meta."""
+    """Return the row with its number in its meta."""
     subject, content, fields, meta = [*_decode(row), None, None][:4]
     return [subject, content, fields, (meta or {}) | {"id": number}]
 
 
 def _none_answers(failures: Iterable[SidecarUnavailable]) -> SidecarUnavailable:
-    """The error for a call that no node answers; of several nodes it has each one's reason."""
+    """Return the error for a call that no node answers; of several nodes it has each one's reason."""
     told = list(failures)
     if len(told) == 1:
         return told[0]
@@ -273,7 +277,7 @@ def _none_answers(failures: Iterable[SidecarUnavailable]) -> SidecarUnavailable:
 
 
 def label(address: str) -> str:
-    """The address without its files, for people."""
+    """Return the address without its files, for people."""
     return address.partition("?")[0]
 
 

@@ -28,7 +28,7 @@ class Pushes:
     """
 
     def __init__(self, path: str, timeout_seconds: float = 5, client: str = "py/1") -> None:
-        """Raises SidecarUnavailable, ControlRefused, or ValueError for an address that is none."""
+        """Connect; raise SidecarUnavailable, ControlRefused, or ValueError for an address that is none."""
         self.path = path
         self._timeout = timeout_seconds
         self._lock = threading.Lock()  # a TLS connection may not be read and written at the same time
@@ -93,7 +93,7 @@ class Pushes:
         return number
 
     def read(self, seconds: float) -> list[Push]:
-        """The pushes received so far; waits at most ``seconds`` for the first one.
+        """Return the pushes received so far; wait at most ``seconds`` for the first one.
 
         A request of ``send`` that was refused comes as ``("error", {"code": …, "reason": …})``; other answers to them
         are dropped. Raises SidecarUnavailable when the connection is over.

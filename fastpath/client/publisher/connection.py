@@ -25,11 +25,12 @@ _WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Lost(Exception):
-    """The connection is of no use any more; another may be."""
+    """The loss of a connection that is of no use any more; another may be."""
 
 
 class PublisherConnection(ABC):
-    """Connects to one of several servers, again and to the next one after a loss; a subclass says what goes over it.
+    """A connection to one of several servers, made again, or to the next one, after a loss; a subclass says what goes
+    over it.
 
     ``url`` is ``"host:port"``, ``"tls://host:port"``, a comma list or a list of those. ``token`` is a text, or a
     callable that is asked at each connect. ``publisher`` is the name in ``hello``. ``timeout_seconds`` bounds a connect
@@ -94,7 +95,7 @@ class PublisherConnection(ABC):
 
     @abstractmethod
     def _take(self) -> bytes | None:
-        """The next frame to send; None while there is none."""
+        """Return the next frame to send; None while there is none."""
 
     @abstractmethod
     def _answer(self, frame: list[Any]) -> bool:
@@ -102,19 +103,20 @@ class PublisherConnection(ABC):
 
     @abstractmethod
     def _rewind(self) -> None:
-        """The connection is lost: what has no answer goes over the next one."""
+        """Queue what has no answer again, for the next connection: this one is lost."""
 
     def _welcomed(self) -> bool:
-        """The server has let us in, ``_welcome`` holds its words; answers whether that is enough to call it well."""
+        """Return True if the connection counts as good now that the server has let us in; ``_welcome`` holds its
+        words."""
         return True
 
     def _held(self) -> tuple[str, bool] | None:
-        """The reason for a pause and whether another server may do better; None when frames can be sent."""
+        """Return the reason for a pause and whether another server may do better; None when frames can be sent."""
         return None
 
     @abstractmethod
     def _released(self) -> None:
-        """The pause after ``_held`` is over."""
+        """Go on after the pause that ``_held`` asked for."""
 
     def _pump(self, done: Callable[[], bool]) -> None:
         """Read and write until ``done``; a lost connection is replaced in here."""
@@ -141,13 +143,14 @@ class PublisherConnection(ABC):
                 self._next(str(error) or type(error).__name__)
 
     def _begin_anew(self) -> None:
-        """After a fork: what the other process has used is its own, with the numbers that went over it."""
+        """Begin in the child of a fork: what the other process has used is its own, with the numbers that went over
+        it."""
         if self._socket is not None or self._welcome:
             raise ClientError("this publisher was used before this process was forked: make one in each process")
         self._process = os.getpid()
 
     def _next(self, why: str) -> None:
-        """To the next address, at once; only a round through all of them is followed by a pause."""
+        """Go to the next address, at once; only a round through all addresses is followed by a pause."""
         self._drop()
         self._index = (self._index + 1) % len(self._addresses)
         self._failures += 1
@@ -263,7 +266,7 @@ class PublisherConnection(ABC):
 
 
 def address(text: str) -> tuple[str, int, bool]:
-    """Host, port, and whether to use TLS; ValueError when the text is no address."""
+    """Return host, port, and True for TLS; raise ValueError when the text is no address."""
     scheme, _, rest = text.rpartition("://")
     if scheme not in ("", "tcp", "tls", "publishers", "publishers+tls"):
         raise ValueError(f"{text!r} is no address of a publisher port: write host:port, or tls://host:port")

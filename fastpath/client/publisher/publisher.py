@@ -33,7 +33,7 @@ Row = Sequence[Any]
 
 
 class Publisher(PublisherConnection):
-    """Sends batches of messages, and again after a lost connection, until they are acknowledged.
+    """A publisher that sends batches of messages, and again after a lost connection, until they are acknowledged.
 
     Each message has a number of this publisher, and keeps it when it is sent again, to whichever server: it is stored
     once (of quality standard, perhaps twice). ``url`` is ``"host:port"``, ``"tls://host:port"``, a comma list or a
@@ -199,7 +199,8 @@ class Publisher(PublisherConnection):
 
 
 def _name(label: str | None, first: int | None) -> str:
-    """The publisher's name for the server; ValueError for a name or a first number that the server would refuse."""
+    """Return the publisher's name for the server; raise ValueError for a name or number that the server would
+    refuse."""
     if first is not None:
         if not label or not 1 <= first < 1 << 53:
             raise ValueError("first is a number from 1 on, and needs the name of a publisher")
@@ -212,7 +213,7 @@ def _name(label: str | None, first: int | None) -> str:
 
 
 def _meta(retained: bool, qos: str, reply_to: str | None, closure: str | None, as_of: AsOf | None) -> dict[str, Any]:
-    """The meta of a row: what differs from the default (protocol.md 6.2)."""
+    """Return the meta of a row: what differs from the default (protocol.md 6.2)."""
     meta: dict[str, Any] = {} if retained else {"retained": False}
     if qos != GUARANTEED:
         meta["qos"] = qos

@@ -18,7 +18,7 @@ RANGES_MAX = 2000
 """Ranges in one question (protocol.md 6.14)."""
 
 RETRY_CODES = frozenset({"behind", "not_ready"})
-"""Answers that another server, or this one a moment later, may give otherwise."""
+"""Codes of refusals that another server, or this one a moment later, may not give."""
 
 Place = tuple[int, int]
 """Epoch and sequence number."""
@@ -70,7 +70,8 @@ class Missing(NamedTuple):
 
 
 class Reader(PublisherConnection):
-    """Asks how far subjects have come, and reads messages between positions, over a connection that is replaced.
+    """A reader that asks how far subjects have come, and reads messages between positions, over a connection that is
+    replaced.
 
     Arguments as those of ``fastpath.client.publisher.Publisher``; a subject may be read by who may subscribe to it. The
     methods raise CommandRefused (``Denied``, ``Invalid``, ``Limited``), ConnectionRejected, and PublishTimeout after an
@@ -97,7 +98,7 @@ class Reader(PublisherConnection):
     def positions(
         self, patterns: Sequence[str], *, wait_ms: int = 0, news: bool = False, time: int | None = None
     ) -> dict[str, Head]:
-        """The subjects that the patterns cover or name, and that may be read; how far they have come.
+        """Return how far the subjects have come that the patterns cover or name, and that may be read.
 
         With ``news`` only those that went on since the last answer over this connection; over a new one all. Waits up
         to ``wait_ms`` while there are none. ``time`` asks where they stood then, too: just before the first message
@@ -207,7 +208,7 @@ class Reader(PublisherConnection):
 
 
 def _run(order: list[int], run: list[Any]) -> Run | Missing:
-    """A run as it came, with the place of its range among all that are read."""
+    """Return a run as it came, with the place of its range among all that are read."""
     try:
         return (Missing if len(run) == 4 else Run)(order[run[0]], *run[1:])
     except (TypeError, IndexError):

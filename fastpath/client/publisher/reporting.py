@@ -15,7 +15,8 @@ from .connection import PublisherConnection
 
 
 class Reporter(PublisherConnection):
-    """Reports to the one server at ``url``; the user of ``token`` needs the right to publish to ``/__sys__/jobs/JOB``.
+    """A job's reports to the one server at ``url``; the user of ``token`` needs the right to publish to
+    ``/__sys__/jobs/JOB``.
 
     ``timeout_seconds`` bounds a connect and the wait for an answer; with ``retry_seconds`` 0 the first trouble raises.
     Not for several threads at once.
@@ -57,7 +58,7 @@ class Reporter(PublisherConnection):
         self._is_sent = False
 
     def _released(self) -> None:
-        """Nothing is ever held back."""
+        """Do nothing: reports are never held back."""
 
     def _answer(self, frame: list[Any]) -> bool:
         number = self._report[0] if self._report is not None else 0

@@ -25,10 +25,10 @@ INVALID = "invalid"
 TOO_LARGE = "too_large"
 
 RETRIED = frozenset({"staging_full", "unavailable", "not_ready", "busy"})
-"""What may work in a moment."""
+"""Codes of refusals after which the same request may work in a moment."""
 
 ELSEWHERE = frozenset({"unavailable", "not_ready"})
-"""What may work at another server at once."""
+"""Codes of refusals after which the same request may work at another server at once."""
 
 ENVELOPE_BYTES_MAX = 1100
 """Room that a frame needs beside its runs: a transaction has up to 256 characters."""
@@ -66,7 +66,8 @@ class Frame:
 
 
 class Stager(PublisherConnection):
-    """Stages frames of rows, at most ``window`` of them without an answer, and again after a lost connection.
+    """A client that stages frames of rows, at most ``window`` of them without an answer, and again after a lost
+    connection.
 
     ``rows`` counts those that are staged, ``collect()`` gives those that are not.
     """
@@ -113,7 +114,7 @@ class Stager(PublisherConnection):
         return self.rows
 
     def collect(self) -> list[tuple[Any, list[RefusedRow]]]:
-        """The rows that were refused since the last call: the ``tag`` of each frame that had some, and these."""
+        """Return the rows that were refused since the last call: the ``tag`` of each frame that had some, and these."""
         refused, self._not_staged = self._not_staged, []
         return refused
 
@@ -149,7 +150,8 @@ class Stager(PublisherConnection):
         return self._unanswered.popleft()
 
     def _failed(self, frame: Frame, code: str, reason: str) -> None:
-        """Nothing of the frame is staged. What was sent behind it fails for that, and is sent again after it."""
+        """Note that nothing of the frame is staged. What was sent behind it fails for that, and is sent again after
+        it."""
         if code == INVALID and frame.rows == 1:
             # Where one row makes no frame it is the row that is wrong: what follows takes its place.
             self._not_staged.append((frame.tag, [RefusedRow(0, TOO_LARGE, reason)]))
@@ -207,7 +209,7 @@ class Committed(NamedTuple):
 
 
 class Committer(PublisherConnection):
-    """Commits batches of transactions, and drops what is staged and not wanted any more."""
+    """A client that commits batches of transactions, and drops what is staged and not wanted any more."""
 
     def __init__(
         self,
@@ -302,5 +304,5 @@ class _Told(msgspec.Struct):
     winners: list[tuple[int, int, int]]
 
     def committed(self) -> Committed:
-        """The commit's result, as the caller gets it."""
+        """Return the commit's result, as the caller gets it."""
         return Committed(self.rows, self.repeated, self.refused, self.refused_rows, self.outdated, self.winners)

@@ -30,7 +30,7 @@ UNAVAILABLE = "unavailable"
 OUT_OF_ORDER = "out_of_order"
 
 Settled = Callable[[int, Position | RefusedMessage], None]
-"""Called with a row's index, counted as in RefusedMessage, and what became of it."""
+"""Function called with a row's index, counted as in RefusedMessage, and what became of the row."""
 
 _INT = {int}
 
@@ -75,9 +75,10 @@ class Results:
 
 
 class Window:
-    """At most ``size`` batches without acknowledgement; publications are numbered from ``first`` on.
+    """Batches queued, sent and not yet acknowledged, of which at most ``size`` are on the wire.
 
-    ``alone``: nobody else has used these numbers, so that what was stored too late for its number may have another.
+    Publications are numbered from ``first`` on. ``alone``: nobody else has used these numbers, so that what was stored
+    too late for its number may have another.
     """
 
     def __init__(self, size: int, first: int = 1, on_settled: Settled | None = None, alone: bool = True) -> None:
@@ -124,7 +125,7 @@ class Window:
         return any(batch.first for batch in self._held)
 
     def take(self) -> bytes | None:
-        """The next frame to send; None when the window is full, nothing is queued, or rows are held back."""
+        """Return the next frame to send; None when the window is full, nothing is queued, or rows are held back."""
         if self._held or not self._queued or len(self._sent) >= self.size:
             return None
         batch = self._queued.popleft()
@@ -210,7 +211,7 @@ class Window:
         self._held.clear()
 
     def rewind(self, size: int | None = None) -> None:
-        """A new connection: what is not acknowledged is sent again, batches are counted from 1."""
+        """Begin on a new connection: what is not acknowledged is sent again, batches are counted from 1."""
         if size is not None:
             self.size = size
         for batch in self._sent:
@@ -221,17 +222,18 @@ class Window:
         self._number = 0
 
     def _return(self, batches: Iterable[Batch]) -> None:
-        """To the front of the queue: first those with numbers, which must rise, then those that get new ones."""
+        """Put batches at the front of the queue: first those with numbers, which must rise, then those that get new
+        ones."""
         waiting = [*batches, *self._queued]
         numbered = sorted((batch for batch in waiting if batch.first), key=lambda batch: batch.first)
         self._queued = deque([*numbered, *(batch for batch in waiting if not batch.first)])
 
     def collect(self) -> Results:
-        """The results so far, and begin anew."""
+        """Return the results so far, and begin anew."""
         results, self.results = self.results, Results()
         return results
 
 
 def _code(result: Any) -> str:
-    """The code of a refusal; empty where the row was accepted."""
+    """Return the code of a refusal; empty where the row was accepted."""
     return "" if isinstance(result, int) or isinstance(result[0], int) else str(result[0])

@@ -18,7 +18,7 @@ from ..message import Reply, Request
 
 Returned = Value | Reply | None
 Handler = Callable[[Request], Returned | Awaitable[Returned]]
-"""Answers a request with what it returns; raises ResponderError to answer with an error."""
+"""Function that answers a request with what it returns; raises ResponderError to answer with an error."""
 
 FAILED = "error"
 """The code of an error reply to a request whose handler failed."""
@@ -27,7 +27,8 @@ log = logging.getLogger("fastpath.client")
 
 
 class Responding:
-    """``send`` takes each reply; it goes to the connection on which the request came, which may be lost by then."""
+    """The handlers of one client; ``send`` takes each reply, which goes to the connection on which the request came, if
+    it stands."""
 
     def __init__(self, send: Callable[[wire.GiveReply], None]) -> None:
         self._send = send
@@ -40,7 +41,7 @@ class Responding:
         return list(self._handlers)
 
     def handler(self, pattern: str) -> Handler | None:
-        """The handler of a pattern, if it has one."""
+        """Return the handler of a pattern, if it has one."""
         return self._handlers.get(pattern)
 
     def handle(self, pattern: str, handler: Handler) -> None:
@@ -52,7 +53,7 @@ class Responding:
         self._handlers.pop(pattern, None)
 
     def asked(self, asked: wire.Asked) -> None:
-        """A request came: the first handler that covers its subject answers it."""
+        """Have the first handler that covers the request's subject answer the request."""
         handler = next((one for pattern, one in self._handlers.items() if covers(pattern, asked.subject)), None)
         if handler is None:
             self._send(wire.GiveReply(to=asked.to, error="no_handler", reason="this responder has just ended"))
@@ -61,7 +62,7 @@ class Responding:
         task.add_done_callback(lambda _: self._tasks.pop(asked.to, None))
 
     def over(self, to: str | None) -> None:
-        """Nobody waits for that reply any more, or with None for any: its handler is cancelled."""
+        """Cancel the handler of a reply that nobody waits for any more; None: of every reply."""
         names = list(self._tasks) if to is None else [to]
         for name in names:
             if name in self._tasks:
@@ -98,5 +99,5 @@ class Responding:
 
 
 def _cut(text: object, most: int) -> str:
-    """The beginning of what is told as a text, without halves of characters."""
+    """Return the beginning of a reason or code as text, without halves of characters."""
     return str(text)[:most].encode(errors="replace").decode()

@@ -26,14 +26,14 @@ class Answers:
         self._replies: dict[int, list[Response]] = {}
 
     def expect(self, number: int) -> asyncio.Future[AnyAnswer]:
-        """A future for the answer to the command of this number."""
+        """Return a future for the answer to the command of this number."""
         future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
         self._due[number] = future
         future.add_done_callback(lambda _: self._due.pop(number, None))
         return future
 
     def collect(self, number: int) -> tuple[asyncio.Future[AnyAnswer], list[Response]]:
-        """A future for the last reply to the request of this number, and the list where those before it are put."""
+        """Return a future for the last reply to the request of this number, and the list for the replies before it."""
         future, replies = self.expect(number), list[Response]()
         self._replies[number] = replies
         future.add_done_callback(lambda _: self._replies.pop(number, None))
@@ -58,7 +58,7 @@ class Answers:
 
 
 class Statuses:
-    """Tells each change of status to a callback and to any number of feeds."""
+    """The listeners to changes of status: a callback and any number of feeds."""
 
     def __init__(self, callback: Callable[[Status], None] | None) -> None:
         self._callback = callback
@@ -66,7 +66,7 @@ class Statuses:
         self._ended = False
 
     def feed(self) -> Feed[Status]:
-        """A new feed of what is told from now on."""
+        """Return a new feed of what is told from now on."""
         feed: Feed[Status] = Feed()
         if self._ended:
             feed.end()

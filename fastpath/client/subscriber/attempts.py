@@ -14,15 +14,16 @@ from ..message import Status
 from ..servers import ServerList
 
 RATE_SECONDS = 180
-"""So many ``reconnects_max`` in this time are no cause for concern."""
+"""Seconds in which ``reconnects_max`` reconnections are no cause for concern."""
 
 
 HURRY_SECONDS = 5
-"""Not more often than that a wait is cut short, however much the program asks for meanwhile."""
+"""Seconds at least between two waits that are cut short, however much the program asks for meanwhile."""
 
 
 class Attempts:
-    """``begin()`` a round; for each attempt ``failed()``, or ``stood()`` and at the end ``leave()`` and ``lost()``.
+    """The attempts of one client, round by round: ``begin()`` a round; for each attempt ``failed()``, or ``stood()``
+    and at the end ``leave()`` and ``lost()``.
 
     Times are seconds of one clock. ``url`` is the server that is tried or connected.
     """
@@ -50,7 +51,7 @@ class Attempts:
         self._hurried_at = -inf
 
     def hurry(self, now: float, at: float) -> float:
-        """When the next round begins that was to begin ``at``: somebody needs it now."""
+        """Return when the next round begins that was to begin ``at``: the program needs it now."""
         soon = max(now, self._hurried_at + HURRY_SECONDS)
         if soon >= at:
             return at
@@ -58,13 +59,13 @@ class Attempts:
         return soon
 
     def begin(self) -> str:
-        """A round begins: the first address."""
+        """Begin a round and return its first address."""
         self.servers.new_round()
         self.url = self.servers.pick()
         return self.url
 
     def stood(self, now: float) -> list[Status]:
-        """The server has answered."""
+        """Note that the server has answered; return what to tell."""
         self._stood_at = now
         self._failed_rounds = 0
         if not self._ever:
@@ -81,13 +82,14 @@ class Attempts:
         return [Status(name="reconnect_rate_exceeded", reason=reason, count=len(recent))]
 
     def failed(self) -> str:
-        """The attempt came to nothing: the next address of the round, empty when the round has failed."""
+        """Note that the attempt came to nothing; return the next address of the round, empty when the round has
+        failed."""
         self.servers.fail(self.url)
         self.url = self.servers.pick()
         return self.url
 
     def round_failed(self) -> tuple[float, list[Status]]:
-        """No server answered: seconds until the next round, and what to tell."""
+        """Note that no server answered; return the seconds until the next round, and what to tell."""
         self.servers.forgive()
         self._failed_rounds += 1
         told = []
@@ -96,16 +98,16 @@ class Attempts:
         return self._backoff.next_seconds(), told
 
     def leave(self, now: float) -> bool:
-        """The connection that stands ends, or is to end: whether there is another server to go to at once."""
+        """Note that the connection ends, or is to end; return True if there is another server to go to at once."""
         if now - self._stood_at >= self._steady:
             self._backoff.reset()
             self.servers.forgive()
         return self.servers.lose(self.url)
 
     def lost(self) -> float:
-        """The connection is gone: seconds until the next round."""
+        """Return the seconds until the next round after a lost connection."""
         return self._backoff.next_seconds()
 
     def reset(self) -> None:
-        """The program asks for a connection at once."""
+        """Begin the pauses anew, as the program asks for a connection at once."""
         self._backoff.reset()

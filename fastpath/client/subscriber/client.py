@@ -123,7 +123,7 @@ class Client:
 
     @property
     def transport(self) -> Transport:
-        """What carries the connection or is tried: ``websocket``, ``stream`` or ``poll``."""
+        """Name of the transport that carries the connection or is tried: ``websocket``, ``stream`` or ``poll``."""
         return self._machine.transport
 
     @property
@@ -327,7 +327,7 @@ class Client:
         return future
 
     async def presence(self, subject: str = "") -> Presence:
-        """The users subscribed to a subject, or without a subject the users online (protocol.md 3.9).
+        """Return the users subscribed to a subject, or without a subject the users online (protocol.md 3.9).
 
         Raises Denied, Invalid, NotReady; Unavailable without a connection in time, Disconnected when it is lost.
         """
@@ -490,7 +490,7 @@ def connect(
     proxy: str | bool | None = True,
     **options: Unpack[OptionNames],
 ) -> Client:
-    """``async with connect("ws://127.0.0.1:8800/ws", token) as client:``.
+    """Make a client for ``async with connect("ws://127.0.0.1:8800/ws", token) as client:``.
 
     ``urls``: an address, or several, each a text or ``(url, weight)``; one is picked at random by weight, 0 to 100,
     and another when it fails. ``servers_url``: where the list is asked for before each round of attempts, an address

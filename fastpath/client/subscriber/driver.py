@@ -43,13 +43,13 @@ QUEUE_MESSAGES_MAX = 100_000
 NO_ATTEMPT = "no attempt yet"
 
 OPEN_SECONDS = 2
-"""For a server to open, while there is another to try after it."""
+"""Seconds for a server to open, while there is another to try after it."""
 
 LIST_SECONDS = 3
-"""For the list of servers to come, while there are servers to try without it."""
+"""Seconds for the list of servers to come, while there are servers to try without it."""
 
 LATE_REPLY_SECONDS = 2
-"""How much longer than the server a client waits for a reply: the server tells that the time is over."""
+"""Seconds that a client waits for a reply longer than the server, which tells that the time is over."""
 
 
 class Driver:
@@ -171,7 +171,7 @@ class Driver:
             raise Unavailable(f"no server answers at {', '.join(self.machine.servers.urls)} ({self._problem})")
 
     def check_open(self) -> None:
-        """Raises what ended the client, or ClientError where it is closed or not open yet."""
+        """Raise what ended the client, or ClientError where the client is closed or not open yet."""
         if self.machine.failure is not None:
             raise self.machine.failure
         if self.closing:
@@ -195,7 +195,7 @@ class Driver:
             self._timer = loop.call_at(at, self._tick)
 
     async def answer(self, number: int, end: float) -> wire.AnyAnswer:
-        """The answer to a command, within time; raises Unavailable, Disconnected, or what an error says."""
+        """Return the answer to a command, within time; raise Unavailable, Disconnected, or what an error says."""
         future = self._expect(number)
         try:
             async with asyncio.timeout(max(0.001, end - time.monotonic())):
@@ -216,13 +216,14 @@ class Driver:
         return future
 
     async def command(self, send: Callable[[], int]) -> wire.AnyAnswer:
-        """The answer to a command of the connection that stands, or of the next; raises as ``answer``."""
+        """Send a command on the connection that stands, or on the next, and return the answer; raise as ``answer``
+        does."""
         end = time.monotonic() + self.options.timeout_seconds
         await self.until_connected(self.options.timeout_seconds)
         return await self.answer(send(), end)
 
     async def request(self, send: Callable[[int], int], seconds: float) -> list[Reply]:
-        """The replies to a request; ``send`` sends it, with the ms that it has. Raises what became of it instead."""
+        """Return the replies to a request, or raise what became of it; ``send`` sends it, with the ms that it has."""
         end = time.monotonic() + seconds
         await self.until_connected(seconds)
         left = max(1, int((end - time.monotonic()) * 1000))
@@ -353,7 +354,7 @@ class Driver:
         return await self._carrier.run(transport, url, self._form, seconds, self._tls, proxy, opened, self._watch)
 
     async def _refresh(self) -> None:
-        """The list of servers at present; the one at hand serves where it cannot be had."""
+        """Ask for the list of servers; where it cannot be had, the list at hand serves."""
         if self._source is None:
             return
         seconds = self.options.timeout_seconds
@@ -369,7 +370,7 @@ class Driver:
             self.machine.servers.replace(servers)
 
     async def _current_token(self) -> str:
-        """A new token; where none can be had the last one serves, and the server says if it does not."""
+        """Return a new token; where none can be had the last one serves, and the server says if it does not."""
         try:
             self._last_token = await self._ask_token()
         except Exception as error:
@@ -379,7 +380,7 @@ class Driver:
         return self._last_token
 
     async def _ask_token(self) -> str:
-        """What ``token`` says now; one that does not answer in time has failed, with TimeoutError."""
+        """Return what ``token`` says now; a source that does not answer in time has failed, with TimeoutError."""
         source = self.token
         token = await ask(source, self.options.token_seconds, "the token") if callable(source) else source
         return check_token(token or "")
@@ -474,7 +475,7 @@ class Driver:
         self.statuses.tell(status)
 
     async def _renew_by_callable(self) -> None:
-        """In time, so that the connection lives on; what fails is tried again."""
+        """Renew the token in time, so that the connection lives on; a renewal that fails is tried again."""
         try:
             await self.renew(await self._ask_token())
         except Exception as error:
@@ -483,7 +484,7 @@ class Driver:
             self.wake()
 
     async def _find_out(self, url: str, transport: Transport) -> None:
-        """Whether a transport above that of the connection works by now."""
+        """Find out if a transport above that of the connection works by now."""
         proxy = proxy_of(url, self._proxy)
         works = await probe(transport, url, self._form, self.options.step_down_seconds, self._tls, proxy)
         self.machine.probed(url, transport, works, time.monotonic())
@@ -503,7 +504,7 @@ class Driver:
         self.happened(self.machine.tick(time.monotonic()))
 
     def _gone(self, why: str, too_big: bool = False) -> None:
-        """The connection is over, and the answers that were due with it."""
+        """Note that the connection is over, and with it the answers that were due."""
         self._connected.clear()
         self.latency_ms = None
         self._answers.fail(TooLarge("too_large", why) if too_big else Disconnected(why))

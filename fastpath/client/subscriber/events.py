@@ -53,26 +53,27 @@ class Interesting:
 
 @dataclass(slots=True, frozen=True)
 class Renew:
-    """The moment to obtain a new token has come."""
+    """The request to obtain a new token now."""
 
 
 @dataclass(slots=True, frozen=True)
 class Requested:
-    """Somebody asks this client."""
+    """A request that this client is to answer."""
 
     asked: wire.Asked
 
 
 @dataclass(slots=True, frozen=True)
 class RequestOver:
-    """Nobody waits any more for the reply to the request of that name; None: to any of this connection's."""
+    """The end of a request that nobody waits for any more, by the name of its reply; None: of all on this
+    connection."""
 
     to: str | None
 
 
 @dataclass(slots=True, frozen=True)
 class Probe:
-    """It is to be found out whether this transport works at an address, beside the connection that stands."""
+    """Request to find out if this transport works at an address, beside the connection that stands."""
 
     url: str
     transport: Transport

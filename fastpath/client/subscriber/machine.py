@@ -36,11 +36,12 @@ from .transports.memory import AddressMemory
 MachineEvent = Event | Settled
 
 TOKEN_CODES = (Close.TOKEN_EXPIRED, Close.BAD_TOKEN)
-"""A new token may be what it takes."""
+"""Close codes after which a new token may help."""
 
 
 class Machine:
-    """``renewable``: a new token can be had; ``pick_draw`` and ``wait_draw`` are the randomness.
+    """The life of one client; ``renewable``: a new token can be had; ``pick_draw`` and ``wait_draw`` are the
+    randomness.
 
     ``memory`` is what is known of transports.
     """
@@ -65,11 +66,11 @@ class Machine:
         self.wait: float | None = None
         """Seconds until ``begin()``; None: ``url`` is to be tried now, or the client is paused or has ended."""
         self.at_once = False
-        """``begin()`` is due now, without any wait."""
+        """True when ``begin()`` is due now, without any wait."""
         self.leaving: tuple[Close, str] | None = None
-        """The connection is to be closed now, as by the server with this code and reason."""
+        """Code and reason with which the connection is to be closed now, as by the server; None: it stays."""
         self.failure: Exception | None = None
-        """The client has ended with this."""
+        """Error with which the client has ended; None while it lives."""
         backoff = Backoff(
             options.quick_retries,
             options.quick_seconds,
@@ -111,17 +112,18 @@ class Machine:
         return self._ladder.transport
 
     def begin(self, now: float) -> str:
-        """A round begins: its first address."""
+        """Begin a round; return its first address."""
         self.wait, self.at_once = None, False
         self._ladder.begin(self._attempts.begin(), now)
         return self.url
 
     def within(self, seconds: float) -> float:
-        """The time that a server has to open, and to answer, while there is another transport to try after it."""
+        """Return the time that a server has to open, and to answer, while there is another transport to try after
+        it."""
         return min(seconds, self._step_down) if self._ladder.has_lower else seconds
 
     def opened(self, token: str, form: Form | None = None) -> None:
-        """The connection stands: say who we are and ask for all subjects."""
+        """Say who we are and ask for all subjects: the connection stands."""
         self._recovery.begin(wanted.subject for wanted in self.following.wanted.subjects.values() if wanted.position)
         self.state.open(token, form)
 
@@ -146,7 +148,7 @@ class Machine:
         return [*events, *self._pump(now), *self._renew(now)]
 
     def ended(self, code: int, reason: str, now: float, how: Failure = "closed") -> list[MachineEvent]:
-        """The attempt or the connection is over; ``how`` where no frame came before."""
+        """Note that the attempt or the connection is over; ``how`` says where it failed if no frame came before."""
         stood, self.connected = self.connected, False
         left, self.leaving = self.leaving is not None, None
         if stood and not left:
@@ -174,7 +176,7 @@ class Machine:
         return [*settled, self._disconnected(*self._ladder.why), *told]
 
     def abandon(self, reason: str) -> list[MachineEvent]:
-        """A round cannot begin, for want of a token."""
+        """Give a round up that cannot begin, for want of a token."""
         self.wait, told = self._attempts.round_failed()
         return [self._disconnected(ABNORMAL, reason), *told]
 
@@ -204,7 +206,7 @@ class Machine:
         return True
 
     def close(self) -> list[MachineEvent]:
-        """The program ends the client."""
+        """End the client, as the program asks."""
         if self.closed:
             return []
         self.connected, self.closed = False, True
@@ -214,26 +216,26 @@ class Machine:
     # Time.
 
     def due(self) -> float | None:
-        """When ``tick()`` has something to do."""
+        """Return the time at which ``tick()`` has something to do."""
         times = [self._outgoing.due()]
         if self.connected:
             times += [self._recovery.due(), self._renewal.at if self._renewable else None, self._ladder.probe_at]
         return min((time for time in times if time is not None and time < inf), default=None)
 
     def tick(self, now: float) -> list[MachineEvent]:
-        """Time has passed."""
+        """Do all that is due at this time."""
         settled = self._tell(self._outgoing.expire(now))
         if self.connected:
             self.following.ask_again(self._recovery.again(now))
         return [*settled, *self._pump(now), *self._renew(now), *self._probe(now)]
 
     def probed(self, url: str, transport: str, works: bool, now: float) -> None:
-        """What became of the event ``Probe``."""
+        """Take the outcome of the event ``Probe``."""
         if self.connected and url == self.url and self._ladder.probed(transport, works, now):
             self.leaving = Close.NORMAL, f"step_up: the transport {transport} works here"
 
     def not_renewed(self, now: float) -> None:
-        """The new token that ``Renew`` asked for could not be had: it is asked for again."""
+        """Plan another event ``Renew``: no new token could be had for the last one."""
         if self.connected:
             self._renewal.failed(now)
 
@@ -247,7 +249,7 @@ class Machine:
         return [*self._tell([refused] if refused else []), *self._pump(now)]
 
     def hurry(self, now: float, at: float) -> float:
-        """When to call ``begin()``, which was due ``at``: the program needs a connection now."""
+        """Return when to call ``begin()``, which was due ``at``: the program needs a connection now."""
         return self._attempts.hurry(now, at)
 
     def reconnect(self) -> None:
@@ -257,7 +259,7 @@ class Machine:
             self.wait = 0.0
 
     def unsubscribe(self, subjects: Iterable[str], owner: Any = None) -> tuple[list[int], list[MachineEvent]]:
-        """The ids of the commands (``Subscriptions.unsubscribe``), and what to tell."""
+        """Return the ids of the commands (``Subscriptions.unsubscribe``), and what to tell."""
         names = list(subjects)
         ids = self.following.unsubscribe(names, owner)
         left = [name for name in names if not self.following.wanted.owners(name)]
@@ -361,7 +363,7 @@ _NAMES = {"ok": "published", "denied": "publish_denied", "too_large": "publish_t
 
 
 def _status_of(settled: Settled) -> Status:
-    """The status that tells the program the outcome of a publication to which it gave a closure."""
+    """Return the status that tells the program the outcome of a publication to which it gave a closure."""
     return Status(
         name=_NAMES.get(settled.status, "publish_failed"),
         subject=settled.publication.subject,

@@ -17,7 +17,7 @@ from ..errors import QueueFull, Unavailable, Unknown, refusal
 from ..message import Position
 
 HOLD_SECONDS = 0.5
-"""Nothing is sent for so long, and until all on the wire is answered, after a server said that it cannot store now."""
+"""Seconds for which nothing is sent, and until all on the wire is answered, after a server could not store."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,19 +36,19 @@ class Publication:
     order: int = 0
     size: int = 0
     number: int = 0
-    """Its publication number (protocol.md 3.4); 0 while it has none."""
+    """Number of the publication (protocol.md 3.4); 0 while it has none."""
     id: int = 0
-    """Of the command that is on the wire; 0 when it is not."""
+    """Number of the command that is on the wire; 0 when there is none."""
     sent: bool = False
-    """It may have been stored."""
+    """True if the publication was sent and may have been stored."""
     not_ready: bool = False
-    """That was its last answer."""
+    """True if ``not_ready`` was the last answer to the publication."""
     doubt: bool = False
-    """It was sent before and nobody knows what came of that."""
+    """True if the publication was sent before and nobody knows what came of that."""
     replace: bool = False
-    """No field of before stays in the snapshot."""
+    """True if no earlier field stays in the snapshot."""
     removed: bool = False
-    """It removes the subject."""
+    """True if the publication removes the subject."""
     traceparent: str = ""
 
 
@@ -64,7 +64,7 @@ class Settled:
     answered: bool = True
 
     def outcome(self) -> Position | Exception:
-        """For who waits for it: the position, or what to raise."""
+        """Return the position, or the exception to raise, for the caller that waits for the publication."""
         if self.status == "ok":
             return Position(self.epoch, self.seq)
         if self.status == "unknown":
@@ -75,7 +75,8 @@ class Settled:
 
 
 class Outgoing:
-    """``put()``, then ``take()`` what may be sent; ``answered()`` and ``expire()`` tell what is settled."""
+    """The publications of one client: ``put()``, then ``take()`` what may be sent; ``answered()`` and ``expire()`` tell
+    what is settled."""
 
     def __init__(self, messages_max: int = 1000, bytes_max: int = 1 << 20, seconds: float = 60) -> None:
         self._messages_max = messages_max
@@ -111,7 +112,7 @@ class Outgoing:
         return None
 
     def take(self, now: float) -> Iterator[Publication]:
-        """The publications to be sent now, in order, numbered; ``on_wire`` must be called for each."""
+        """Yield the publications to be sent now, in order, numbered; ``on_wire`` must be called for each."""
         if self._held_until is not None and (now < self._held_until or self._wire):
             return
         self._held_until = None
@@ -128,7 +129,7 @@ class Outgoing:
         self._wire[command] = publication
 
     def answered(self, command: int, status: str, now: float) -> Publication | None:
-        """An answer came: the publication, if it is settled by that. Else it is sent again, in its time."""
+        """Take an answer; return the publication if that settles it. Else it is sent again, in its time."""
         publication = self._wire.pop(command, None)
         if publication is None:
             return None
@@ -148,18 +149,18 @@ class Outgoing:
         return None
 
     def waits_for(self, command: int) -> bool:
-        """True when the command of this id is a publication whose answer is due."""
+        """Return True when the command of this id is a publication whose answer is due."""
         return command in self._wire
 
     def refuse(self, publication: Publication, code: str, reason: str) -> Settled:
-        """One that ``take()`` yielded cannot be sent on this connection."""
+        """Settle a publication that ``take()`` yielded and that cannot be sent on this connection."""
         self._forget(publication)
         if publication.sent:
             return Settled(publication, "unknown", reason)
         return Settled(publication, code, reason, answered=False)
 
     def lose(self, too_big: bool = False) -> list[Settled]:
-        """The connection is gone: what was on the wire is sent again on the next; what no number protects is not.
+        """Prepare what was on the wire for the next connection; settle what no number protects.
 
         ``too_big``: the server refused a frame for its size (1009). The largest on the wire passes its bound.
         """
@@ -190,11 +191,11 @@ class Outgoing:
         return settled
 
     def end(self, reason: str) -> list[Settled]:
-        """Nothing is sent any more."""
+        """Give all publications up: nothing is sent any more."""
         return [self._give_up(publication, reason) for publication in list(self._all)]
 
     def due(self) -> float | None:
-        """When ``expire()``, then ``take()``, are to be called."""
+        """Return when ``expire()``, then ``take()``, are to be called."""
         times = [publication.until for publication, _ in zip(self._all, "1", strict=False)]
         if self._held_until is not None and not self._wire and (self._again or self._rest):
             times.append(self._held_until)
@@ -222,7 +223,7 @@ class Outgoing:
 
 
 def _size(publication: Publication) -> int:
-    """The size of content and fields in bytes.
+    """Return the size of content and fields in bytes.
 
     Raises Invalid, which names the part, for half a character anywhere, and TypeError for what is neither text nor
     bytes: it could not be sent later.

@@ -52,18 +52,18 @@ class Recovery:
         return self.left([subject for subject in (*self._due, *self._again) if subject not in subjects])
 
     def due(self) -> float | None:
-        """The time at which ``again()`` has a subject; None when it will have none."""
+        """Return the time at which ``again()`` has a subject; None when it will have none."""
         return min(self._again.values(), default=None)
 
     def again(self, now: float) -> list[str]:
-        """The subjects to ask for again now."""
+        """Return the subjects to ask for again now, and forget them."""
         subjects = [subject for subject, time in self._again.items() if time <= now]
         for subject in subjects:
             del self._again[subject]
         return subjects
 
     def lose(self) -> None:
-        """The connection is gone."""
+        """Forget what was due on the connection, which is gone."""
         self._due.clear()
         self._recovered = False
         self._again.clear()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 
 AHEAD_SECONDS = 60
-"""So long before the end, and never before half of the time that is left is over."""
+"""Seconds before a token's end at which it is renewed, but never before half of the time that is left is over."""
 
 AGAIN_SECONDS = 1
-"""After a failure, doubling"""
+"""Seconds until the next try after a failure; they double."""
 
 AGAIN_SECONDS_MAX = 15
-"""up to this."""
+"""Seconds up to which ``AGAIN_SECONDS`` doubles."""
 
 
 class Renewal:
@@ -23,12 +23,12 @@ class Renewal:
         self._again = float(AGAIN_SECONDS)
 
     def taken(self, now: float, left: float | None) -> None:
-        """The server has taken a token, which ends after so many seconds, or never."""
+        """Plan the renewal of a token that the server has taken, and that ends after so many seconds, or never."""
         self._planned, self._again = left is not None, float(AGAIN_SECONDS)
         self.at = inf if left is None else now + max(left - AHEAD_SECONDS, left / 2, 0)
 
     def expiring(self, now: float) -> None:
-        """The server says that it ends soon; what is planned already goes by the same time."""
+        """Renew now if nothing is planned: the server says that the token ends soon."""
         if not self._planned:
             self.at = now
 
@@ -42,5 +42,5 @@ class Renewal:
         self._again = min(AGAIN_SECONDS_MAX, 2 * self._again)
 
     def stop(self) -> None:
-        """The connection has ended."""
+        """Plan nothing any more: the connection has ended."""
         self.at, self._planned = inf, False

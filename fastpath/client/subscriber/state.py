@@ -53,7 +53,7 @@ class ClientState:
     # The connection.
 
     def open(self, token: str, form: codec.Form | None = None) -> None:
-        """A connection stands: say who we are and ask for all subjects from where they were."""
+        """Say who we are and ask for all subjects from where they were: a connection stands."""
         self.form = form or self.form
         self.out.clear()
         self.frame_bytes = COMMAND_BYTES_LEAST  # until it says more
@@ -84,8 +84,7 @@ class ClientState:
         return refused
 
     def lose(self) -> list[Event]:
-        """The connection is gone; ids of subjects and commands mean nothing any more, and whom what is published here
-        interests is not known."""
+        """Forget the ids of the connection, which is gone, and who is interested in what is published here."""
         self.out.clear()
         self.following.lose()
         over: list[Event] = [RequestOver(None)] if self._responded else []

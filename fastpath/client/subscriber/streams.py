@@ -15,7 +15,7 @@ U = TypeVar("U")
 
 
 class Feed(Generic[T]):
-    """Ends when its source ends it, with an error or without; what is in it can still be read then."""
+    """A queue that ends when its source ends it, with an error or without; what is in it can still be read then."""
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
@@ -31,13 +31,13 @@ class Feed(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        """The next item; a cancelled wait loses nothing."""
+        """Return the next item; a cancelled wait loses nothing."""
         await self._wait()
         self._room.set()
         return self._items.popleft()
 
     async def take(self) -> list[T]:
-        """All items that are there, at least one; raises StopAsyncIteration at the end."""
+        """Return all items that are there, at least one; raise StopAsyncIteration at the end."""
         await self._wait()
         items = list(self._items)
         self._items.clear()
@@ -51,7 +51,7 @@ class Feed(Generic[T]):
             self._changed.set()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more comes; the reader gets the error after what is left."""
+        """End the feed; the reader gets the error after what is left."""
         if not self._ended:
             self._ended = True
             self._error = error
@@ -105,7 +105,7 @@ class MessageStream(Feed[Message]):
         self.end()
 
     def unwanted(self, names: set[str]) -> Callable[[Message], bool]:
-        """A test for messages that came by the left ``names`` alone; to be called after ``leave``."""
+        """Return a test for messages that came by the left ``names`` alone; to be called after ``leave``."""
         left = self.subjects - names
         return lambda message: covered(message.subject, names) and not covered(message.subject, left)
 

@@ -16,13 +16,13 @@ from fastpath.core.protocol.subject import check_pattern, check_subject, is_rese
 from ..message import Position
 
 SUBJECTS_PER_COMMAND = 500
-"""Half of what a server takes; fewer where the command would pass what it takes as one frame."""
+"""Number of subjects in a command: half of what a server takes, and fewer where the frame would be too large."""
 
 POSITIONS_PER_PATTERN = 2000
-"""Fewer, likewise."""
+"""Number of positions that a command has for a pattern, and fewer where the frame would be too large."""
 
 NOTHING = Position(0, 0)
-"""Where somebody is who has read nothing of what he was promised."""
+"""Position of a reader who has read nothing of what was promised."""
 
 T = TypeVar("T")
 
@@ -35,7 +35,8 @@ class Wish(NamedTuple):
 
 
 def served(wishes: Iterable[Wish]) -> Wish:
-    """What serves all of them: the shortest interval, and a queue where one of them wants each message."""
+    """Return the wish that serves all of them: the shortest interval, and a queue where one of them wants each
+    message."""
     every = list(wishes)
     return Wish(
         min(wish.conflation for wish in every), "close" if "close" in {wish.slow for wish in every} else "conflate"
@@ -44,7 +45,7 @@ def served(wishes: Iterable[Wish]) -> Wish:
 
 @dataclass(slots=True, eq=False)
 class Newcomer:
-    """Those who are to be led in together; ``joined``: by a pattern that had found the subject."""
+    """Owners who are to be led in together; ``joined``: by a pattern that had found the subject."""
 
     owners: list[Any]
     history: int
@@ -52,7 +53,7 @@ class Newcomer:
     joined: bool = False
 
     def begins_as(self, other: Newcomer) -> bool:
-        """True when both begin with the same."""
+        """Return True when both begin with the same."""
         return (self.history, self.since, self.joined) == (other.history, other.since, other.joined)
 
 
@@ -131,7 +132,8 @@ class Subscription:
         return self.position if self.own is None or self.position is None else min(self.own, self.position)
 
     def begin(self, result: Result, own: bool, asked: bool) -> None:
-        """The server has begun it; ``own``: as it was asked for by its name; ``asked``: it was asked for just now."""
+        """Take the server's answer that the subscription has begun; ``own``: by the subject's name; ``asked``: just
+        now."""
         goes_on = self._goes_on(result)
         if asked or not own:
             self.private = asked and self.live
@@ -161,14 +163,15 @@ class Subscription:
             self.stored_over()
 
     def _goes_on(self, result: Result) -> bool:
-        """True when a reader goes on from what was read, and so is told of a gap: the answer may stand behind messages
-        that a right took away with its end (protocol.md 4.7)."""
+        """Return True when a reader goes on from what was read, and so is told of a gap: the answer may stand behind
+        messages that a right took away with its end (protocol.md 4.7)."""
         if result.recovery or not self.live:
             return result.recovery == "recovered"
         return not result.messages or not (self.interval or self.lagging)
 
     def read(self, seq: int, anew: bool = False) -> tuple[bool, bool]:
-        """A message with a number is read: by the owner, by the others? ``anew``: whatever they have read before."""
+        """Note that a message was read; return True for the owner and for the others if it is new to them. ``anew``: to
+        all."""
         at, own, others = Position(self.epoch, seq), self.own or self.position, self.position
         by_owner = anew or own is None or own < at
         by_others = not self.private and (anew or others is None or others < at)
@@ -178,7 +181,7 @@ class Subscription:
         return by_owner, by_others
 
     def stored_over(self) -> None:
-        """All stored messages have come: live ones begin."""
+        """Begin with live messages: all stored ones have come."""
         self.stored, self.private = 0, False
         target, self.target = self.target, None
         if target is None:
@@ -197,7 +200,7 @@ class Subscription:
         self.private = False
 
     def join(self) -> None:
-        """A new owner whom the server has not answered goes on from ``since``, with the others or apart from them."""
+        """Have a new owner go on from ``since``, with the others or apart from them, before the server has answered."""
         if self.owners and not self.begun and self.since is not None:
             others = self.position or self.since
             self.position, self.own = others, None if others == self.since else self.since
@@ -230,7 +233,7 @@ class Subscription:
         return self.lead_in(first)
 
     def settle(self) -> None:
-        """Those who were led in are level with all others."""
+        """Make those who were led in owners like all others."""
         if self.owners and self.joined:
             self.held = self.held or self.live
         else:
@@ -248,18 +251,19 @@ class Subscription:
             self.give_up()
 
     def give_up(self) -> None:
-        """Nobody is being led in any more: what was on its way to those alone is nobody's."""
+        """Lead nobody in any more: what was on its way to the newcomers alone is nobody's."""
         self.held = self.held or (self.joined and self.live)
         self.owners, self.own, self.owed = [], None, False
 
     def _shares(self, newcomer: Newcomer) -> bool:
-        """Whether a newcomer gets the very answer that those who are led in wait for."""
+        """Return True if a newcomer gets the very answer that those who are led in wait for."""
         unread = not (self.begun or self.live or self.private) and self.position is None
         alike = self.history == newcomer.history and self.since == newcomer.since
         return bool(self.owners) and unread and alike and self.joined == newcomer.joined
 
     def end(self) -> None:
-        """The right is gone: it waits. If it comes back with another connection, nothing is missed."""
+        """Let the subscription wait, as the right is gone. If the right comes back with another connection, nothing is
+        missed."""
         self.interrupt()
         self.live, self.waits, self.lagging = False, True, False
         self.target, self.stored = None, 0
@@ -287,11 +291,11 @@ class Pattern:
     rights: str = ""
 
     def end(self) -> None:
-        """An operator has ended it, or the connection: it is asked for again with another connection."""
+        """End the pattern, as an operator or the connection has; another connection asks for it again."""
         self.live, self.rights = False, ""
 
     def begin(self, rights: str = "") -> None:
-        """The server looks for its subjects, of which so much may be read."""
+        """Begin the pattern: the server looks for its subjects, of which the part that ``rights`` says may be read."""
         self.live, self.waits, self.tries, self.resumes, self.rights = True, False, 0, True, rights
 
 
@@ -299,13 +303,13 @@ class Shape(NamedTuple):
     """The places of a pattern's wildcards; of each shape at most one pattern covers a given subject."""
 
     length: int
-    """of the subject, or what it has more than where the end is ``open``"""
+    """Segments of the subject, or where the end is ``open`` the number that it has to exceed."""
     open: bool
     literals: tuple[int, ...]
 
     @classmethod
     def of(cls, pattern: str) -> tuple[Shape, tuple[str, ...]]:
-        """The shape of a pattern, and its segments that are no wildcards."""
+        """Return the shape of a pattern, and its segments that are no wildcards."""
         segments = pattern[1:].split("/")
         ends_open = segments[-1] == "**"
         if ends_open:
@@ -314,7 +318,7 @@ class Shape(NamedTuple):
         return cls(len(segments), ends_open, literals), tuple(segments[at] for at in literals)
 
     def read(self, segments: list[str]) -> tuple[str, ...] | None:
-        """The literal segments of the pattern of this shape that covers the subject; None when none can."""
+        """Return the literal segments of the pattern of this shape that covers the subject; None when none can."""
         if len(segments) <= self.length if self.open else len(segments) != self.length:
             return None
         if is_reserved(segments[0]) and self.literals[:1] != (0,):
@@ -338,7 +342,7 @@ class SubscriptionRequest(NamedTuple):
         return names + sum(len(subject) + 40 for subject in self.since) + 100
 
     def command(self, number: int) -> Subscribe:
-        """The command, with its id."""
+        """Return the command, with its id."""
         subjects = [wanted.subject for wanted in self.wanted]
         history, conflation, slow = self.history, self.conflation, self.slow
         since: dict[str, tuple[int, int]] = {**self.since}
@@ -346,7 +350,7 @@ class SubscriptionRequest(NamedTuple):
 
 
 Fits = Callable[[SubscriptionRequest], bool]
-"""Whether the server takes a request of that size."""
+"""Test by which the server takes a request of that size."""
 
 
 class SubscriptionSet:
@@ -357,22 +361,22 @@ class SubscriptionSet:
 
     def __init__(self) -> None:
         self.subjects: dict[str, Subscription] = {}
-        """Those that were asked for, and those that patterns have found."""
+        """Subscriptions by subject: those that were asked for, and those that patterns have found."""
         self.patterns: dict[str, Pattern] = {}
         self._shapes: dict[Shape, dict[tuple[str, ...], Pattern]] = {}
         self._changes = 0
 
     def get(self, name: str) -> Subscription | Pattern | None:
-        """The subscription or pattern of this name, if any."""
+        """Return the subscription or pattern of this name, if any."""
         return self.patterns.get(name) or self.subjects.get(name)
 
     def owners(self, name: str) -> list[Any]:
-        """Those who subscribed to the subject or pattern of this name."""
+        """Return those who subscribed to the subject or pattern of this name."""
         wanted = self.get(name)
         return [] if wanted is None else list(wanted.wishes)
 
     def everybody(self) -> set[Any]:
-        """The owners of all subjects and patterns."""
+        """Return the owners of all subjects and patterns."""
         every: list[Subscription | Pattern] = [*self.subjects.values(), *self.patterns.values()]
         return {owner for wanted in every for owner in wanted.wishes}
 
@@ -394,7 +398,7 @@ class SubscriptionSet:
         return wanted is not None and wanted.waits
 
     def put(self, name: str, owner: Any, history: int, wish: Wish, since: Position | None) -> tuple[Subscription, bool]:
-        """An owner wants a subject; the subscription, and whether the server is to be asked."""
+        """Note that an owner wants a subject; return the subscription, and True if the server is to be asked."""
         self._changes += 1
         wanted = self.subjects.get(name)
         if wanted is None or (wanted.wishes.keys() <= {owner} and not self.over(name)):
@@ -410,7 +414,8 @@ class SubscriptionSet:
     def join_pattern(
         self, pattern: Pattern, owner: Any, history: int, wish: Wish, since: Mapping[str, Position]
     ) -> tuple[list[Subscription], bool]:
-        """One more owner wants a pattern; the subjects to ask for, of what it had found, and whether itself anew."""
+        """Add an owner to a pattern; return the found subjects to ask for, and True if the pattern is to be asked for
+        anew."""
         self._changes += 1
         before = pattern.conflation, pattern.slow
         pattern.wishes[owner] = wish
@@ -451,7 +456,7 @@ class SubscriptionSet:
         return wanted.next()
 
     def put_pattern(self, pattern: Pattern, since: Mapping[str, Position]) -> None:
-        """An owner wants a pattern that nobody had; of some subjects it may know where they were read to."""
+        """Add a pattern that nobody had; its owner may know of some subjects where they were read to."""
         self._changes += 1
         self.patterns[pattern.subject] = pattern
         pattern.order = self._changes
@@ -462,7 +467,7 @@ class SubscriptionSet:
                 self.find(subject, position)
 
     def find(self, subject: str, position: Position | None = None, held: bool = False) -> Subscription | None:
-        """The subject, which a pattern may have found just now; None if it is not wanted."""
+        """Return the subject, which a pattern may have found just now; None if nobody wants it."""
         wanted = self.subjects.get(subject)
         if wanted is None and (over := self.over(subject)):
             by = over[0]
@@ -471,7 +476,8 @@ class SubscriptionSet:
         return wanted
 
     def over(self, subject: str) -> list[Pattern]:
-        """The patterns that cover a subject, the oldest first; one look for each shape, however many they are."""
+        """Return the patterns that cover a subject, the oldest first; one look for each shape, however many they
+        are."""
         segments = subject[1:].split("/")
         found = []
         for shape, patterns in self._shapes.items():
@@ -481,7 +487,7 @@ class SubscriptionSet:
         return sorted(found, key=lambda pattern: pattern.order) if len(found) > 1 else found
 
     def has(self, wanted: Subscription | Pattern) -> bool:
-        """True while the set has this very subscription or pattern under its name."""
+        """Return True while the set has this very subscription or pattern under its name."""
         return self.get(wanted.subject) is wanted
 
     def forget(self, wanted: Subscription | Pattern) -> list[Subscription]:
@@ -507,7 +513,7 @@ class SubscriptionSet:
         return gone
 
     def lose(self) -> None:
-        """The connection is gone: nothing is live, and what was not read yet has not been found."""
+        """Mark everything as not live, as the connection is gone; what was not read yet has not been found."""
         for pattern in self.patterns.values():
             pattern.live, pattern.waits, pattern.rights = False, False, ""
             pattern.tries = 0
@@ -521,7 +527,8 @@ class SubscriptionSet:
                 del self.subjects[wanted.subject]
 
     def hearers(self, wanted: Subscription, by_owner: bool, by_others: bool) -> tuple[Any, ...]:
-        """The owners who get a message of the subject: its own if ``by_owner``, those of patterns if ``by_others``."""
+        """Return the owners who get a message: the subject's own if ``by_owner``, those of patterns if
+        ``by_others``."""
         if not by_others:
             return tuple(wanted.owners) if by_owner and not wanted.owed else ()
         if not by_owner:
@@ -542,14 +549,14 @@ class SubscriptionSet:
         return owners
 
     def begin(self, wanted: Subscription, result: Result, own: bool, asked: bool) -> None:
-        """The server has begun it."""
+        """Begin a subscription as the server's answer says."""
         wanted.begin(result, own, asked)
         wanted.hearers_at = -1
 
     def resumptions(
         self, patterns: Iterable[Pattern], fits: Fits
     ) -> Iterator[tuple[SubscriptionRequest, list[Subscription]]]:
-        """The subscribe commands for patterns.
+        """Yield the subscribe commands for patterns.
 
         With each come the subjects that are too many for it, to be asked for before it by name.
         """
@@ -569,7 +576,7 @@ class SubscriptionSet:
 
 
 def resumption(pattern: Pattern, subjects: Iterable[Subscription]) -> SubscriptionRequest:
-    """The subscribe command for a pattern, with where these subjects were read to."""
+    """Return the subscribe command for a pattern, with where these subjects were read to."""
     since = {wanted.subject: wanted.position for wanted in subjects if wanted.position}
     history = pattern.history
     if pattern.resumes:
@@ -578,7 +585,7 @@ def resumption(pattern: Pattern, subjects: Iterable[Subscription]) -> Subscripti
 
 
 def frames(members: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Iterator[Sequence[T]]:
-    """Members in runs, each for one command."""
+    """Yield members in runs, each for one command."""
     start = 0
     while start < len(members):
         count = SUBJECTS_PER_COMMAND
@@ -589,7 +596,7 @@ def frames(members: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Iterato
 
 
 def requests(subscriptions: Iterable[Subscription], fits: Fits) -> Iterator[SubscriptionRequest]:
-    """The subscribe commands for subjects; subjects with the same options share a command."""
+    """Yield the subscribe commands for subjects; subjects with the same options share a command."""
     groups: dict[tuple[int, int, str], list[Subscription]] = {}
     for wanted in subscriptions:
         # Who knows a position gets what follows it, not the history before it once more.
@@ -620,5 +627,5 @@ def check_name(text: str) -> None:
 
 
 def covered(subject: str, names: Iterable[str]) -> bool:
-    """True when the subject is one of these names, or a pattern among them covers it."""
+    """Return True when the subject is one of these names, or a pattern among them covers it."""
     return any(name == subject or (is_wildcard(name) and covers(name, subject)) for name in names)

@@ -30,19 +30,20 @@ from .subscription_set import (
 )
 
 RETRY_MS = 1000
-"""Pause before a subject is asked for again whose answer ``not_ready`` named none."""
+"""Milliseconds before a subject is asked for again whose answer ``not_ready`` named no pause."""
 
 RETRY_SECONDS_MAX = 30
-"""That pause doubles up to this."""
+"""Seconds up to which that pause doubles."""
 
 BYTES_PER_CHAR = 6
-"""The most that a character of a name becomes on the wire, as JSON escapes it."""
+"""Bytes on the wire that a character of a name becomes at most, as JSON escapes it."""
 
 _STORED = ("snapshot", "historical", "recovered")
 
 
 class Subscriptions:
-    """``send`` gives a command its number, and sends it; ``fits`` says whether the server takes one of that size."""
+    """The subscriptions of one client; ``send`` gives a command its number and sends it, ``fits`` tests its size for
+    the server."""
 
     def __init__(
         self,
@@ -59,13 +60,13 @@ class Subscriptions:
     # The connection.
 
     def open(self) -> None:
-        """A connection stands: ask for everything from where it was."""
+        """Ask for everything from where it was: a connection stands."""
         self._open = True
         self._ask(wanted for wanted in self.wanted.subjects.values() if wanted.plain)
         self._ask_patterns(self.wanted.patterns.values())
 
     def lose(self) -> None:
-        """The connection is gone; ids of subjects and commands mean nothing any more."""
+        """Forget the ids of subjects and commands of the connection, which is gone."""
         self._open = False
         self._sids.clear()
         self._asked.clear()
@@ -142,7 +143,7 @@ class Subscriptions:
     # What arrives.
 
     def message(self, data: wire.Data, base: int) -> list[Event]:
-        """A message (protocol.md 5); its time counts from ``base``."""
+        """Take a message (protocol.md 5); its time counts from ``base``."""
         wanted = self._sids.get(data.sid)
         if wanted is None:
             return []
@@ -173,7 +174,7 @@ class Subscriptions:
 
     @staticmethod
     def _beyond(wanted: Subscription, seq: int) -> bool:
-        """True when messages are missing before this one that should be there."""
+        """Return True when messages are missing before this one that should be there."""
         last, whole = wanted.last, not wanted.interval and not wanted.lagging
         return whole and last is not None and seq > last.seq + 1 and wanted.epoch >= last.epoch
 
@@ -190,7 +191,7 @@ class Subscriptions:
         return by
 
     def _gap(self, wanted: Subscription, seq: int) -> list[Event]:
-        """Messages are missing: ask again from the last that was read (protocol.md 5.3)."""
+        """Ask again from the last message that was read, as messages are missing (protocol.md 5.3)."""
         last = wanted.last.seq if wanted.last else 0
         wanted.interrupt()
         wanted.live = False
@@ -224,7 +225,7 @@ class Subscriptions:
             del self._sids[wanted.sid]
 
     def subscribed(self, frame: wire.Subscribed) -> list[Event]:
-        """An answer to ``subscribe``, or what begins by itself (protocol.md 4.2)."""
+        """Take an answer to ``subscribe``, or a subscription that begins by itself (protocol.md 4.2)."""
         number = 0 if frame.id is UNSET else frame.id
         self._asked.pop(number, None)
         return [event for result in frame.results for event in self._result(number, result)]
@@ -319,7 +320,7 @@ class Subscriptions:
         return [Refused(owner, wanted.subject, refusal(code, reason)) for owner in owners]
 
     def epoch(self, frame: wire.Epoch) -> list[Event]:
-        """A subject goes on in another epoch (protocol.md 4.8)."""
+        """Go on with a subject in another epoch (protocol.md 4.8)."""
         wanted = self._sids.get(frame.sid)
         if wanted is None:
             return []
@@ -336,7 +337,7 @@ class Subscriptions:
         return told + self._gap(wanted, frame.seq + 1) if last is not None and last.seq < frame.seq else told
 
     def lagging(self, frame: wire.Lagging | wire.CaughtUp) -> list[Event]:
-        """Subscriptions are conflated from here on, or no more (protocol.md 4.13)."""
+        """Note that subscriptions are conflated from here on, or no more (protocol.md 4.13)."""
         told = [self._sids[sid] for sid in frame.sids if sid in self._sids]
         lagging = isinstance(frame, wire.Lagging)
         for wanted in told:
@@ -344,7 +345,7 @@ class Subscriptions:
         return [Status(name="lagging" if lagging else "caught_up", subject=wanted.subject) for wanted in told]
 
     def revoked(self, frame: wire.Revoked) -> list[Event]:
-        """Rights are gone, or an operator has ended it (protocol.md 4.7)."""
+        """End subscriptions, as rights are gone or an operator has ended them (protocol.md 4.7)."""
         told: list[Event] = []
         for name in frame.subjects:
             pattern, wanted = self.wanted.patterns.get(name), self.wanted.subjects.get(name)
@@ -359,7 +360,7 @@ class Subscriptions:
         return told
 
     def error(self, frame: wire.Error) -> list[Event]:
-        """An error (protocol.md 4.12), of a subscribe command or another."""
+        """Take an error (protocol.md 4.12) of a subscribe command or another."""
         if frame.id is UNSET:
             return [Status(name="error", reason=f"{frame.code}: {frame.reason}")]
         if frame.id not in self._asked:
@@ -389,7 +390,7 @@ class Subscriptions:
             wanted.asked = number
 
     def _asks(self, request: SubscriptionRequest) -> bool:
-        """Whether the server takes a request of that size, under whatever number."""
+        """Return True if the server takes a request of that size, under whatever number."""
         return request.chars * BYTES_PER_CHAR <= COMMAND_BYTES_LEAST or self._fits(request.command(NUMBER_MAX))
 
     def _ends(self, names: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ OPENERS: dict[Transport, Opener] = {"websocket": open_websocket, "stream": open_
 
 
 class Carrier:
-    """Carries frames both ways; ``receive`` takes each that arrives, ``take_out`` yields what is to be sent."""
+    """A carrier of frames both ways; ``receive`` takes each that arrives, ``take_out`` yields what is to be sent."""
 
     def __init__(self, take_out: Callable[[], list[bytes]], receive: Callable[[bytes], Awaitable[None]]) -> None:
         self.wake = asyncio.Event()
@@ -105,14 +105,14 @@ class Carrier:
 async def probe(
     transport: Transport, url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None
 ) -> bool:
-    """Whether a transport would work at an address, beside the connection that stands."""
+    """Find out if a transport would work at an address, beside the connection that stands."""
     if transport == "websocket":
         return await probe_websocket(url, form, seconds, tls, proxy)
     return await probe_stream(url, form, seconds, tls, proxy)
 
 
 def _end(*tasks: asyncio.Future[Any]) -> End:
-    """The end of the connection as the finished tasks tell it; an error of the program itself is raised."""
+    """Return the end of the connection as the finished tasks tell it; raise an error of the program itself."""
     for task in tasks:
         error = task.exception()
         if isinstance(error, LinkEndedError):

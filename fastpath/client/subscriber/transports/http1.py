@@ -18,7 +18,7 @@ USER_AGENT = "fastpath-python"
 
 
 class Origin(NamedTuple):
-    """Where requests go, and the path below which the sessions' are."""
+    """Address to which requests go, and the path below which the sessions' are."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, url: str, proxy: str | None = None) -> Origin:
-        """That of a server: sessions are beside the address of its WebSocket, ``ws://host:port/ws``."""
+        """Return the origin for a server: sessions are beside the address of its WebSocket, ``ws://host:port/ws``."""
         parts = urlsplit(url)
         secure = parts.scheme == "wss"
         path = parts.path.rpartition("/")[0]
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """What the header Host says."""
+        """Value of the header Host."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
@@ -52,7 +52,7 @@ class AnswerHead(NamedTuple):
 
 
 class Requests:
-    """``ask()`` for a whole answer; or ``begin()`` one and read its ``pieces()``. Raises OSError when it fails.
+    """A kept connection: ``ask()`` for a whole answer; or ``begin()`` one and read its ``pieces()``.
 
     A request that is cancelled, or not read to its end, takes the connection with it; the next opens another.
     """
@@ -66,7 +66,7 @@ class Requests:
     async def ask(
         self, method: str, target: str, body: bytes = b"", bytes_max: int = READ_BYTES
     ) -> tuple[AnswerHead, bytes]:
-        """One request and its whole answer, which is not longer than ``bytes_max``."""
+        """Send one request and return its whole answer, which is not longer than ``bytes_max``."""
         kept = self._streams is not None
         try:
             return await self._ask(method, target, body, bytes_max)
@@ -106,7 +106,7 @@ class Requests:
             raise
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body of the answer, as it comes."""
+        """Yield the body of the answer, as it comes."""
         whole = False
         try:
             while True:
@@ -155,5 +155,5 @@ class Requests:
 
 
 def with_query(path: str, query: str) -> str:
-    """The target of a request."""
+    """Return the target of a request."""
     return urlunsplit(("", "", path, query, ""))

@@ -17,23 +17,23 @@ from fastpath.core.protocol.errors import Close
 from ...options import TRANSPORTS, Transport
 
 Failure = Literal["unreachable", "unanswered", "refused", "silent", "closed"]
-"""How an attempt ended before the server's first frame.
+"""Name for how an attempt ended before the server's first frame.
 
 ``unreachable``: nobody is there. ``unanswered``: it did not open in time. ``refused``: something answers, but not as
 this transport asks. ``silent``: it opened, and no frame came in time. ``closed``: it opened and was closed.
 """
 
 UP_SECONDS_MAX = 3600
-"""Between two tries upwards, whatever came of those before."""
+"""Seconds at most between two tries upwards, whatever came of those before."""
 
 ENDS_BEFORE = 2
-"""So many abnormal ends in a row, the last before the server's first frame, are the transport's."""
+"""Number of abnormal ends in a row that are the transport's, the last before the server's first frame."""
 ENDS_AFTER = 3
-"""So many abnormal ends in a row, each soon after the connection stood, are the transport's."""
+"""Number of abnormal ends in a row that are the transport's, each soon after the connection stood."""
 
 
 class Remembered(NamedTuple):
-    """What worked at an address: until when it is tried first, and how many tries upwards have failed."""
+    """Transport that worked at an address, until when it is tried first, and how many tries upwards have failed."""
 
     transport: str
     until: float
@@ -41,10 +41,10 @@ class Remembered(NamedTuple):
 
 
 class Memory(Protocol):
-    """Where that is kept."""
+    """Store for what is remembered of addresses."""
 
     def load(self, url: str) -> Remembered | None:
-        """What is remembered of an address."""
+        """Return what is remembered of an address."""
 
     def save(self, url: str, remembered: Remembered | None) -> None:
         """Remember it; None forgets it."""
@@ -58,16 +58,17 @@ class _Ends(NamedTuple):
 
 
 class Ladder:
-    """``begin()`` for each address; then ``failed()``, or ``stood()`` and at the end ``lost()``."""
+    """The rungs at each address: ``begin()`` for each address; then ``failed()``, or ``stood()`` and at the end
+    ``lost()``."""
 
     def __init__(
         self, transports: Iterable[str], memory: Memory, *, up_seconds: float = 600, steady_seconds: float = 60
     ) -> None:
         wished = list(transports)
         self.probe_at: float | None = None
-        """When a rung above is to be tried while the connection stands."""
+        """Time at which a rung above is to be tried while the connection stands."""
         self.why: tuple[int, str] = (0, "")
-        """What the first rung came to, as code and reason, or what the server said."""
+        """Code and reason for which the first rung failed, or what the server said."""
         self._transports = [name for name in TRANSPORTS if name in wished]
         self._memory = memory
         self._up = up_seconds
@@ -89,7 +90,7 @@ class Ladder:
         return self._index + 1 < len(self._transports)
 
     def begin(self, url: str, now: float) -> None:
-        """An address is tried."""
+        """Begin to try an address."""
         index, until, _ = self._recall(url)
         self._url = url
         self._index = index if index > 0 and now < until else 0
@@ -98,7 +99,7 @@ class Ladder:
             self._index += 1
 
     def failed(self, how: Failure, code: int, reason: str, more: bool) -> bool:
-        """It came to nothing: whether the address is to be tried again at once, by the next transport.
+        """Note that the attempt failed; return True if the address is to be tried at once by the next transport.
 
         ``more``: another server is left to try.
         """
@@ -120,7 +121,7 @@ class Ladder:
         return False
 
     def stood(self, now: float) -> None:
-        """The server has answered."""
+        """Note that the server has answered."""
         self._stood_at = now
         if self._ends.where != (self._url, self._index):
             self._ends = _Ends()
@@ -135,19 +136,19 @@ class Ladder:
             self._remember(now, tries + 1 if index > 0 else 0)
 
     def lost(self, code: int, now: float) -> None:
-        """The connection that stood was lost."""
+        """Note that the connection that stood was lost."""
         if _is_networks(code) and code != Close.TOO_BIG and now - self._stood_at < self._steady:
             self._ended()
         else:
             self._ends = _Ends()
 
     def probe(self) -> Transport:
-        """``probe_at`` has come: the transport to try beside the connection."""
+        """Return the transport to try beside the connection, as ``probe_at`` has come."""
         self.probe_at = None
         return self._transports[self._probed]
 
     def probed(self, transport: str, works: bool, now: float) -> bool:
-        """What came of it: whether to leave the connection for it."""
+        """Note the outcome of a probe; return True if the connection is to be left for that transport."""
         index = self._transports.index(transport)  # type: ignore[arg-type]
         if index >= self._index:
             return False  # it is in use meanwhile
@@ -163,7 +164,7 @@ class Ladder:
         return False
 
     def stop(self) -> None:
-        """There is no connection any more."""
+        """Plan no probe any more: there is no connection."""
         self._probed, self.probe_at = 0, None
 
     def _remember(self, now: float, tries: int) -> None:
@@ -178,12 +179,12 @@ class Ladder:
         return self._transports.index(known.transport), known.until, known.tries
 
     def _ended(self) -> int:
-        """An abnormal end on this rung: how many that are in a row."""
+        """Count an abnormal end on this rung; return how many in a row there are."""
         where = self._url, self._index
         self._ends = _Ends(where, self._ends.number + 1 if self._ends.where == where else 1)
         return self._ends.number
 
 
 def _is_networks(code: int) -> bool:
-    """Whether the network, and not the server, may have ended a connection with that code."""
+    """Return True if the network, and not the server, may have ended a connection with that code."""
     return code < 4000 or code in (Close.PING_TIMEOUT, Close.HANDSHAKE_TIMEOUT)

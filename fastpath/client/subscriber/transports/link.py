@@ -16,7 +16,7 @@ ABNORMAL = 1006
 """The code of RFC 6455 for an end without a close frame, and here for a connection that never stood."""
 
 FRAME_BYTES_MAX = 256 << 20
-"""A snapshot may be larger than any message that made it."""
+"""Bytes of a frame from the server at most: a snapshot may be larger than any message that made it."""
 
 _NOBODY = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 
@@ -30,7 +30,7 @@ class End(NamedTuple):
 
 
 class NotOpenedError(Exception):
-    """The connection does not come about."""
+    """The failure of a connection that does not come about."""
 
     def __init__(self, how: Failure, reason: str) -> None:
         super().__init__(how, reason)
@@ -38,7 +38,7 @@ class NotOpenedError(Exception):
 
 
 class LinkEndedError(Exception):
-    """The connection that stood is over."""
+    """The end of a connection that stood."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(code, reason)
@@ -53,7 +53,7 @@ class Link(Protocol):
         """The form of its frames."""
 
     async def read(self) -> bytes:
-        """The next frame; raises LinkEndedError or OSError."""
+        """Return the next frame; raise LinkEndedError or OSError."""
 
     async def write(self, frames: list[bytes]) -> None:
         """Send frames in their order; returns when more may come; raises LinkEndedError or OSError."""
@@ -63,7 +63,7 @@ class Link(Protocol):
 
 
 def not_opened(error: OSError, proxy: str | None = None) -> NotOpenedError:
-    """What an error of the socket, to the server or the proxy before it, means for the ladder."""
+    """Return what an error of the socket, to the server or the proxy before it, means for the ladder."""
     reason = by_way_of(proxy, str(error) or type(error).__name__)
     if isinstance(error, TimeoutError):
         return NotOpenedError("unanswered", by_way_of(proxy, str(error) or "no answer in time"))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from .ladder import Remembered
 
 ADDRESSES_MAX = 64
-"""So many addresses are remembered; the one that was learnt first is forgotten for a new one."""
+"""Number of addresses that are remembered; the one that was learnt first is forgotten for a new one."""
 
 
 class AddressMemory:
-    """Times are those of ``time.monotonic()``."""
+    """The memory of a process; times are those of ``time.monotonic()``."""
 
     def __init__(self) -> None:
         self._known: dict[str, Remembered] = {}
 
     def load(self, url: str) -> Remembered | None:
-        """What is remembered of an address."""
+        """Return what is remembered of an address."""
         return self._known.get(url)
 
     def save(self, url: str, remembered: Remembered | None) -> None:
@@ -28,4 +28,4 @@ class AddressMemory:
 
 
 PROCESS = AddressMemory()
-"""What all clients of the process share: one that comes later need not find out again."""
+"""Memory that all clients of the process share: one that comes later need not find out again."""

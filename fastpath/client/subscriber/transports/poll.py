@@ -17,14 +17,14 @@ from .link import ABNORMAL, FRAME_BYTES_MAX, LinkEndedError, not_opened
 from .session import BEGIN_BYTES_MAX, Session, SessionLink, check_opened, is_gone, read_terms
 
 HELD_SECONDS = 0.5
-"""An answer that fails sooner than this is a failure,"""
+"""Seconds within which an answer that breaks off is a failure."""
 FAILURES_MAX = 3
-"""and so many in a row are the end;"""
+"""Number of failures in a row that are the end of the session."""
 SILENCE_SECONDS = 15
-"""one that a proxy cuts later is asked for again, as long as others come."""
+"""Seconds without any answer after which one that a proxy has cut is not asked for again."""
 AGAIN_SECONDS = 0.2
 LATE_SECONDS = 10
-"""Beyond the time for which the server holds an answer."""
+"""Seconds to wait beyond the time for which the server holds an answer."""
 
 _CLOSE = b'{"close":'
 
@@ -54,7 +54,7 @@ class PollLink(SessionLink):
         self._take(rest)
 
     async def read(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         while not self._lines:
             self._take(await self._ask())
         line = self._lines.popleft()
@@ -68,7 +68,7 @@ class PollLink(SessionLink):
         self._lines.extend(line for line in body.split(b"\n") if line)
 
     async def _ask(self) -> bytes:
-        """The next answer; one that was lost on its way is asked for again."""
+        """Return the next answer; one that was lost on its way is asked for again."""
         assert self._session is not None
         terms, failures, began = self._session.terms, 0, time.monotonic()
         target = with_query(f"{self._origin.base}/poll", urlencode({"session": terms.session, "ack": self._answers}))

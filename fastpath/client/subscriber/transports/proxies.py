@@ -21,7 +21,7 @@ WITHOUT = "the option proxy=None goes without"
 
 
 def check_proxy(given: str | bool | None) -> None:
-    """Raises ValueError for what is no address of a proxy."""
+    """Raise ValueError for what is no address of a proxy."""
     if not isinstance(given, str):
         return
     try:
@@ -31,24 +31,24 @@ def check_proxy(given: str | bool | None) -> None:
 
 
 def proxy_of(url: str, given: str | bool | None) -> str | None:
-    """The proxy for a server: the one that is given, or (True) that of the environment, which is not for loopback."""
+    """Return the proxy for a server: the given one, or (True) that of the environment, which is not for loopback."""
     if isinstance(given, str):
         return given
     return get_proxy(parse_uri(url)) if given and not is_loopback(urlsplit(url).hostname or "") else None
 
 
 def named(proxy: str) -> str:
-    """A proxy as it may be told, without who uses it."""
+    """Return a proxy as it may be told, without who uses it."""
     return proxy.rpartition("@")[2] if "@" not in proxy else f"{proxy.partition(':')[0]}://{proxy.rpartition('@')[2]}"
 
 
 def by_way_of(proxy: str | None, reason: str) -> str:
-    """Why a connection does not come about, with the proxy where one was in between."""
+    """Return why a connection does not come about, with the proxy where one was in between."""
     return reason if proxy is None else f"{reason}, by way of the proxy {named(proxy)}; {WITHOUT}"
 
 
 async def open_streams(host: str, port: int, tls: ssl.SSLContext | None, proxy: str | None, limit: int) -> Streams:
-    """A connection to a host, through a proxy if there is one; raises OSError."""
+    """Open and return a connection to a host, through a proxy if there is one; raise OSError."""
     if proxy is None:
         return await asyncio.open_connection(host, port, ssl=tls, limit=limit)
     try:

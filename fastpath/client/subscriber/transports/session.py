@@ -17,7 +17,7 @@ from .link import ABNORMAL, LinkEndedError, NotOpenedError
 
 POST_SECONDS = 10
 AGAIN_SECONDS = (0.1, 0.5, 1.5)
-"""After a request that failed, before the same again."""
+"""Seconds to wait after a request that failed, before the same again."""
 LEAVE_SECONDS = 1
 BEGIN_BYTES_MAX = 1 << 16
 TOO_LARGE = "the server takes no frame of that size"
@@ -25,7 +25,7 @@ _TRANSIENT = (408, 429)
 
 
 class Terms(msgspec.Struct):
-    """What the server tells first."""
+    """Terms of the session, which the server tells first."""
 
     session: str
     poll_ms: int = 25_000
@@ -33,7 +33,7 @@ class Terms(msgspec.Struct):
 
 
 def read_terms(text: bytes) -> Terms:
-    """The session's first words; raises NotOpenedError for what is something else, such as a page of a proxy."""
+    """Return the session's first words; raise NotOpenedError for what is something else, such as a page of a proxy."""
     try:
         return msgspec.json.decode(text, type=Terms)
     except msgspec.DecodeError:
@@ -41,13 +41,13 @@ def read_terms(text: bytes) -> Terms:
 
 
 def check_opened(head: AnswerHead, kind: str) -> None:
-    """Raises NotOpenedError unless this answer may begin a session."""
+    """Raise NotOpenedError unless this answer may begin a session."""
     if head.status != 200 or not head.content_type.startswith(kind):
         raise NotOpenedError("refused", f"the answer is {head.status} to a session over HTTP")
 
 
 def is_gone(status: int) -> bool:
-    """Whether the same request again would bring the same."""
+    """Return True if the session is gone, so that the same request again would bring the same answer."""
     return 400 <= status < 500 and status not in _TRANSIENT
 
 
@@ -93,7 +93,8 @@ class Session:
         self._requests.close()
 
     def _batch(self, waiting: deque[bytes]) -> list[bytes]:
-        """As many frames as are together no larger than one may be; raises LinkEndedError for one that is larger."""
+        """Return as many frames as are together no larger than one may be; raise LinkEndedError for one that is
+        larger."""
         batch: list[bytes] = []
         left = self.terms.frame_bytes
         for frame in waiting:
@@ -106,7 +107,7 @@ class Session:
         return batch
 
     async def _post(self, body: bytes) -> int:
-        """The status; 0 without an answer."""
+        """Send the body; return the status, 0 without an answer."""
         try:
             async with asyncio.timeout(POST_SECONDS):
                 target = with_query(self._path, f"n={self._sent + 1}")
@@ -116,7 +117,7 @@ class Session:
 
 
 class SessionLink:
-    """The part of a link by HTTP that does not depend on how frames come: they are posted, and the client leaves."""
+    """The part of a link by HTTP that does not depend on how frames come: the client posts its own, and leaves."""
 
     form: Form = Session.form
 

@@ -24,14 +24,15 @@ class Goodbye(msgspec.Struct):
 
 
 class EventReader:
-    """The events of ``text/event-stream`` in pieces of bytes: (name, data), with what of it the server uses."""
+    """The events of ``text/event-stream`` in pieces of bytes, as (name, data), with what the server uses of that
+    format."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._scanned = 0
 
     def take(self, piece: bytes) -> list[tuple[bytes, bytes]]:
-        """The events that are complete now; raises LinkEndedError for one that is too large."""
+        """Return the events that are complete now; raise LinkEndedError for one that is too large."""
         self._rest += piece
         end = self._rest.rfind(b"\n\n", max(self._scanned - 1, 0))
         if end == -1:
@@ -75,7 +76,7 @@ class StreamLink(SessionLink):
         self._session = Session(self._origin, read_terms(data), self._tls)
 
     async def read(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         while True:
             name, data = await self._next()
             if not name:
@@ -115,7 +116,7 @@ async def open_stream(
 async def probe_stream(
     url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
 ) -> bool:
-    """Whether a first event arrives."""
+    """Return True if a first event arrives."""
     try:
         link = await open_stream(url, form, seconds, tls, proxy)
     except NotOpenedError:

@@ -30,7 +30,7 @@ class WebSocketLink:
         self.form: Form = SUBPROTOCOLS.get(websocket.subprotocol or "", JSON)
 
     async def read(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         try:
             return await self._websocket.recv(decode=False)
         except ConnectionClosed as error:
@@ -61,7 +61,7 @@ async def open_websocket(
 async def probe_websocket(
     url: str, form: Form, seconds: float, tls: ssl.SSLContext | None, proxy: str | None = None
 ) -> bool:
-    """Whether frames pass in both directions: the server answers a close frame with one of its own."""
+    """Return True if frames pass in both directions: the server answers a close frame with one of its own."""
     try:
         websocket = await _connect(url, form, seconds, seconds, tls, proxy)
         await websocket.close()
