@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 class Address(NamedTuple):
-    """Where to listen; ``cert`` and ``key`` are files in PEM form, both empty without TLS.
+    """Address to listen on; ``cert`` and ``key`` are files in PEM form, both empty without TLS.
 
     ``name`` is what clients call this machine, where that is not ``host``; a host of ``*`` is all addresses.
     """
@@ -27,17 +27,18 @@ class Address(NamedTuple):
         return f"[{host}]" if ":" in host else host
 
     def url(self, path: str) -> str:
-        """A page of this address over HTTP."""
+        """Return the address of a page here over HTTP."""
         return f"http{'s' if self.cert else ''}://{self.shown_host}:{self.port}{path}"
 
     @property
     def mbeans(self) -> str:
-        """What a JMX client is given."""
+        """Address that a JMX client is given."""
         return f"service:jmx:rmi:///jndi/rmi://{self.shown_host}:{self.port}/jmxrmi"
 
 
 def parse(setting: str, url: str, plain: str, secure: str, *options: str) -> Address:
-    """The address that REALTIME[setting] gives; ``plain`` and ``secure`` are its schemes. ImproperlyConfigured."""
+    """Return the address that REALTIME[setting] gives; ``plain`` and ``secure`` are its schemes. Raise
+    ImproperlyConfigured."""
     where = f'REALTIME["{setting}"]: {url!r}'
     try:
         parts = urlsplit(url)

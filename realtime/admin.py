@@ -17,7 +17,7 @@ from realtime.publishing.outbox.store import send_again
 
 
 class LogEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Who did what to what, and when; for users with ``admin.view_logentry``. Nobody changes it here."""
+    """The log of who did what to what, and when; for users with ``admin.view_logentry``. Nobody changes it here."""
 
     list_display = ("action_time", "user", "action_flag", "content_type", "object_repr", "message")
     list_filter = (
@@ -33,38 +33,38 @@ class LogEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=gettext_lazy("message"))
     def message(self, entry: LogEntry) -> str:
-        """What was changed, in words."""
+        """Return what was changed, in words."""
         return str(entry.get_change_message())
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: what is done writes it."""
+        """Refuse everybody: what is done writes the log."""
         del request
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A log is not changed."""
+        """Refuse everybody: a log is not changed."""
         del request, obj
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A log loses nothing."""
+        """Refuse everybody: a log loses nothing."""
         del request, obj
         return False
 
 
 class WaitsFilter(admin.SimpleListFilter):
-    """Those that wait, or those that were set aside."""
+    """The filter for messages that wait, or those that were set aside."""
 
     title = gettext_lazy("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The two."""
+        """Return the two choices."""
         del request, model_admin
         return [("waiting", gettext("waiting")), ("set_aside", gettext("set aside"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> QuerySet[OutboxMessage]:
-        """All, unless one is chosen."""
+        """Return all messages, unless a choice was made."""
         del request
         if self.value() == "waiting":
             return queryset.filter(code="")
@@ -73,7 +73,8 @@ class WaitsFilter(admin.SimpleListFilter):
 
 @admin.register(OutboxMessage)
 class OutboxMessageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """What waits to be sent, and what was refused and set aside: with the right to change it, that is sent again."""
+    """The messages that wait to be sent, and those that were refused and set aside; who may change these sends them
+    again."""
 
     list_display = ("subject", "created", "size", "code", "reason", "refused")
     list_filter = (WaitsFilter, "code", "created")
@@ -85,7 +86,7 @@ class OutboxMessageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.action(description=gettext_lazy("Send again those that were set aside"), permissions=["change"])
     def send_again(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> None:
-        """Behind those that wait; the others stay where they are."""
+        """Put messages that were set aside behind those that wait; leave all others where they are."""
         count = send_again(_outbox_database(), queryset.values_list("pk", flat=True))
         if not count:
             self.message_user(request, gettext("None of these was set aside."), messages.WARNING)
@@ -95,21 +96,21 @@ class OutboxMessageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self.message_user(request, words % {"count": count}, messages.SUCCESS)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxMessage]:
-        """Of the database that the settings name."""
+        """Return the messages of the database that the settings name."""
         return super().get_queryset(request).using(_outbox_database())
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: publish() writes them."""
+        """Refuse everybody: publish() writes the messages."""
         del request
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """All of it."""
+        """Return every field."""
         del request, obj
         return self.fields
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Without an outbox there is nothing to see."""
+        """Return False without an outbox: there is nothing to see."""
         return _has_outbox() and super().has_module_permission(request)
 
 

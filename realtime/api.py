@@ -46,7 +46,8 @@ class TokenView(OwnView):
         return [one() for one in token_authenticators()]
 
     def post(self, request: Request) -> Response:
-        """``token``, ``expires`` (ms) and ``user``; 401 when nobody is signed in, 503 when the rights are not known."""
+        """Answer ``token``, ``expires`` (ms) and ``user``; 401 when nobody is signed in, 503 when the rights are not
+        known."""
         if request.user is None or not request.user.is_authenticated:  # None: UNAUTHENTICATED_USER of the project
             return self._refusal(request, "sign in first")
         session = _session_of(request)
@@ -65,10 +66,11 @@ class TokenView(OwnView):
 
 
 def token_authenticators() -> list[type[BaseAuthentication]]:
-    """Who is believed to say who asks for a token: ``REALTIME["TOKEN_AUTHENTICATORS"]``; raises ImproperlyConfigured.
+    """Return the classes that are believed to say who asks for a token; raise ImproperlyConfigured.
 
-    Unset: those that the project has named for its API, and the session's cookie. Those that the framework has where
-    a project names none are not taken: they try passwords, as often as somebody sends one.
+    ``REALTIME["TOKEN_AUTHENTICATORS"]`` names them. Unset: those that the project has named for its API, and the
+    session's cookie. Those that the framework has where a project names none are not taken: they try passwords, as
+    often as somebody sends one.
     """
     paths = conf.token_authenticators
     if paths is not None:
@@ -80,7 +82,7 @@ def token_authenticators() -> list[type[BaseAuthentication]]:
 
 
 def _authenticator(path: Any) -> type[BaseAuthentication]:
-    """The class of this path; raises ImproperlyConfigured."""
+    """Return the class of this path; raise ImproperlyConfigured."""
     try:
         found = import_string(path) if isinstance(path, str) else path
     except ImportError as error:
@@ -91,7 +93,7 @@ def _authenticator(path: Any) -> type[BaseAuthentication]:
 
 
 def _session_of(request: Request) -> SessionBase | None:
-    """The session of the one who asks; None when something else than the session's cookie named him."""
+    """Return the session of the user who asks; None when something else than the session's cookie named the user."""
     django_request = request._request
     session: SessionBase | None = getattr(django_request, "session", None)
     if session is None or isinstance(request.successful_authenticator, SessionAuthentication):
@@ -101,7 +103,7 @@ def _session_of(request: Request) -> SessionBase | None:
 
 
 def _seconds_left(credential: Any) -> int | None:
-    """How long a token may live that is given for this one of somebody else's; None: what is usual."""
+    """Return how long a token may live that is given for this one of somebody else's; None: what is usual."""
     try:
         left = int(float(credential["exp"]) - time.time())
     except (TypeError, KeyError, ValueError, OverflowError):
@@ -114,10 +116,10 @@ def _seconds_left(credential: Any) -> int | None:
 @leaves_session
 @cache_control(public=True, max_age=1)
 def servers(request: HttpRequest) -> JsonResponse:
-    """GET /api/servers/: where clients may connect now, with weights; for anybody."""
+    """Answer GET /api/servers/: where clients may connect now, with weights; for anybody."""
     return JsonResponse({"servers": server_list(request)})
 
 
 def server_list(request: HttpRequest) -> list[dict[str, Any]]:
-    """The servers as a page that this request asks for should see them."""
+    """Return the servers as a page that this request asks for should see them."""
     return [{"url": server.url, "weight": server.weight} for server in nodes.servers(request)]

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from entitlement.apps import require_django
 
 _DJANGOS = ("django.core", "django.contrib.staticfiles")
-"""Whose command `runserver` may be replaced."""
+"""Apps whose command `runserver` may be replaced."""
 
 
 class RealtimeConfig(AppConfig):
@@ -24,7 +24,8 @@ class RealtimeConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        """First of all the other half: without it the first import of a model would say nothing of what is missing."""
+        """Ask for the other half first of all: without it the first import of a model would say nothing of what is
+        missing."""
         require_django()
         if not apps.is_installed("entitlement"):
             raise ImproperlyConfigured(
@@ -54,7 +55,7 @@ class RealtimeConfig(AppConfig):
 
 
 def _offer_runserver() -> None:
-    """For `manage.py runserver` alone: ours in place of Django's, wherever this app stands; not of another app's."""
+    """Put our `manage.py runserver` in place of Django's, wherever this app stands; not of another app's."""
     from realtime.conf import conf
 
     commands = get_commands()

@@ -18,11 +18,11 @@ __all__ = ["wrap"]
 
 
 def wrap(application: Any) -> ProtocolTypeRouter:
-    """``application``, which answers everything but what is forwarded and /ws; under DEBUG static files as well.
+    """Return ``application`` with what is forwarded and /ws before it; under DEBUG static files as well.
 
-    Without DEBUG they are the application's own, or a web server's in front: Django's handler would take the address
-    before a middleware that has them, as WhiteNoise does, and knows no names by content.
-    To be called when Django has loaded its apps, as ``get_asgi_application()`` does.
+    Without DEBUG static files are the application's own, or a web server's in front: Django's handler would take the
+    address before a middleware that has them, as WhiteNoise does, and knows no names by content. Call this when Django
+    has loaded its apps, as ``get_asgi_application()`` does.
     """
     # They read settings as they are imported.
     from realtime.forwarding.application import http_application  # noqa: PLC0415

@@ -37,14 +37,15 @@ from realtime.publishing.outbox.writing import VENDORS
 RENAMED = {"CLIENT_URLS": "SERVERS"}
 
 _BLOCKS = {"title", "head", "corner", "content", "scripts"}
-"""What the pages fill in their base template."""
+"""Blocks that the pages fill in their base template."""
 
 _ANSWER_SECONDS = 1.0
 """A sidecar that needs longer than this to say hello is worth a warning."""
 
 
 def check_keys(**_: Any) -> list[CheckMessage]:
-    """A mistyped key would silently leave the default in force, and a value of another kind fail far from here."""
+    """Find mistyped keys, which would silently leave the default in force, and values of another kind, which fail
+    late."""
     found: list[CheckMessage] = []
     if not isinstance(whole := getattr(settings, "REALTIME", {}), Mapping):
         hint = 'As in REALTIME = {"ON_FAILURE": "raise"}, or leave it out.'
@@ -87,14 +88,14 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "TOKEN_SECRET": _TEXT,
     "TOKEN_KEYS": _PATH,
 }
-"""What values may be, of keys that no other check reads."""
+"""Kinds of the values of keys that no other check reads."""
 
 _ADDRESS = re.compile(r"[a-z0-9+]+://(\S*:\d+|/\S+)(\?\S*)?")
-"""What the sidecar could listen at; it says itself what is wrong with the rest of it."""
+"""Form of what the sidecar could listen at; the sidecar says itself what is wrong with the rest."""
 
 
 def check_publishing(**_: Any) -> list[CheckMessage]:
-    """A value that is not known would be missed until the first message or request."""
+    """Find values about publishing that are not known, which would be missed until the first message or request."""
     found: list[CheckMessage] = []
     for name in ("backend", "on_failure", "forwarded_max", "publish_seconds", "outbox", "outbox_rows_max"):
         try:
@@ -105,7 +106,8 @@ def check_publishing(**_: Any) -> list[CheckMessage]:
 
 
 def check_statistics(**_: Any) -> list[CheckMessage]:
-    """Whether a database that the settings name for the statistics is there, and for ``manage.py check`` its tables."""
+    """Find a missing database that the settings name for the statistics, and for ``manage.py check`` its missing
+    tables."""
     try:
         alias = conf.stats_database
     except ImproperlyConfigured as error:
@@ -126,7 +128,7 @@ def check_statistics(**_: Any) -> list[CheckMessage]:
 
 
 def check_token_authenticators(**_: Any) -> list[CheckMessage]:
-    """The first who asks for a token would be the one to find out."""
+    """Find authenticators that cannot be used, before the first who asks for a token finds out."""
     # It brings the project's authenticators, which may want the project to be set up.
     from realtime import api  # noqa: PLC0415
 
@@ -139,7 +141,7 @@ def check_token_authenticators(**_: Any) -> list[CheckMessage]:
 
 
 def check_provider(**_: Any) -> list[CheckMessage]:
-    """The first who comes with a token of the provider would be the one to find out."""
+    """Find faults of the provider's settings, before the first who comes with one of its tokens finds out."""
     if conf.provider is None:
         return []
     from realtime import provider  # noqa: PLC0415 - few projects have one
@@ -152,14 +154,14 @@ def check_provider(**_: Any) -> list[CheckMessage]:
 
 
 def check_outbox(**_: Any) -> list[CheckMessage]:
-    """Only for ``manage.py check``, as a migration brings the table: without it every publish() would raise."""
+    """Find what keeps the outbox from working; for ``manage.py check`` alone, as a migration brings the table."""
     if "check" not in sys.argv[1:2]:
         return []
     return outbox_messages()
 
 
 def outbox_messages() -> list[CheckMessage]:
-    """What stands between publish() and its outbox, if anything."""
+    """Return what stands between publish() and its outbox, if anything."""
     try:
         alias = conf.outbox
     except ImproperlyConfigured:
@@ -209,7 +211,7 @@ def _outbox_beside(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
 
 
 def check_extras(**_: Any) -> list[CheckMessage]:
-    """What the settings ask for and only an extra of the distribution brings; the sidecar tells of its own."""
+    """Find what the settings ask for and only an extra of the distribution brings; the sidecar tells of its own."""
     found: list[CheckMessage] = []
     if given().get("JMX") and importlib.util.find_spec("pyspark") is None:
         found.append(
@@ -231,7 +233,8 @@ def check_extras(**_: Any) -> list[CheckMessage]:
 
 
 def check_base_template(**_: Any) -> list[CheckMessage]:
-    """The console and the monitoring pages extend it: their first visitor would find out what it has not."""
+    """Find blocks that the base template lacks, before the first visitor of the console and the monitoring pages
+    does."""
     name = conf.base_template
     try:
         absent = _BLOCKS - _blocks(get_template(name).template)
@@ -247,7 +250,7 @@ def check_base_template(**_: Any) -> list[CheckMessage]:
 
 
 def _blocks(template: Template) -> set[str]:
-    """The names of a template's blocks, and of those that it extends, be it one of its own name."""
+    """Return the names of a template's blocks, and of those that it extends, be it one of its own name."""
     context = Context()
     found: set[str] = set()
     parent: Template | None = template
@@ -260,7 +263,7 @@ def _blocks(template: Template) -> set[str]:
 
 
 def check_listeners(**_: Any) -> list[CheckMessage]:
-    """A listener that cannot be imported would be missed only when something is looked up."""
+    """Find listeners that cannot be imported, which would be missed only when something is looked up."""
     if not conf.listeners:
         return []
     from realtime import listening  # noqa: PLC0415 - few projects have any
@@ -273,7 +276,7 @@ def check_listeners(**_: Any) -> list[CheckMessage]:
 
 
 def check_addresses(**_: Any) -> list[CheckMessage]:
-    """Addresses of their own for the statistics that cannot be read would be missed only when they are needed."""
+    """Find addresses of the statistics that cannot be read, which would be missed only when they are needed."""
     try:
         conf.stats_listen, conf.jmx  # noqa: B018 - they raise
     except ImproperlyConfigured as error:
@@ -292,7 +295,7 @@ def check_addresses(**_: Any) -> list[CheckMessage]:
 
 
 def check_hook(**_: Any) -> list[CheckMessage]:
-    """Without its hook nobody gets in."""
+    """Find a hook that cannot be loaded: without it nobody gets in."""
     if not conf.hook:
         return []
     from realtime.process import hook_runner  # noqa: PLC0415 - few projects have one
@@ -305,12 +308,13 @@ def check_hook(**_: Any) -> list[CheckMessage]:
 
 
 def check_urls(**_: Any) -> list[CheckMessage]:
-    """Only for ``manage.py check``: whether pages can ask for tokens and for the sidecar's addresses."""
+    """Find URLs that let pages ask neither for tokens nor for the sidecar's addresses; for ``manage.py check``
+    alone."""
     return urls_messages() if "check" in sys.argv[1:2] else []
 
 
 def urls_messages() -> list[CheckMessage]:
-    """A warning where the project's URLs have none of ours."""
+    """Return a warning where the project's URLs have none of ours."""
     try:
         reverse("realtime:token")
     except NoReverseMatch:
@@ -325,14 +329,14 @@ def urls_messages() -> list[CheckMessage]:
 
 
 def check_sidecar(**_: Any) -> list[CheckMessage]:
-    """Only for ``manage.py check``: other commands run the checks too, and most have no need of the sidecar."""
+    """Find what keeps the sidecar from serving; for ``manage.py check`` alone, as most commands have no need of it."""
     if "check" not in sys.argv[1:2]:
         return []
     return sidecar_messages()
 
 
 def sidecar_messages() -> list[CheckMessage]:
-    """What stands between Django and its nodes, if anything."""
+    """Return what stands between Django and its nodes, if anything."""
     try:
         addresses = conf.controls
         conf.servers("localhost")
@@ -343,7 +347,7 @@ def sidecar_messages() -> list[CheckMessage]:
 
 
 def _told(control: Control) -> tuple[dict[str, Any], str]:
-    """What the node says of itself, and why it takes no token of this project, if it does not."""
+    """Return what the node says of itself, and why it takes no token of this project, if it does not."""
     hello = control.hello()
     has_rules = hello.get("mode") == "rules" and hello.get("generation") is not None
     return hello, _refusal(control) if has_rules else ""
@@ -398,7 +402,7 @@ def _node_messages(address: str, said: Said[tuple[dict[str, Any], str]], alone: 
 
 
 def _refusal(control: Control) -> str:
-    """Why the sidecar does not know a token of this project for what it is, an expired one; empty when it does."""
+    """Return why the sidecar does not know a token of this project for an expired one; empty when it does."""
     try:
         token = tokens.expired()
     except KeysError:

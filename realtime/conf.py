@@ -31,7 +31,7 @@ CONTROL_SECONDS = 8.0
 """More than a node that waits for Redis takes to say so: 5 s, and two attempts of 1.5 s each around them."""
 
 PUBLISH_SECONDS_MAX = 300
-"""Whoever waits longer is better served by a queue of tasks."""
+"""Seconds that a caller may wait at most: a longer wait is better served by a queue of tasks."""
 
 OUTBOX_ROWS_MAX = 1_000_000
 """A row takes as much of the disk as its message and some hundred bytes."""
@@ -80,7 +80,8 @@ ON_FAILURE = ("log", "call", "raise")
 
 
 class Server(NamedTuple):
-    """Where clients may connect; ``control`` is the control address of the node behind it, empty: not known."""
+    """An address where clients may connect; ``control`` is the control address of the node behind it, empty: not
+    known."""
 
     url: str
     weight: int
@@ -105,17 +106,18 @@ class Conf:
 
     @property
     def base_template(self) -> str:
-        """What the console and the monitoring pages extend."""
+        """Name of the template that the console and the monitoring pages extend."""
         return str(_read("BASE_TEMPLATE", "realtime/base.html"))
 
     @property
     def control_seconds(self) -> float:
-        """How long publish() and the pages wait for the control socket."""
+        """Seconds that publish() and the pages wait for the control socket."""
         return float(_read("CONTROL_SECONDS", CONTROL_SECONDS))
 
     @property
     def publish_seconds(self) -> float:
-        """How long a call of publish() may take; unset: CONTROL_SECONDS for each of two nodes. ImproperlyConfigured."""
+        """Seconds that a call of publish() may take; unset: CONTROL_SECONDS for each of two nodes. Raises
+        ImproperlyConfigured."""
         given = _read("PUBLISH_SECONDS", None)
         if given is None:
             nodes = _read("CONTROL", ())
@@ -138,12 +140,12 @@ class Conf:
 
     @property
     def tracing(self) -> bool:
-        """Whether publish() is a span, whose context goes with the message."""
+        """Setting of tracing: True where publish() is a span, whose context goes with the message."""
         return bool(_read("TRACING", False))
 
     @property
     def runserver(self) -> bool:
-        """Whether `manage.py runserver` is ours."""
+        """Setting of the command: True where `manage.py runserver` is ours."""
         return bool(_read("RUNSERVER", True))
 
     @property
@@ -161,12 +163,14 @@ class Conf:
 
     @property
     def logs_full_outbox(self) -> bool:
-        """Whether the settings say "log" themselves: else what was promised a row of the transaction is raised."""
+        """Setting of failures: True where the settings say "log" themselves; else a row that a transaction was promised
+        is raised."""
         return self.on_failure == "log" and bool(_read("ON_FAILURE", ""))
 
     @property
     def outbox_rows_max(self) -> int:
-        """How many rows of the outbox may wait, those that were set aside among them. Raises ImproperlyConfigured."""
+        """Number of rows of the outbox that may wait, those that were set aside among them. Raises
+        ImproperlyConfigured."""
         most = _read("OUTBOX_ROWS_MAX", OUTBOX_ROWS_MAX)
         if type(most) is not int or most < 1:
             raise ImproperlyConfigured('REALTIME["OUTBOX_ROWS_MAX"] is a whole number from 1 on.')
@@ -174,12 +178,12 @@ class Conf:
 
     @property
     def message_bytes_max(self) -> int:
-        """How large a message may be for a sidecar that was not asked, as FASTPATH_MESSAGE_BYTES_MAX."""
+        """Bytes of a message at most for a sidecar that was not asked, as FASTPATH_MESSAGE_BYTES_MAX."""
         return int(os.environ.get("FASTPATH_MESSAGE_BYTES_MAX") or Limits().message_bytes_max)
 
     @property
     def listen(self) -> str:
-        """Where the sidecar listens; FASTPATH_LISTEN of the environment wins."""
+        """Addresses at which the sidecar listens; FASTPATH_LISTEN of the environment wins."""
         return os.environ.get("FASTPATH_LISTEN") or str(_read("LISTEN", LISTEN))
 
     @property
@@ -227,7 +231,8 @@ class Conf:
 
     @property
     def forwarded_max(self) -> int:
-        """How many HTTP requests, streams among them, a web process forwards at a time. Raises ImproperlyConfigured."""
+        """Number of HTTP requests, streams among them, that a web process forwards at a time. Raises
+        ImproperlyConfigured."""
         most = _read("FORWARDED_MAX", FORWARDED_MAX)
         if type(most) is not int or most < 1:
             raise ImproperlyConfigured('REALTIME["FORWARDED_MAX"] is a whole number from 1 on.')
@@ -264,7 +269,7 @@ class Conf:
 
     @property
     def is_test_run(self) -> bool:
-        """Whether a test runner has set up its environment in this process."""
+        """State of this process: True where a test runner has set up its environment."""
         return _in_test_run()
 
     @property
@@ -275,18 +280,18 @@ class Conf:
 
     @property
     def stats_password(self) -> str:
-        """What is to be given there; empty: nothing."""
+        """Password of the statistics' address; empty: none."""
         return str(_read("STATS_PASSWORD", ""))
 
     @property
     def jmx(self) -> Address | None:
-        """Where the figures are served as MBeans; None: nowhere. Raises ImproperlyConfigured."""
+        """Address where the figures are served as MBeans; None: nowhere. Raises ImproperlyConfigured."""
         url = str(_read("JMX", ""))
         return addresses.parse("JMX", url, "jmx", "jmx+tls", "name") if url else None
 
     @property
     def jmx_password(self) -> str:
-        """What is to be given there; empty: nothing."""
+        """Password of the MBeans' address; empty: none."""
         return str(_read("JMX_PASSWORD", ""))
 
     @property
@@ -297,12 +302,13 @@ class Conf:
         return os.environ.get("FASTPATH_AUDIT_FOLDER") or str(_read("AUDIT_FOLDER", default))
 
     def servers(self, host: str = "", secure: bool = False, prefix: str = "", has_relay: bool = True) -> list[Server]:
-        """Where the clients of a page that was asked for as ``host`` may connect.
+        """Return where the clients of a page that was asked for as ``host`` may connect.
 
         ``prefix`` is that of the project's addresses (SCRIPT_NAME), such as ``/app``. A process that has no relay
-        (``has_relay``) tells of none where clients may open the sidecar's port. Over TLS they may not, and what is left
-        is /ws of the site: the proxy in front, which has the certificate, may send that to the sidecar. Without a
-        host those that depend on it are left out. Raises ImproperlyConfigured for a list that makes no sense.
+        (``has_relay``) tells of none where clients may open the sidecar's port. Over TLS clients may not open that
+        port, and what is left is /ws of the site: the proxy in front, which has the certificate, may send that to the
+        sidecar. Without a host those that depend on it are left out. Raises ImproperlyConfigured for a list that makes
+        no sense.
         """
         # A page that came over TLS may not open a plain WebSocket: browsers refuse it.
         ports = [] if secure else _page_ports(self.listen)
@@ -324,7 +330,7 @@ conf = Conf()
 
 
 def local_address(listen: str, purpose: str) -> str:
-    """``HOST:PORT`` of the first plain listener with the purpose, as this machine reaches it; empty if none."""
+    """Return ``HOST:PORT`` of the first plain listener with the purpose, as this machine reaches it; empty if none."""
     for scheme, host, port in _listeners(listen):
         if purpose in scheme and "tls" not in scheme:
             return f"{'127.0.0.1' if host in ('*', '0.0.0.0', '::') else host}:{port}"
@@ -332,7 +338,7 @@ def local_address(listen: str, purpose: str) -> str:
 
 
 def _server(given: Any) -> Server:
-    """An entry of SERVERS; raises ImproperlyConfigured with what is wrong."""
+    """Return an entry of SERVERS; raise ImproperlyConfigured with what is wrong."""
     entry = {"url": given} if isinstance(given, str) else given
     if not isinstance(entry, dict) or not entry.get("url") or set(entry) - {"url", "weight", "control"}:
         raise ImproperlyConfigured(f'REALTIME["SERVERS"]: {given!r} is no {{"url", "weight", "control"}}.')
@@ -351,7 +357,7 @@ def _page_ports(listen: str) -> list[int]:
 
 
 def _listeners(listen: str) -> list[tuple[list[str], str, int]]:
-    """(purposes, host, port) of each address; the sidecar itself says what is wrong with a malformed one."""
+    """Return (purposes, host, port) of each address; the sidecar itself says what is wrong with a malformed one."""
     found = []
     for url in listen.split(","):
         parts = urlsplit(url.strip())
@@ -362,9 +368,10 @@ def _listeners(listen: str) -> list[tuple[list[str], str, int]]:
 
 
 def _in_test_run() -> bool:
-    """Between setup_test_environment() and its teardown, which the test runners of Django and of pytest call.
+    """Return True between setup_test_environment() and its teardown, which the test runners of Django and of pytest
+    call.
 
-    Not told by ``mail.outbox``, which the e-mail backend ``locmem`` makes in any process that sends a mail with it.
+    ``mail.outbox`` would not tell: the e-mail backend ``locmem`` makes it in any process that sends a mail with it.
     """
     state = getattr(sys.modules.get("django.test.utils"), "_TestState", None)
     return hasattr(state, "saved_data")

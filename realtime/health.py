@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from realtime.nodes import nodes
 
 NODES_SECONDS = 1.0
-"""How long the answer waits for nodes that answered before."""
+"""Seconds that the answer waits for nodes that answered before."""
 
 _log = logging.getLogger("realtime.health")
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("realtime.health")
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 as long as views are served: a process manager restarts what does not answer that."""
+    """Answer 200 as long as views are served: a process manager restarts what does not answer that."""
     del request
     return JsonResponse({"status": "ok"})
 
@@ -36,7 +36,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200, or 503 with the reasons by name: ``database``, ``nodes``, or what the nodes themselves say.
+    """Answer 200, or 503 with the reasons by name: ``database``, ``nodes``, or what the nodes themselves say.
 
     ``warnings`` are what somebody has to put right, by name, though a node serves on: the first node's that has one.
     """
@@ -52,7 +52,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def reasons() -> dict[str, str]:
-    """What stands against sending somebody here; one node of several that is well is enough."""
+    """Return what stands against sending somebody here; one node of several that is well is enough."""
     found = {}
     try:
         with connection.cursor() as cursor:

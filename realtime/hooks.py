@@ -10,18 +10,18 @@ from realtime.conf import conf
 from realtime.nodes.asking import ask_each
 
 EVENTS = ("connect", "subscribe", "publish", "token", "disconnect")
-"""What a hook can be asked about, and told of (protocol.md 8.7)."""
+"""Events about which a hook can be asked, or of which it is told (protocol.md 8.7)."""
 
 NOTICES_MAX = 8
 TEXT_CHARS_MAX = 1000
-"""Of a reason and of a notice; what is longer is cut."""
+"""Characters of a reason and of a notice at most; a longer text is cut."""
 
 __all__ = ["Answer", "Hook", "Request", "allow", "deny", "disconnect", "recheck"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a hook decides; made by ``allow``, ``deny`` and ``disconnect``."""
+    """The decision of a hook; made by ``allow``, ``deny`` and ``disconnect``."""
 
     allowed: bool
     reason: str = ""
@@ -31,7 +31,7 @@ class Answer:
 
 
 def allow(*, seconds: float | None = None, user: str | None = None) -> Answer:
-    """Yes, for so many seconds; None: as long as the connection lasts, 0: this once.
+    """Allow for so many seconds; None: as long as the connection lasts, 0: this once.
 
     ``user`` says, in mode ``custom`` and for ``connect`` and ``token``, whom the connection acts for.
     """
@@ -39,7 +39,7 @@ def allow(*, seconds: float | None = None, user: str | None = None) -> Answer:
 
 
 def deny(reason: str = "", *, seconds: float | None = None) -> Answer:
-    """No, and what the client is told of it; for how long is said as with ``allow``."""
+    """Deny, with the reason that the client is told; for how long is said as with ``allow``."""
     return Answer(False, reason[:TEXT_CHARS_MAX], _checked(seconds))
 
 
@@ -50,7 +50,7 @@ def disconnect(reason: str = "") -> Answer:
 
 @dataclass(frozen=True)
 class Request:
-    """Whom and what it is about.
+    """The connection and the user that a hook decides about.
 
     ``event`` is one of EVENTS; ``connection`` names the connection for as long as it lasts; ``kind`` is ``client``,
     ``publisher``, or ``request`` for a snapshot or a check that Django asks for. ``user`` is the name of the user,
@@ -87,15 +87,16 @@ class Hook:
     """
 
     threads: ClassVar[int] = 16
-    """In which plain methods run; a quarter of them, at most, for one user or address."""
+    """Number of threads in which plain methods run; a quarter of them, at most, for one user or address."""
 
     def connect(self, request: Request) -> Answer:
-        """May it connect; asked when the first command has come, and in mode ``custom`` who it is."""
+        """Decide if the client may connect; asked when the first command has come. In mode ``custom`` say who the
+        client is."""
         del request
         return deny("the hook does not decide about connections")
 
     def subscribe(self, request: Request, subject: str) -> Answer:
-        """May it read the subject: subscriptions, history, snapshots."""
+        """Decide if the client may read the subject: subscriptions, history, snapshots."""
         del request, subject
         return deny("the hook does not decide about subscriptions")
 
@@ -104,7 +105,7 @@ class Hook:
         return [self.subscribe(request, subject) for subject in subjects]
 
     def publish(self, request: Request, subject: str) -> Answer:
-        """May it publish to the subject."""
+        """Decide if the client may publish to the subject."""
         del request, subject
         return deny("the hook does not decide about publications")
 
@@ -113,16 +114,17 @@ class Hook:
         return [self.publish(request, subject) for subject in subjects]
 
     def token(self, request: Request) -> Answer:
-        """May it go on with the token that it has sent on the live connection; all else is asked again after it."""
+        """Decide if a live connection may go on with the token that it has sent; all else is asked again after it."""
         del request
         return deny("the hook does not decide about tokens")
 
     def disconnect(self, request: Request, code: int, reason: str) -> None:
-        """The connection has ended, with a close code and reason (protocol.md 7); told once, not certain to arrive."""
+        """Hear that the connection has ended, with a close code and reason (protocol.md 7); told once, not certain to
+        arrive."""
 
     @classmethod
     def events(cls) -> list[str]:
-        """What the class decides about: the methods that it overrides."""
+        """Return the events that the class decides about: the methods that it overrides."""
         return [event for event in EVENTS if any(cls._overrides(name) for name in (event, f"{event}_many"))]
 
     @classmethod

@@ -31,7 +31,7 @@ PREFIX = "asgi"
 PREFIX_CHARS_MAX = 100
 
 WARN_SECONDS = 1.0
-"""Between two lines about channels that are full."""
+"""Seconds between two lines about channels that are full."""
 
 Message = dict[str, Any]
 
@@ -60,7 +60,7 @@ class FastpathChannelLayer(BaseChannelLayer):  # type: ignore[misc, unused-ignor
         prefix: str = PREFIX,
         control: str = "",
     ) -> None:
-        """Raises ImproperlyConfigured for a value that makes no sense."""
+        """Read the options; raise ImproperlyConfigured for a value that makes no sense."""
         for name, seconds in ("expiry", expiry), ("group_expiry", group_expiry):
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
                 raise ImproperlyConfigured(f"CHANNEL_LAYERS: {name} is a number of seconds above 0, not {seconds!r}.")
@@ -99,7 +99,7 @@ class FastpathChannelLayer(BaseChannelLayer):  # type: ignore[misc, unused-ignor
             raise
 
     async def receive(self, channel: str) -> Message:
-        """The next message of the channel: the one that was sent first of those that nobody has received.
+        """Return the next message of the channel: the one that was sent first of those that nobody has received.
 
         A process-local channel is received from by the process that made it. While the sidecar is away this waits.
         """
@@ -114,7 +114,7 @@ class FastpathChannelLayer(BaseChannelLayer):  # type: ignore[misc, unused-ignor
         return message
 
     async def new_channel(self, prefix: str = "specific") -> str:
-        """The name of a new channel that only this process receives from."""
+        """Return the name of a new channel that only this process receives from."""
         return f"{prefix}.{self._process().name}!{secrets.token_hex(16)}"
 
     async def group_add(self, group: str, channel: str) -> None:
@@ -187,7 +187,8 @@ class FastpathChannelLayer(BaseChannelLayer):  # type: ignore[misc, unused-ignor
 
 
 def _text(value: Any) -> Any:
-    """What MessagePack does not know by itself: lazy texts and those of a subclass are texts."""
+    """Return what MessagePack does not know by itself in a form that it knows: lazy texts and those of a subclass are
+    texts."""
     known = plain(value)
     if known is not value:
         return known

@@ -31,7 +31,7 @@ counts what comes."""
 RETRY_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
-"""How long it may take to notice the end."""
+"""Seconds that the end may go unnoticed."""
 
 log = logging.getLogger("realtime.listening")
 
@@ -48,23 +48,23 @@ class Listener:
     kinds: ClassVar[Sequence[str]] = ("access",)
 
     def event(self, event: Event) -> None:
-        """An event of any kind, with the keys of docs/operate/audit.md; calls the method of its kind."""
+        """Take an event of any kind, with the keys of docs/operate/audit.md; call the method of its kind."""
         getattr(self, event["kind"])(event)
 
     def access(self, event: Event) -> None:
-        """Somebody came, went, was let in or refused."""
+        """Hear that somebody came, went, was let in or refused."""
 
     def message(self, event: Event) -> None:
-        """Something was published."""
+        """Hear that something was published."""
 
     def cache(self, event: Event) -> None:
-        """Messages were cached, read or deleted."""
+        """Hear that messages were cached, read or deleted."""
 
     def statistics(self, event: Event) -> None:
-        """The figures of a worker, and the statistics over 12 windows, each minute."""
+        """Hear the figures of a worker, and the statistics over 12 windows, each minute."""
 
     def dropped(self, node: str, count: int) -> None:
-        """So many events of the node, by its control address, could not be told: there were too many for this
+        """Hear that so many events of the node, by its control address, could not be told: there were too many for this
         listener."""
         log.warning("%s missed %d events of %s", type(self).__name__, count, node)
 

@@ -69,13 +69,13 @@ class StatisticsState(models.Model):
 
 
 class StatisticsBucket(models.Model):
-    """What was sampled in a second, minute, hour or day (realtime/stats/windows.py); at most 2,700 rows."""
+    """The samples of a second, minute, hour or day (realtime/stats/windows.py); at most 2,700 rows."""
 
     id = models.BigIntegerField(primary_key=True)
     size = models.IntegerField()
-    """In seconds."""
+    """Seconds of the bucket."""
     number = models.BigIntegerField()
-    """Since 1970."""
+    """Number of the bucket since 1970."""
     values = models.BinaryField()
     """Per name four little-endian doubles: count, mean, sum of squared differences, maximum."""
 
@@ -102,7 +102,7 @@ class OutboxState(models.Model):
     sent = models.BigIntegerField()
     refused = models.BigIntegerField()
     retries = models.BigIntegerField()
-    """How often messages that were sent had to wait, since no sidecar took them."""
+    """Number of times that messages had to wait after they were sent, since no sidecar took them."""
 
     class Meta:
         default_permissions = ()
@@ -118,12 +118,12 @@ class OutboxMessage(models.Model):
     message = models.BinaryField()
     """``[subject, content, fields, meta]`` as MessagePack (protocol.md 6.2)."""
     size = models.IntegerField(gettext_lazy("size"))
-    """In bytes, of content and fields."""
+    """Bytes of content and fields."""
     created = models.DateTimeField(gettext_lazy("created"), default=timezone.now)
     position = models.BigIntegerField(null=True)
     """The place of its commit: given at that by a trigger on PostgreSQL, else null, as ids are in that order."""
     code = models.CharField(gettext_lazy("code"), max_length=40, default="", blank=True)
-    """Why it was refused; empty: it waits."""
+    """Code for which the message was refused; empty: it waits."""
     reason = models.CharField(gettext_lazy("reason"), max_length=500, default="", blank=True)
     refused = models.DateTimeField(gettext_lazy("refused"), null=True)
 

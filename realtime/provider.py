@@ -24,10 +24,10 @@ from fastpath.core.protocol.errors import Close, InvalidKeys, Refused
 from realtime.conf import conf
 
 KEYS_SECONDS = 300.0
-"""How old the provider's keys may be before they are asked for again."""
+"""Seconds after which the provider's keys are asked for again."""
 
 MISSED_SECONDS = 10.0
-"""How often a token that names an unknown key may have them asked for."""
+"""Seconds at least between two questions for keys that tokens with an unknown key cause."""
 
 RETRY_SECONDS_MAX = 60.0
 FETCH_SECONDS = 5.0
@@ -58,7 +58,7 @@ _NEEDED = ("KEYS", "ISSUER", "AUDIENCE")
 
 
 def provider_settings() -> ProviderSettings:
-    """The setting; raises ImproperlyConfigured."""
+    """Return the setting; raise ImproperlyConfigured."""
     given = conf.provider
     if not isinstance(given, dict) or not given:
         raise ImproperlyConfigured(
@@ -92,7 +92,7 @@ class ProviderAuthentication(BaseAuthentication):
     """``Authorization: Bearer TOKEN``, an access token of the provider, for a user whom it may make."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, dict[str, Any]] | None:
-        """The user, and until when the token counts; raises AuthenticationFailed, Unavailable."""
+        """Return the user, and until when the token counts; raise AuthenticationFailed, Unavailable."""
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             return None
@@ -101,12 +101,12 @@ class ProviderAuthentication(BaseAuthentication):
         return user_of(claims, settings), {"exp": claims.expires // 1000}
 
     def authenticate_header(self, request: Request) -> str:
-        """What a client that gave nothing should give."""
+        """Return what a client that gave nothing should give."""
         return "Bearer"
 
 
 def claims_of(token: str, settings: ProviderSettings) -> Claims:
-    """What a good token says; raises AuthenticationFailed, Unavailable."""
+    """Return what a good token says; raise AuthenticationFailed, Unavailable."""
     keys = _sets.keys(settings.keys)
     names = ClaimMap(settings.user_claim, settings.groups_claim)
     for last in (False, True):
@@ -122,7 +122,8 @@ def claims_of(token: str, settings: ProviderSettings) -> Claims:
 
 
 def user_of(claims: Claims, settings: ProviderSettings) -> AbstractBaseUser:
-    """The user of these claims, made at the first visit, in the groups that they say; raises AuthenticationFailed."""
+    """Return the user of these claims, made at the first visit, in the groups that they say; raise
+    AuthenticationFailed."""
     model = get_user_model()
     name = f"{settings.user_prefix}{claims.user}"
     field = model._meta.get_field(model.USERNAME_FIELD)
@@ -140,7 +141,7 @@ def user_of(claims: Claims, settings: ProviderSettings) -> AbstractBaseUser:
 
 
 def _put_into_groups(user: Any, wanted: set[str], settings: ProviderSettings) -> None:
-    """Those of the setting and no others; nothing is written where nothing has changed."""
+    """Put the user into those groups of the setting and no others; write nothing where nothing has changed."""
     ours = set(settings.groups.values())
     current = set(user.groups.filter(name__in=ours).values_list("name", flat=True))
     if gone := current - wanted:
@@ -161,7 +162,7 @@ class _KeySets:
         self._failures: dict[str, int] = {}
 
     def keys(self, address: str) -> Keys:
-        """Those of an address; empty where they have never come."""
+        """Return the keys of an address; empty where they have never come."""
         keys = self._known.setdefault(address, Keys())
         # While another thread asks, those that were there count.
         if self._is_due(address) and self._lock.acquire(blocking=keys.empty):
@@ -204,7 +205,7 @@ class _Stays(urllib.request.HTTPRedirectHandler):
 
 
 def _fetched(address: str) -> bytes:
-    """What the address answers; raises OSError, ValueError."""
+    """Return what the address answers; raise OSError, ValueError."""
     with urllib.request.build_opener(_Stays).open(address, timeout=FETCH_SECONDS) as answer:  # check_address looked
         data: bytes = answer.read(KEYS_BYTES_MAX + 1)
     if len(data) > KEYS_BYTES_MAX:

@@ -25,10 +25,10 @@ from realtime.conf import conf
 from realtime.forwarding.heads import allowed_hosts, forwarded_for, quoted_query, without_prefix
 
 _QUEUE_BYTES_MAX = 2 << 20
-"""What a browser may send ahead of the sidecar, beside one message of it."""
+"""Bytes that a browser may send ahead of the sidecar, beside one message of it."""
 
 _FRAMES_AHEAD = 2
-"""So many frames that the browser has not taken are read ahead: each may be a whole snapshot."""
+"""Number of frames that the browser has not taken and that are read ahead: each may be a whole snapshot."""
 
 _OPEN_SECONDS = 5
 _CLOSE_SECONDS = 2
@@ -48,7 +48,7 @@ _made = threading.Event()
 
 
 class _End(NamedTuple):
-    """How a connection ended; ``code`` and ``reason`` are for the side that is still there."""
+    """The end of a connection; ``code`` and ``reason`` are for the side that is still there."""
 
     code: int
     reason: str
@@ -58,17 +58,17 @@ class _KnownOrigins(OriginValidator):
     """Refuses browsers' connections from pages of other sites; other programs send no Origin and need none."""
 
     def valid_origin(self, parsed_origin: ParseResult | None) -> bool:
-        """Whether the page is one of this site's hosts."""
+        """Return True if the page is of one of this site's hosts."""
         return parsed_origin is None or self.validate_origin(parsed_origin)
 
 
 def is_served() -> bool:
-    """Whether the relay is a part of this process's application: under WSGI, for example, there is none."""
+    """Return True if the relay is a part of this process's application: under WSGI, for example, there is none."""
     return _made.is_set()
 
 
 def websocket_application() -> Any:
-    """The ASGI application for WebSockets: /ws, for pages of ALLOWED_HOSTS."""
+    """Return the ASGI application for WebSockets: /ws, for pages of ALLOWED_HOSTS."""
     _made.set()
     router = URLRouter([path("ws", relay), path("<path:_>", _nothing), path("", _nothing)])
 

@@ -42,7 +42,7 @@ class CodeWatch(autoreload.StatReloader):  # type: ignore[misc]
         self._changed = changed
 
     def wait_for_apps_ready(self, *_: Any) -> bool:
-        """They are, or will not be before something changes."""
+        """Return True at once: the apps are ready, or will not be before something changes."""
         return True
 
     def tick(self) -> Iterator[None]:
@@ -85,7 +85,7 @@ class ReloadingWeb:
         return CHANGED if self._is_changed else 0
 
     def _end(self, path: Path) -> None:
-        """In order, as if told to: relayed connections are closed with a code that says to come back."""
+        """End in order, as if told to: relayed connections are closed with a code that says to come back."""
         _say(path)
         self._is_changed = True
         os.kill(os.getpid(), signal.SIGTERM)
@@ -93,7 +93,7 @@ class ReloadingWeb:
 
 @autoreload.check_errors
 def _load() -> None:
-    """All that may be broken, so that it is told now, and watched."""
+    """Load all that may be broken, so that it is told now, and watched."""
     django.setup()
     call_command("check")
     from realtime.requests.responders import discover  # noqa: PLC0415 - it needs the settings

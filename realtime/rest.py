@@ -23,7 +23,7 @@ class OwnJSON(JSONRenderer):
 
 
 class OwnNegotiation(DefaultContentNegotiation):
-    """By the header Accept, or by ``?format=``."""
+    """The form by the header Accept, or by ``?format=``."""
 
     settings = FRAMEWORK
 

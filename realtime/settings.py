@@ -28,7 +28,8 @@ VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _secret_key() -> str:
-    """The key of REALTIME_SECRET_KEY, else one that is made once and kept in var/, readable by its owner alone."""
+    """Return the key of REALTIME_SECRET_KEY, else one that is made once and kept in var/, readable by its owner
+    alone."""
     if given := os.environ.get("REALTIME_SECRET_KEY"):
         return given
     path = VAR / "secret_key"
@@ -165,7 +166,8 @@ if LOG_FORMAT not in ("text", "json"):
 
 
 def _tells_more(record: logging.LogRecord) -> bool:
-    """Whether a line about a request is more than its status, which the access log has: a fault, with its traceback."""
+    """Return True if a line about a request is more than its status, which the access log has: a fault, with its
+    traceback."""
     return record.exc_info is not None
 
 

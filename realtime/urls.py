@@ -15,7 +15,7 @@ app_name = "realtime"
 
 
 def _named_below_the_namespace(pattern: URLPattern) -> URLPattern:
-    """The same address, without the prefix that the namespace makes needless."""
+    """Return the same address, without the prefix that the namespace makes needless."""
     name = (pattern.name or "").removeprefix("realtime_") or None
     return URLPattern(pattern.pattern, pattern.callback, pattern.default_args, name)
 

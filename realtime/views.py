@@ -28,7 +28,7 @@ from realtime.nodes.control_sockets import control
 @never_cache
 @ensure_csrf_cookie
 def console(request: HttpRequest) -> HttpResponse:
-    """The debug console, for staff and who has the permission: it can do what its user's token can do, and no more."""
+    """Show the debug console, to staff and users with the permission: it can do what its user's token can do."""
     return _console_page(request, "realtime/console.html")
 
 
@@ -36,7 +36,7 @@ def console(request: HttpRequest) -> HttpResponse:
 @never_cache
 @ensure_csrf_cookie
 def http_console(request: HttpRequest) -> HttpResponse:
-    """The page that tries what the sidecar answers over HTTP, for the same people."""
+    """Show the page that tries what the sidecar answers over HTTP, for the same people."""
     return _console_page(request, "realtime/http.html")
 
 
@@ -49,9 +49,9 @@ def _console_page(request: HttpRequest, template: str) -> HttpResponse:
 
 
 def ask_to_sign_in(request: HttpRequest) -> HttpResponseRedirect:
-    """A redirect to the project's login, which comes back to the page that was asked for.
+    """Redirect to the project's login, which comes back to the page that was asked for.
 
-    A new project has none at Django's default of ``LOGIN_URL``, but the admin's: it is that one then.
+    A new project has no login at Django's default of ``LOGIN_URL``, but the admin's: that one serves then.
     """
     login = None
     if not settings.is_overridden("LOGIN_URL") and not is_valid_path(settings.LOGIN_URL):
@@ -61,12 +61,13 @@ def ask_to_sign_in(request: HttpRequest) -> HttpResponseRedirect:
 
 
 def is_demo() -> bool:
-    """Whether `runrealtime --demo` runs this web server."""
+    """Return True if `runrealtime --demo` runs this web server."""
     return os.environ.get("REALTIME_DEMO") == "1"
 
 
 def page_context(request: HttpRequest) -> dict[str, Any]:
-    """``config`` for the page's script, ``sidecar_error`` (empty when a sidecar answers) and ``base_template``."""
+    """Return ``config`` for the page's script, ``sidecar_error`` (empty when a sidecar answers) and
+    ``base_template``."""
     return {
         "base_template": conf.base_template,
         "config": {
@@ -83,7 +84,8 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
 
 
 def _csrf(request: HttpRequest) -> dict[str, str]:
-    """The token of this page, the header that takes it, and the cookie with a newer one, if scripts may read that."""
+    """Return the token of this page, the header that takes it, and the cookie with a newer one, if scripts may read
+    that."""
     is_hidden = settings.CSRF_USE_SESSIONS or settings.CSRF_COOKIE_HTTPONLY
     return {
         "csrf_token": get_token(request),
@@ -93,7 +95,7 @@ def _csrf(request: HttpRequest) -> dict[str, str]:
 
 
 def sidecar_error() -> str:
-    """Why the sidecar cannot be reached, in words for the page; empty when it answers."""
+    """Return why the sidecar cannot be reached, in words for the page; empty when it answers."""
     try:
         control(seconds=1.0).hello()
     except ClientError as error:

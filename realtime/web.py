@@ -32,30 +32,31 @@ from realtime.conf import conf
 from realtime.process.programs import require_settings
 
 _MESSAGE_BYTES = 1 << 20
-"""What Daphne takes of a browser where nothing else is asked of it: less than the sidecar does."""
+"""Bytes that Daphne takes of a browser where nothing else is asked of it: less than the sidecar does."""
 
 _REASON_BYTES_MAX = 123
-"""What a close frame holds beside its code (RFC 6455 5.5)."""
+"""Bytes that a close frame holds beside its code (RFC 6455 5.5)."""
 
 
 _END_SECONDS = 3
-"""How long connections may take to end when the server stops."""
+"""Seconds that connections may take to end when the server stops."""
 
 _THREADS_SECONDS = 5
-"""How long threads may go on after that, as those of a request that writes to the database."""
+"""Seconds that threads may go on after that, as those of a request that writes to the database."""
 
 _TOKEN = re.compile(r"([?&]token=)[^&#]*")
 """A token is a key: it does not belong into a log."""
 
 
 def _logs_at_root() -> bool:
-    """Whether the project itself says where the root of all loggers writes; else that is Daphne's doing."""
+    """Return True if the project itself says where the root of all loggers writes; else that is Daphne's doing."""
     given = settings.LOGGING or {}
     return bool(given.get("root", {}).get("handlers") or given.get("loggers", {}).get("", {}).get("handlers"))
 
 
 def _is_new(record: logging.LogRecord) -> bool:
-    """Whether nobody has written the record to this process's output yet, as Django's own handler does while DEBUG."""
+    """Return True if nobody has written the record to this process's output yet, as Django's own handler does while
+    DEBUG."""
     logger: logging.Logger | None = logging.getLogger(record.name)
     while logger is not None and logger.parent is not None:
         for handler in logger.handlers:
@@ -75,15 +76,15 @@ class Valve:
         self._open.set()
 
     def pauseProducing(self) -> None:
-        """The buffer is full."""
+        """Close the valve: the buffer is full."""
         self._open.clear()
 
     def resumeProducing(self) -> None:
-        """The buffer is empty."""
+        """Open the valve: the buffer is empty."""
         self._open.set()
 
     def stopProducing(self) -> None:
-        """The connection is gone: nobody need wait for it."""
+        """Open the valve for good: the connection is gone, and nobody need wait for it."""
         self._open.set()
 
     async def wait(self) -> None:
@@ -140,7 +141,7 @@ class BoundedServer(Server):
                 handler.addFilter(_is_new)
         self._rejected: set[str | None] = set()  # addresses whose sockets are about to end
         self._streams: dict[Any, Valve] = {}
-        """Of answers over HTTP that come in pieces."""
+        """Valves of answers over HTTP that come in pieces."""
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         """Send, and return when there is room for more."""
@@ -152,7 +153,7 @@ class BoundedServer(Server):
             await valve.wait()
 
     def _stream(self, request: Any, message: dict[str, Any]) -> Valve | None:
-        """The valve of an answer over HTTP of which more is to come; it is taken off before the last piece."""
+        """Return the valve of an answer over HTTP of which more is to come; take it off before the last piece."""
         valve = self._streams.get(request)
         if request.channel is None:
             return None

@@ -34,7 +34,6 @@ OPEN = (
     "fastpath/recording",
     "fastpath/server",
     "pyspark_fastpath",
-    "realtime",
     "spark",
     "tools",
 )

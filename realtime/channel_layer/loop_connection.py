@@ -17,7 +17,7 @@ CLIENT = "django/1"
 
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 2.0
-"""Between attempts to connect while somebody waits for a message: the sidecar is on this machine, or next to it."""
+"""Seconds at most between attempts to connect while a receiver waits: the sidecar is on this machine, or next to it."""
 
 Answer = dict[str, Any]
 
@@ -55,12 +55,12 @@ class LoopConnection:
             self._control.close()
 
     def abandon(self) -> None:
-        """In the child of a fork: let go of the parent's connection."""
+        """Let go of the parent's connection in the child of a fork."""
         if self._control is not None:
             self._control.abandon()
 
     async def _connected(self) -> AsyncControl:
-        """The connection, which all who ask at the same time open together."""
+        """Return the connection, which all who ask at the same time open together."""
         if self._opening is None:
             self._opening = self.loop.create_task(self._open())
             self._opening.add_done_callback(self._opened)
@@ -124,7 +124,7 @@ class LoopConnection:
             self._returning = None
 
     async def _close_with_loop(self) -> AsyncGenerator[None, None]:
-        """Whoever ends a loop has its generators end, after all tasks: that is when the connection is closed.
+        """Close the connection when its loop ends: whoever ends a loop has its generators end, after all tasks.
 
         ``async_to_sync`` makes a loop for each call of a thread that has none.
         """

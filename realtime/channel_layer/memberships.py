@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 PER_REQUEST = 1000
-"""So many memberships are said at once."""
+"""Number of memberships that are said at once."""
 
 SWEPT_MIN = 1000
-"""From so many on, and whenever they have doubled since, those are forgotten whose time is over."""
+"""Number of memberships from which on, and whenever it has doubled since, those are forgotten whose time is over."""
 
 Membership = tuple[str, str]
 """A group and a channel in it, with the prefix of the layer."""
@@ -30,7 +30,7 @@ class Memberships:
         return len(self._known)
 
     def add(self, group: str, channel: str, capacity: int, seconds: float) -> None:
-        """The sidecar has taken a channel, which holds so many messages, into a group, for so long."""
+        """Note that the sidecar has taken a channel, which holds so many messages, into a group, for so long."""
         with self._lock:
             self._known[group, channel] = capacity, time.monotonic() + seconds
             if len(self._known) >= self._sweep_at:
@@ -38,17 +38,18 @@ class Memberships:
                 self._sweep_at = max(SWEPT_MIN, 2 * len(self._known))
 
     def discard(self, group: str, channel: str) -> None:
-        """The channel is not to be in the group any more."""
+        """Note that the channel is not to be in the group any more."""
         with self._lock:
             self._known.pop((group, channel), None)
 
     def flush(self, prefix: str) -> None:
-        """Nothing of a layer is to be in any group any more."""
+        """Note that nothing of a layer is to be in any group any more."""
         with self._lock:
             self._known = {key: value for key, value in self._known.items() if not key[0].startswith(prefix)}
 
     def missing(self, server: str) -> Iterator[list[list[object]]]:
-        """What a sidecar, by the name that it has from its start on, has to be told, a request's worth at a time."""
+        """Yield what a sidecar has to be told, by the name that it has from its start on, a request's worth at a
+        time."""
         with self._lock:
             now = time.monotonic()
             self._forget_expired(now)
@@ -57,7 +58,7 @@ class Memberships:
             yield [[*key, capacity, until - now] for key, (capacity, until) in part]
 
     def told(self, server: str) -> None:
-        """That sidecar knows all of them."""
+        """Note that this sidecar knows all memberships."""
         with self._lock:
             self._server = server
 

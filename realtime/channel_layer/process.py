@@ -21,7 +21,7 @@ class ChannelProcess:
         self._connections: dict[asyncio.AbstractEventLoop, LoopConnection] = {}
 
     def connection(self) -> LoopConnection:
-        """That of the loop that runs now."""
+        """Return the connection of the loop that runs now."""
         loop = asyncio.get_running_loop()
         found = self._connections.get(loop)
         if found is None:
@@ -32,6 +32,6 @@ class ChannelProcess:
         return found
 
     def abandon(self) -> None:
-        """In the child of a fork: let go of the parent's connections."""
+        """Let go of the parent's connections in the child of a fork."""
         for connection in list(self._connections.values()):
             connection.abandon()

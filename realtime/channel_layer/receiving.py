@@ -19,7 +19,7 @@ Received = tuple[bytes, int]
 
 
 class _Channel:
-    """Who waits for a message of one channel, and the request for it that is under way."""
+    """The receivers that wait for a message of one channel, and the request for it that is under way."""
 
     __slots__ = ("asked", "cancelled", "waiting")
 
@@ -40,23 +40,23 @@ class Receiving:
 
     @property
     def waits(self) -> bool:
-        """Whether anybody waits for a message."""
+        """State of the receivers: True while one waits for a message."""
         return any(channel.waiting for channel in self._channels.values())
 
     def connected(self, control: AsyncControl) -> None:
-        """There is a connection: whoever waits goes on there."""
+        """Go on with a new connection: ask there for every receiver that waits."""
         self._control = control
         for name in list(self._channels):
             self._ask(name, self._channels[name])
 
     def disconnected(self) -> None:
-        """The connection is lost."""
+        """Note that the connection is lost; want another if a receiver waits."""
         self._control = None
         if self.waits:
             self._wanted()
 
     async def receive(self, name: str) -> bytes:
-        """The next message of the channel. Raises ControlRefused where the sidecar has no room for a receiver."""
+        """Return the next message of the channel; raise ControlRefused where the sidecar has no room for a receiver."""
         channel = self._channels.setdefault(name, _Channel())
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         channel.waiting.append(future)
@@ -87,7 +87,7 @@ class Receiving:
         )
 
     def _settle(self, name: str, channel: _Channel) -> None:
-        """Nobody waits any more: the message is better kept for others."""
+        """Withdraw the request of a channel for which nobody waits any more: the message is better kept for others."""
         if channel.waiting:
             return
         if not channel.asked:
@@ -130,4 +130,4 @@ class Receiving:
 
 
 def _nothing(answer: Answer | None, error: ClientError | None) -> None:
-    """What the answer is does not matter."""
+    """Do nothing: the answer does not matter."""

@@ -18,7 +18,7 @@ from realtime.views import page_context
 @ensure_csrf_cookie
 @login_required
 def board(request: HttpRequest) -> HttpResponse:
-    """The live board; what each row shows is the sidecar's decision, not this page's."""
+    """Show the live board; what each row shows is the sidecar's decision, not this page's."""
     context = page_context(request)
     context["config"] |= {"instruments": instruments(), "market": market(), "sensors": SENSORS}
     return render(request, "realtime/board.html", context)

@@ -32,7 +32,7 @@ PRICES, MOVES, ALERTS = "stocks", "movers", "alerts"
 """Kinds of what is published of an instrument; bars have one for each interval."""
 
 INTERVALS = ("1s", "1m", "1d")
-"""Of the bars."""
+"""Intervals of the bars."""
 
 
 SENSORS = ("/sensors/*/*", "/__mqtt__/sensors/*/*")
@@ -40,22 +40,23 @@ SENSORS = ("/sensors/*/*", "/__mqtt__/sensors/*/*")
 
 
 def subject(symbol: str, kind: str = PRICES) -> str:
-    """The subject of a kind of message about an instrument; a pattern where one of the two is `*`."""
+    """Return the subject of a kind of message about an instrument; a pattern where one of the two is `*`."""
     return f"/{kind}/us/{symbol}"
 
 
 def bars(interval: str) -> str:
-    """The kind of message that bars of an interval are."""
+    """Return the kind of message that bars of an interval are."""
     return f"bars-{interval}"
 
 
 def instrument(symbol: str) -> str:
-    """The pattern of all that is published of an instrument, whatever its kind: one rule gives it, one takes it."""
+    """Return the pattern of all that is published of an instrument, whatever its kind: one rule gives it, one takes
+    it."""
     return subject(symbol, "*")
 
 
 def instruments() -> list[dict[str, str]]:
-    """``subject, symbol, name, exchange`` of each."""
+    """Return ``subject, symbol, name, exchange`` of each instrument."""
     return [
         {"subject": subject(symbol), "symbol": symbol, "name": name, "exchange": exchange}
         for symbol, name, exchange in INSTRUMENTS
@@ -63,8 +64,8 @@ def instruments() -> list[dict[str, str]]:
 
 
 def market() -> dict[str, Any]:
-    """What the Spark jobs make of the prices: ``bars`` of the ``intervals`` for each symbol; ``movers`` and ``alerts``
-    are patterns, of which a user gets what the rules allow."""
+    """Return the subjects that the Spark jobs make of the prices: ``bars`` of the ``intervals`` for each symbol;
+    ``movers`` and ``alerts`` are patterns, of which a user gets what the rules allow."""
     return {
         "intervals": list(INTERVALS),
         "bars": {

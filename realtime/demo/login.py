@@ -22,7 +22,7 @@ _FAVICON = (
 @require_safe
 @cache_control(max_age=86400, public=True)
 def favicon(_: HttpRequest) -> HttpResponse:
-    """Asked for by browsers without being told to."""
+    """Show the icon that browsers ask for without being told to."""
     return HttpResponse(_FAVICON, content_type="image/svg+xml")
 
 
@@ -32,5 +32,5 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The form, and whether this is the demonstration."""
+        """Add to the form's context whether this is the demonstration."""
         return super().get_context_data(**kwargs) | {"demo": is_demo()}

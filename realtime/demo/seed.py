@@ -23,7 +23,7 @@ SENSOR = "sensor"
 """The user of things, which publish over MQTT."""
 
 JOBS = "/__sys__/jobs/**"
-"""Where the Spark jobs say how they are getting on."""
+"""Pattern of the subjects where the Spark jobs say how they are getting on."""
 
 
 @transaction.atomic
@@ -58,7 +58,7 @@ def seed() -> list[str]:
 
 
 def _superseded() -> QuerySet[Rule]:
-    """The unchanged rules of earlier demonstrations, which allowed kind by kind, with lists of movers for all.
+    """Return the unchanged rules of earlier demonstrations, which allowed kind by kind, with lists of movers for all.
 
     These rules are more specific than those of today: a denial of all of an instrument would not reach what they allow.
     """
@@ -94,7 +94,8 @@ def _user(name: str, made: list[str]) -> tuple[object, bool]:
 
 
 def _allow(action: Action, pattern: str, note: str, **who: object) -> int:
-    """1 if the rule was created, 0 if there was one of the same who, action and pattern, whatever it says."""
+    """Create the rule unless there is one of the same who, action and pattern, whatever it says; return how many were
+    created."""
     if Rule.objects.filter(pattern=pattern, action=action, **who).exists():
         return 0
     Rule.objects.create(pattern=pattern, action=action, effect=Effect.ALLOW, note=note, **who)

@@ -24,9 +24,9 @@ Event = dict[str, Any]
 
 @dataclass
 class Wanted:
-    """Which events; each condition that is empty holds for all. Times are texts as in the files.
+    """The events that are asked for; each condition that is empty holds for all. Times are texts as in the files.
 
-    What tells that events were dropped is wanted whatever else is: it says that there may be more.
+    An event that tells that others were dropped is wanted whatever else is: it says that there may be more.
     """
 
     kind: str = ""
@@ -46,7 +46,7 @@ class Wanted:
             self._cover = PatternSet((self.subject,))
 
     def __call__(self, event: Event) -> bool:
-        """Whether the event is one."""
+        """Return True if the event is wanted."""
         time = str(event.get("time", ""))
         if (self.since and time < self.since) or (self.until and time >= self.until):
             return False
@@ -69,12 +69,12 @@ class Trail:
         self._ends: dict[Path, int] = {}  # where the last whole line ended when it was looked for
 
     def search(self, wanted: Wanted) -> Iterator[Event]:
-        """All that is wanted, oldest first; raises OSError when the folder cannot be read."""
+        """Return all events that are wanted, oldest first; raise OSError when the folder cannot be read."""
         chains = [self._forwards(paths, wanted) for paths in self._files().values()]
         return heapq.merge(*chains, key=_time)
 
     def newest(self, count: int, wanted: Wanted) -> list[Event]:
-        """The newest that are wanted, oldest first; raises OSError when the folder cannot be read."""
+        """Return the newest events that are wanted, oldest first; raise OSError when the folder cannot be read."""
         files = self._files().values()
         self._ends = {path: _end(path) for paths in files for path in paths}
         chains = [self._backwards(paths, wanted) for paths in files]
@@ -83,8 +83,9 @@ class Trail:
         return found[::-1]
 
     def follow(self, wanted: Wanted, wait: Callable[[], bool]) -> Iterator[Event]:
-        """What has been written since ``newest`` looked, also to new files, while ``wait`` answers true: it is called
-        when there is nothing. Each look's events are in the order of their time; raises OSError as above."""
+        """Yield what has been written since ``newest`` looked, also to new files, while ``wait`` answers true: it is
+        called when there is nothing. Each look's events are in the order of their time; raises OSError when the folder
+        cannot be read."""
         while wait():
             found: list[Event] = []
             for paths in self._files().values():
@@ -94,7 +95,7 @@ class Trail:
             yield from sorted(found, key=_time)
 
     def _files(self) -> dict[str, list[Path]]:
-        """The files of each worker, oldest first."""
+        """Return the files of each worker, oldest first."""
         found: dict[str, list[Path]] = {}
         for name in sorted(os.listdir(self._folder)):
             match = NAME.fullmatch(name)
@@ -141,7 +142,7 @@ class Trail:
 
 
 def describe(event: Event) -> str:
-    """An event as a line for people: when, what, who, then all else."""
+    """Return an event as a line for people: when, what, who, then all else."""
     rest = dict(event)
     first = [rest.pop(key, "") for key in ("time", "kind", "event")]
     user, address = rest.pop("user", None), rest.pop("address", "")
@@ -160,13 +161,14 @@ def _shown(value: Any) -> str:
 
 
 def _escaped(char: str) -> str:
-    """As JSON may write it (RFC 8259, 7): it leaves controls from 7F on as they are, and what turns a line round."""
+    """Return a character as JSON may write it (RFC 8259, 7), which leaves controls from 7F on and turns of a line as
+    they are."""
     units = char.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _plain(text: Any) -> str:
-    """A text without what a terminal would take for an order: a client chose some of it."""
+    """Return a text without what a terminal would take for an order: a client chose some of it."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(text))
 
 
@@ -175,7 +177,7 @@ def _time(event: Event) -> str:
 
 
 def _begun(path: Path) -> str:
-    """When the file was begun, as a time of the files."""
+    """Return when the file was begun, as a time of the files."""
     match = NAME.fullmatch(path.name)
     assert match is not None
     year, month, day, hour, minute, second, _ = match.groups()
@@ -183,7 +185,7 @@ def _begun(path: Path) -> str:
 
 
 def _lines_from(path: Path, offset: int) -> tuple[list[bytes], int]:
-    """The whole lines behind the offset, and the offset behind them."""
+    """Return the whole lines behind the offset, and the offset behind these lines."""
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -195,7 +197,7 @@ def _lines_from(path: Path, offset: int) -> tuple[list[bytes], int]:
 
 
 def _end(path: Path) -> int:
-    """Where the last whole line ends; 0 also for a file that is gone."""
+    """Return where the last whole line ends; 0 also for a file that is gone."""
     try:
         with path.open("rb") as file:
             at = file.seek(0, os.SEEK_END)
@@ -212,7 +214,7 @@ def _end(path: Path) -> int:
 
 
 def _lines_backwards(file: BinaryIO, at: int) -> Iterator[bytes]:
-    """The lines of a file up to there, the last one first."""
+    """Yield the lines of a file up to there, the last one first."""
     rest = b""
     while at:
         size = min(_BLOCK_BYTES, at)

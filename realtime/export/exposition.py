@@ -32,17 +32,18 @@ _OUTBOX = "fastpath_outbox_"
 
 
 class _OneForm(BaseContentNegotiation):
-    """There is one form, whatever the client prefers: Prometheus asks for several, the plain text among them."""
+    """The only form that there is, whatever the client prefers: Prometheus asks for several, the plain text among
+    them."""
 
     def select_parser(self, request: Request, parsers: Iterable[type]) -> type | None:
-        """Nothing is sent here."""
+        """Return the first parser: nothing is sent here."""
         del request
         return next(iter(parsers), None)
 
     def select_renderer(
         self, request: Request, renderers: list[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """The first one, for what is refused."""
+        """Return the first renderer, for what is refused."""
         del request, format_suffix
         return renderers[0], renderers[0].media_type
 
@@ -54,13 +55,13 @@ class MetricsView(MonitoringView):
     content_negotiation_class = _OneForm
 
     def get(self, request: Request) -> HttpResponse:
-        """200; a node that does not answer is ``fastpath_up 0``."""
+        """Answer 200; a node that does not answer is ``fastpath_up 0``."""
         del request
         return HttpResponse("".join(f"{line}\n" for line in lines()), content_type=CONTENT_TYPE)
 
 
 def lines() -> Iterator[str]:
-    """The text, line by line."""
+    """Yield the text, line by line."""
     addresses = conf.controls
     told = ask_each(addresses, Control.metrics)
     texts = {label(address): said.value or "" for address, said in zip(addresses, told, strict=True)}
@@ -77,7 +78,7 @@ def lines() -> Iterator[str]:
 
 
 def _outbox() -> Iterator[str]:
-    """The outbox, where there is one; nothing while its database does not answer."""
+    """Yield the outbox, where there is one; nothing while its database does not answer."""
     try:
         found = outbox_figures()
     except (DatabaseFailure, ImproperlyConfigured):
@@ -100,7 +101,7 @@ def _outbox() -> Iterator[str]:
 
 
 def _statistics() -> Iterator[str]:
-    """The windows; nothing while the database does not answer, as what is missing is told by its absence."""
+    """Yield the windows; nothing while the database does not answer, as what is missing is told by its absence."""
     try:
         statistics = read.newest()
     except DatabaseFailure:
@@ -116,7 +117,7 @@ def _statistics() -> Iterator[str]:
 
 
 def merged(texts: dict[str, str]) -> Iterator[str]:
-    """The metrics of several nodes as one text: each metric's lines stand together, its help and type once."""
+    """Yield the metrics of several nodes as one text: each metric's lines stand together, its help and type once."""
     heads: dict[str, dict[str, str]] = {}
     samples: dict[str, list[str]] = {}
     for node, text in texts.items():
@@ -134,7 +135,7 @@ def merged(texts: dict[str, str]) -> Iterator[str]:
 
 
 def _labelled(sample: str, label_text: str) -> str:
-    """A sample with one more label, the first."""
+    """Return a sample with one more label, the first."""
     name, brace, rest = sample.partition("{")
     if brace:
         return f"{name}{{{label_text},{rest}"

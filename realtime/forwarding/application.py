@@ -47,7 +47,8 @@ _log = logging.getLogger(__name__)
 
 
 def http_application(application: Application) -> Application:
-    """The ASGI application for HTTP: the sidecar answers what is forwarded, and ``application`` everything else."""
+    """Return the ASGI application for HTTP: the sidecar answers what is forwarded, and ``application`` everything
+    else."""
     return _Forwarding(application)
 
 
@@ -76,7 +77,7 @@ class _Forwarding:
 
 
 def _is_for_a_session(scope: Scope, headers: list[Header]) -> bool:
-    """Whether a snapshot is asked for by a signed-in user's session, which Django knows (forwarding/view.py)."""
+    """Return True if a signed-in user's session asks for a snapshot: Django knows the session (forwarding/view.py)."""
     by_name = dict(headers)
     try:
         named = settings.SESSION_COOKIE_NAME in SimpleCookie(by_name.get("cookie", ""))
@@ -107,7 +108,7 @@ async def _forward(path: str, headers: list[Header], scope: Scope, receive: Rece
 
 
 def _with_coding(rows: list[Header], headers: list[Header], scope: Scope) -> list[Header]:
-    """A body without a length goes on in chunks: of HTTP/2 and 3 it is not told that there is one (RFC 9113 8.1)."""
+    """Say that a body without a length goes on in chunks: HTTP/2 and 3 do not tell that there is one (RFC 9113 8.1)."""
     names = {name.lower() for name, _ in headers}
     says_nothing = scope["method"] == "POST" and not scope.get("http_version", "1.1").startswith("1")
     chunked = ("transfer-encoding" in names or says_nothing) and "content-length" not in names

@@ -19,14 +19,14 @@ SNAPSHOT = "/snapshot"
 _CALLS = ("publish", "history", "presence", "request", "disconnect", "unsubscribe")
 
 SHORT = frozenset({SNAPSHOT, SCHEMA_PATH} | {f"/api/{name}" for name in _CALLS})
-"""What is answered soon, so that any web server can forward it."""
+"""Paths that are answered soon, so that any web server can forward them."""
 
 STREAMS = frozenset({"/events"})
 SESSIONS = "/session/"
-"""What is answered for as long as the caller stays: only an ASGI application forwards it."""
+"""Beginning of the paths that are answered for as long as the caller stays: only an ASGI application forwards them."""
 
 RETRY_SECONDS = 1
-"""When a caller may ask again what could not be forwarded."""
+"""Seconds after which a caller may ask again what could not be forwarded."""
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -37,7 +37,7 @@ _HOP_BY_HOP = frozenset(
 """RFC 9110 7.6.1: for the next hop alone."""
 
 _KEPT_HERE = _HOP_BY_HOP | {"cookie", "expect", "x-forwarded-for"}
-"""Of a request: cookies are Django's, and what was expected has been answered."""
+"""Headers of a request that are not forwarded: cookies are Django's, and what was expected has been answered."""
 
 _QUERY_SAFE = "%/:?[]@!$&'()*+,;="
 """A '#' cannot be part of an address that is sent; the other characters of RFC 3986 stay as they are."""
@@ -55,7 +55,7 @@ Header = tuple[str, str]
 
 
 class Target(NamedTuple):
-    """Where requests are forwarded to: the sidecar's client port."""
+    """The sidecar's client port, where requests are forwarded to."""
 
     host: str
     port: int
@@ -64,7 +64,7 @@ class Target(NamedTuple):
 
     @classmethod
     def parse(cls, relay_url: str) -> Target | None:
-        """That of a relay's address such as ``ws://127.0.0.1:8800/ws``; None without one."""
+        """Return the target for a relay's address such as ``ws://127.0.0.1:8800/ws``; None without one."""
         parts = urlsplit(relay_url)
         if not parts.hostname:
             return None
@@ -85,7 +85,7 @@ class Problem(NamedTuple):
 
     @property
     def headers(self) -> list[Header]:
-        """Its headers, with when to ask again where that helps."""
+        """Headers of the problem, with when to ask again where that helps."""
         headers = [
             ("Content-Type", PROBLEM_TYPE),
             ("Content-Length", str(len(self.body))),
@@ -103,28 +103,29 @@ STRANGE_HOST = Problem(400, "The Host header names none of this site's hosts (AL
 
 
 def is_forwarded(path: str) -> bool:
-    """Whether requests for this path, below the site's prefix, are the sidecar's to answer."""
+    """Return True if requests for this path, below the site's prefix, are the sidecar's to answer."""
     return path in SHORT or path in STREAMS or path.startswith(SESSIONS)
 
 
 def target_of(prefix: str, path: str, query: bytes | str) -> str:
-    """The target of the request that the sidecar gets."""
+    """Return the target of the request that the sidecar gets."""
     return prefix + quote(path) + (f"?{quoted_query(query)}" if query else "")
 
 
 def quoted_query(query: bytes | str) -> str:
-    """A query as it came, with what cannot be sent in one quoted."""
+    """Return a query as it came, with what cannot be sent in one quoted."""
     return quote(query, safe=_QUERY_SAFE)
 
 
 def without_prefix(path: str, root_path: str) -> str:
-    """A path as Django sees it: below FORCE_SCRIPT_NAME or the server's, whether or not a proxy took it off."""
+    """Return a path as Django sees it: below FORCE_SCRIPT_NAME or the server's, whether or not a proxy took that
+    off."""
     prefix = (settings.FORCE_SCRIPT_NAME or root_path or "").rstrip("/")
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else path
 
 
 def below_mount(path: str) -> str:
-    """A path of the site as the sidecar knows it, where the project has ``realtime.urls`` below a prefix."""
+    """Return a path of the site as the sidecar knows it, where the project has ``realtime.urls`` below a prefix."""
     try:
         mount = without_prefix(reverse("realtime:snapshot"), "").removesuffix(SNAPSHOT)
     except NoReverseMatch:  # a project without these addresses
@@ -133,24 +134,24 @@ def below_mount(path: str) -> str:
 
 
 def allowed_hosts() -> list[str]:
-    """The hosts of this site, as Django has them."""
+    """Return the hosts of this site, as Django has them."""
     hosts = list(settings.ALLOWED_HOSTS)
     return hosts if hosts or not settings.DEBUG else [".localhost", "127.0.0.1", "[::1]"]
 
 
 def is_own_host(host: str) -> bool:
-    """Whether the Host of a request is one of this site's."""
+    """Return True if the Host of a request is one of this site's."""
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, allowed_hosts())
 
 
 def forwarded_for(before: Iterable[str], client: str) -> str:
-    """The value of X-Forwarded-For: what came, and behind it whom it came from."""
+    """Return the value of X-Forwarded-For: what came, and behind it the address that it came from."""
     return ", ".join([*before, client or "unknown"])
 
 
 def told(headers: Iterable[Header], client: str) -> list[Header]:
-    """The headers that the sidecar gets, by lower-case name, without a body's: those are the carrier's.
+    """Return the headers that the sidecar gets, by lower-case name, without a body's: those are the carrier's.
 
     A page of this very site may ask whatever the sidecar's own list of origins is, as over the relay: its origin is not
     told. The site is known by its host, which is one of ALLOWED_HOSTS (``is_own_host``).
@@ -168,14 +169,14 @@ def told(headers: Iterable[Header], client: str) -> list[Header]:
 
 
 def answered(headers: Iterable[Header]) -> list[Header]:
-    """The headers of an answer without those that were for this hop."""
+    """Return the headers of an answer without those that were for this hop."""
     rows = list(headers)
     named = _named_by_connection((name.lower(), value) for name, value in rows)
     return [(name, value) for name, value in rows if name.lower() not in _HOP_BY_HOP and name.lower() not in named]
 
 
 def has_token(headers: Mapping[str, str], query: str) -> bool:
-    """Whether a request brings a token, right or wrong."""
+    """Return True if a request brings a token, right or wrong."""
     return headers.get("authorization", "").lower().startswith("bearer ") or "token=" in query
 
 
@@ -188,10 +189,10 @@ def _is_same_site(origin: str, host: str) -> bool:
 
 
 def latin(rows: Iterable[tuple[bytes, bytes]]) -> list[Header]:
-    """Headers in bytes as texts."""
+    """Return headers in bytes as texts."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in rows]
 
 
 def in_bytes(rows: Iterable[Header]) -> list[tuple[bytes, bytes]]:
-    """Headers as bytes."""
+    """Return headers as bytes."""
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in rows]

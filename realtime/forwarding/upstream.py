@@ -16,10 +16,10 @@ PIECE_BYTES = 64 << 10
 """Read at once, and twice as much is what a connection holds of what its reader has not taken."""
 
 OPEN_SECONDS = 5.0
-"""How long a connection to the sidecar may take."""
+"""Seconds that a connection to the sidecar may take."""
 
 ANSWER_SECONDS = 100.0
-"""How long the head of an answer may take: a body for a minute, then thirty seconds of waiting for news."""
+"""Seconds that the head of an answer may take: a body for a minute, then thirty seconds of waiting for news."""
 
 HEAD_BYTES_MAX = 64 << 10
 
@@ -73,7 +73,7 @@ class Upstream:
             await self._write(self._h11.send(h11.Data(data=data)))
 
     async def end(self) -> None:
-        """The body is whole."""
+        """End the body, which is whole."""
         if self._h11.our_state is h11.SEND_BODY:
             with suppress(h11.LocalProtocolError):  # the caller went in the middle of a body that has a length
                 await self._write(self._h11.send(h11.EndOfMessage()))
@@ -84,7 +84,7 @@ class Upstream:
             await self._writer.drain()
 
     async def head(self) -> Head:
-        """The head of the answer; raises UpstreamError, and TimeoutError when it takes too long."""
+        """Return the head of the answer; raise UpstreamError, and TimeoutError when it takes too long."""
         async with asyncio.timeout(ANSWER_SECONDS):
             while True:
                 event = await self._next()
@@ -94,7 +94,7 @@ class Upstream:
                     return Head(event.status_code, rows, lengths[0] if lengths else -1)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body piece by piece, as it comes; raises UpstreamError when its end is missing."""
+        """Yield the body piece by piece, as it comes; raise UpstreamError when its end is missing."""
         while not isinstance(event := await self._next(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 yield bytes(event.data)

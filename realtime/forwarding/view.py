@@ -35,7 +35,7 @@ from realtime.forwarding.heads import (
 )
 
 SECONDS_MAX = 10.0
-"""How long the sidecar may take: a thread of the web server waits for it."""
+"""Seconds that the sidecar may take: a thread of the web server waits for it."""
 
 SNAPSHOT_TOKEN_SECONDS = 60
 """A signed-in user's token for one snapshot lives as long as a slow request."""
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 @leaves_session
 @never_cache
 def forward(request: HttpRequest, path: str) -> HttpResponse:
-    """The sidecar's answer to a request for ``path``, wherever the URLconf has it, or a problem of our own."""
+    """Answer a request for ``path`` as the sidecar does, wherever the URLconf has it, or with a problem of our own."""
     path = f"/{path}"
     if path not in SHORT:
         return _answer(_STREAMS)
@@ -115,7 +115,7 @@ def _forwarded(request: HttpRequest, path: str, target: Target) -> HttpResponse:
 
 
 def _session(request: HttpRequest) -> list[Header]:
-    """A token for the signed-in user, where the request brings none of its own."""
+    """Return a header with a token for the signed-in user, where the request brings none of its own."""
     by_name = {name.lower(): value for name, value in request.headers.items()}
     if has_token(by_name, request.META.get("QUERY_STRING", "")) or not request.user.is_authenticated:
         return []

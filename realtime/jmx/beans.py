@@ -13,7 +13,7 @@ Values = dict[str, float | str | None]
 
 
 def beans() -> dict[str, Values]:
-    """Every MBean's attributes, as they are now; those of the statistics are away while the database is."""
+    """Return every MBean's attributes, as they are now; those of the statistics are away while the database is."""
     found: dict[str, Values] = {}
     for state in nodes.states():
         node = quote(state.name)
@@ -36,7 +36,7 @@ def beans() -> dict[str, Values]:
 
 
 def quote(text: str) -> str:
-    """As ``javax.management.ObjectName.quote`` does it."""
+    """Quote a text as ``javax.management.ObjectName.quote`` does."""
     return '"' + "".join(f"\\{char}" if char in '\\"*?' else char for char in text) + '"'
 
 

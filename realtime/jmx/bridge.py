@@ -140,7 +140,7 @@ class Bridge:
 
 
 def compiler() -> str:
-    """The class path of Janino, the compiler among Spark's files; raises BridgeEnded where there is none.
+    """Return the class path of Janino, the compiler among Spark's files; raise BridgeEnded where there is none.
 
     The Java that pip installs has no compiler of its own, and nothing that was compiled is kept in the project.
     """

@@ -20,11 +20,12 @@ from realtime.jmx.bridge import Bridge, BridgeEnded
 from realtime.process.ports import PortTaken, try_port
 
 EACH_SECONDS = 1.0
-"""How often the MBeans are brought up to date."""
+"""Seconds from one update of the MBeans to the next."""
 
 
 def main() -> int:
-    """0 after SIGTERM or SIGINT, 1 when Java ends, 2 for what cannot be used; the reason is one sentence."""
+    """Serve; return 0 after SIGTERM or SIGINT, 1 when Java ends, 2 for what cannot be used. The reason is one
+    sentence."""
     parser = argparse.ArgumentParser(prog="python -m realtime.jmx", description="Serves the figures as MBeans.")
     parser.add_argument(
         "--listen",
@@ -65,7 +66,8 @@ def _address(listen: str | None) -> Address:
 
 
 def read_password(file: str | None) -> str:
-    """The first line of a file, else what the settings say; raises ImproperlyConfigured, OSError and ValueError."""
+    """Return the first line of a file, else what the settings say; raise ImproperlyConfigured, OSError and
+    ValueError."""
     if not file:
         return conf.jmx_password
     password = Path(file).read_text(encoding="utf-8").split("\n")[0].rstrip("\r")

@@ -15,24 +15,24 @@ from fastpath.core.protocol.errors import Refused as TokenRefused
 from realtime.memory.node import FORM, Connection, MemoryNode
 
 STATUSES_MAX = 10_000
-"""As many as are kept; a test that makes more looks at the last ones."""
+"""Number of changes of status that are kept; a test that makes more looks at the last ones."""
 
 
 class Surroundings(NamedTuple):
-    """What a client asks of those around it."""
+    """The functions by which a client asks something of those around it."""
 
     token: Callable[[], str]
     """A new token of its user."""
     arriving: Callable[[], None]
-    """Called ahead of everything: what is on its way is to arrive."""
+    """Function called ahead of everything: what is on its way is to arrive."""
     following: Callable[[], None]
-    """Called ahead of what depends on rights."""
+    """Function called ahead of what depends on rights."""
     settling: Callable[[], None]
-    """Called when others may have something to read."""
+    """Function called when others may have something to read."""
 
 
 class MemoryClient:
-    """What a page of this user would get; ``user`` is empty for nobody."""
+    """A client that gets what a page of this user would; ``user`` is empty for nobody."""
 
     def __init__(self, node: MemoryNode, user: str, around: Surroundings) -> None:
         self.user = user
@@ -133,7 +133,7 @@ class MemoryClient:
 
     @property
     def messages(self) -> list[Message]:
-        """Those that came since the beginning, or since ``take()``."""
+        """Messages that came since the beginning, or since ``take()``."""
         self._around.arriving()
         return list(self._messages)
 
@@ -150,26 +150,27 @@ class MemoryClient:
         return self._connection is not None
 
     def contents(self, subject: str = "") -> list[str | bytes]:
-        """The contents of the messages, of one subject or of all."""
+        """Return the contents of the messages, of one subject or of all."""
         return [message.content for message in self.messages if subject in ("", message.subject)]
 
     def take(self) -> list[Message]:
-        """The messages that came since the last call."""
+        """Return the messages that came since the last call."""
         found = self.messages
         self._messages.clear()
         return found
 
     def status(self, subject: str) -> str:
-        """The last status of a subject's subscription: ``subscribed``, ``denied``, ``revoked`` …; empty: none."""
+        """Return the last status of a subject's subscription: ``subscribed``, ``denied``, ``revoked`` …; empty:
+        none."""
         self._around.arriving()
         return self._names.get(subject, "")
 
     def may_read(self, subject: str) -> bool:
-        """Whether the rules let this user read the subject now."""
+        """Return True if the rules let this user read the subject now."""
         return self._may("subscribe", subject)
 
     def may_publish(self, subject: str) -> bool:
-        """Whether the rules let this user publish to the subject now."""
+        """Return True if the rules let this user publish to the subject now."""
         return self._may("publish", subject)
 
     # What the node does
@@ -180,7 +181,7 @@ class MemoryClient:
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
-        """What is on its way has arrived, the rights are those of now, and nobody else is at it."""
+        """Hold the node alone, when what was on its way has arrived, with the rights of now."""
         self._around.arriving()
         with self._node.lock:
             self._around.following()

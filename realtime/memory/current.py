@@ -40,9 +40,10 @@ class Site:
             return results
 
     def client(self, user: Any = None, arriving: Callable[[], None] = lambda: None) -> MemoryClient:
-        """A connected client of a user of the project; None: of nobody. Raises MintError for one who is not active.
+        """Return a connected client of a user of the project; None: of nobody. Raise MintError for one who is not
+        active.
 
-        ``arriving`` is called ahead of whatever is done with it: what is on its way is to arrive.
+        ``arriving`` is called ahead of whatever is done with the client: what is on its way is to arrive.
         """
 
         def token() -> str:
@@ -88,7 +89,8 @@ class Site:
                 busy = client.pump() or busy
 
     def _follow_in_sync_code(self) -> None:
-        """In a loop the rights stay as they were read last: the database cannot be asked there."""
+        """Follow the rights, except in a loop: the database cannot be asked there, and they stay as they were read
+        last."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -107,7 +109,7 @@ _own = _Current()
 
 
 def current() -> Site:
-    """The site of this process, which begins at its first use."""
+    """Return the site of this process, which begins at its first use."""
     with _own.lock:
         if _own.site is None:
             _own.site = Site()
@@ -115,7 +117,7 @@ def current() -> Site:
 
 
 def begin() -> Site:
-    """A new one, in which nothing has been published, in place of what there is."""
+    """Begin a new site, in which nothing has been published, in place of what there is."""
     with _own.lock:
         _own.site = Site()
         return _own.site

@@ -30,7 +30,7 @@ GRID_MS = 100
 """Conflated messages are due on this grid (protocol.md 3.2)."""
 
 ADVANCE_SECONDS_MAX = 7 * 24 * 3600
-"""Of one call: every tick of the clock is made, some million an hour of the machine's time."""
+"""Seconds of one call at most: every tick of the clock is made, some million an hour of the machine's time."""
 
 _PING_SECONDS = 25
 
@@ -62,7 +62,7 @@ class Payloads(Wire):
 
 
 def payloads(chunk: bytes) -> Iterator[bytes]:
-    """Each message or event of what was written."""
+    """Yield each message or event of what was written."""
     at = 0
     while at < len(chunk):
         start = at + _LENGTH_BYTES
@@ -77,7 +77,7 @@ class Connection:
     """A client's connection: the core writes to it, and its client reads what ``frames`` has."""
 
     def __init__(self, node: MemoryNode, token: str, number: int) -> None:
-        """Raises Refused for a token that is not good."""
+        """Connect; raise Refused for a token that is not good."""
         self.frames: deque[bytes] = deque()
         self.closed: tuple[int, str] | None = None
         self._node = node
@@ -88,7 +88,7 @@ class Connection:
         self.frames.extend(payloads(data))
 
     def take(self) -> list[bytes]:
-        """What was written since the last call."""
+        """Return what was written since the last call."""
         found, self.frames = list(self.frames), deque()
         return found
 
@@ -149,11 +149,11 @@ class MemoryNode:
 
     @property
     def generation(self) -> int | None:
-        """That of the rights in force; None before any have come."""
+        """Generation of the rights in force; None before any have come."""
         return self._grants.generation if self._grants.ready else None
 
     def take_rights(self, chunks: Sequence[dict[str, list[Any]]], generation: int) -> None:
-        """A full set of rights takes force, as after ``rules_commit`` (protocol.md 8.5)."""
+        """Put a full set of rights in force, as ``rules_commit`` does (protocol.md 8.5)."""
         rights = self.sessions.rights
         rights.begin()
         for chunk in chunks:
@@ -173,23 +173,23 @@ class MemoryNode:
             return [list(one) if isinstance(one, tuple) else one for one in results]
 
     def connect(self, token: str) -> Connection:
-        """A connection for a client with this token; an empty one is anonymous. Raises Refused."""
+        """Return a connection for a client with this token; an empty one is anonymous. Raise Refused."""
         self._connections += 1
         return Connection(self, token, self._connections)
 
     def receive(self, connection: Connection, frame: bytes) -> None:
-        """A client says something."""
+        """Take a frame that a client sends."""
         self.sessions.receive(connection.client, frame, self.now)
         self._turn()
 
     def disconnect(self, connection: Connection) -> None:
-        """The client is gone."""
+        """Let go of a client that is gone."""
         if connection.closed is None:
             connection.closed = 1006, "the connection was lost"
             self.sessions.close(connection.client)
 
     def check(self, token: str, action: str, subject: str) -> str:
-        """Why the holder of the token may not ``subscribe`` or ``publish``; empty: it may."""
+        """Return why the holder of the token may not ``subscribe`` or ``publish``; empty: the holder may."""
         try:
             return self._grants.check(self._grants.principal(token, self.now), action, subject, self.now)
         except Refused as error:
@@ -213,7 +213,7 @@ class MemoryNode:
         self._broker.history.expire(until)
 
     def _turn(self) -> None:
-        """The end of a turn: rights are followed, everything is written, and who was sent away is let go."""
+        """End a turn: rights are followed, everything is written, and clients that were sent away are let go."""
         while self.sessions.rights.busy:
             self.sessions.rights.step(self.now)
         self._broker.finish()

@@ -22,14 +22,14 @@ PING_SECONDS = 6.0
 """The sidecar gives up a ping after 5 s, and says so."""
 
 REASON_CHARS_MAX = 100
-"""Of a reason that a client is told (protocol.md 7)."""
+"""Characters at most of a reason that a client is told (protocol.md 7)."""
 
 PLAIN_REASON = "disconnected by an operator"
 
 
 @pages.action
 def ping(request: HttpRequest) -> HttpResponse:
-    """The round trip to a client: JSON ``{"ms"}`` or ``{"detail"}`` for a script, else back to its page."""
+    """Answer the round trip to a client: JSON ``{"ms"}`` or ``{"detail"}`` for a script, else back to its page."""
     node, connection = node_number(request.POST.get("node")), request.POST.get("connection", "")
     try:
         known = ask_node(node, "client", {"connection": connection, "limit": 1})
@@ -113,7 +113,7 @@ def publish_test(request: HttpRequest) -> HttpResponse:
 
 
 def _content(text: str, *, binary: bool) -> str | bytes:
-    """What the form has as content; raises ValueError in words."""
+    """Return what the form has as content; raise ValueError in words."""
     # A form's lines end with CR LF, whatever was typed.
     text = text.replace("\r\n", "\n")
     if not binary:
@@ -125,7 +125,7 @@ def _content(text: str, *, binary: bool) -> str | bytes:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """``name=value``, one a line; raises ValueError in words."""
+    """Return the fields that the form has as ``name=value``, one a line; raise ValueError in words."""
     fields = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, equals, value = line.partition("=")
@@ -136,12 +136,12 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def node_number(text: Any) -> int:
-    """The number of a node, from a form; -1, which no node has, for what is none."""
+    """Return the number of a node, from a form; -1, which no node has, for what is none."""
     return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 6 else -1
 
 
 def _whose(connection: str, known: NodeAnswer) -> str:
-    """A connection as the log names it, from its node's answer to ``client``."""
+    """Return a connection as the log names it, from its node's answer to ``client``."""
     return f"client {connection} of {known.value.get('user') or 'nobody signed in'}"
 
 

@@ -23,19 +23,19 @@ ORDERS = {
     "subscribers": "subscribers",
     "deliveries": "deliveries_per_s",
 }
-"""By what subjects can be called busy, and the figure that says how much."""
+"""Orders by which subjects can be called busy, and the figure that says how much."""
 
 TOP_ASKED = 100
 """Busy subjects that each node is asked for: those that are on several add up."""
 
 ROWS = 15
-"""How much of each list the page shows; the Clients and Subjects pages have the rest."""
+"""Rows of each list that the page shows; the Clients and Subjects pages have the rest."""
 
 EXPLAINED = 5
-"""For how many of the slowest clients it is asked what they are subscribed to."""
+"""Number of the slowest clients whose subscriptions are asked for."""
 
 SUBJECTS_SHOWN = 4
-"""How many of their subscriptions are named."""
+"""Number of their subscriptions that are named."""
 
 JOBS_SHOWN = 50
 
@@ -51,10 +51,11 @@ ENDED = frozenset({"stopped", "done", "failed"})
 
 @pages.data
 def attention(request: HttpRequest) -> JsonResponse:
-    """``sums``, ``top`` (?by=rate, bytes, subscribers, deliveries), ``slow``, ``publishers``, ``jobs`` of all nodes.
+    """Answer ``sums``, ``top`` (?by=rate, bytes, subscribers, deliveries), ``slow``, ``publishers``, ``jobs`` of all
+    nodes.
 
-    ``alarms`` are sentences about what somebody has to put right.
-    ``errors`` says which node did not answer what; the others' answers are there all the same.
+    ``alarms`` are sentences about what somebody has to put right. ``errors`` says which node did not answer what; the
+    others' answers are there all the same.
     """
     by = request.GET.get("by", "rate")
     if by not in ORDERS:
@@ -79,19 +80,20 @@ def attention(request: HttpRequest) -> JsonResponse:
 
 
 def sums(states: Iterable[nodes.State]) -> dict[str, float]:
-    """The figures over all nodes, as the fields of /__sys__/cluster: those on one Redis deliver the same messages."""
+    """Return the figures over all nodes, as the fields of /__sys__/cluster: those on one Redis deliver the same
+    messages."""
     return figures.cluster((state.figures, state.hello.get("shared", False)) for state in states)
 
 
 def state_now(state: nodes.State, answer: NodeAnswer) -> nodes.State:
-    """The node as it is: one that has just not answered is away, whatever it said before."""
+    """Return the node as it is: one that has just not answered is away, whatever it said before."""
     if answer.error and not answer.refused:
         return nodes.State(state.address, error=state.error or answer.error)
     return state
 
 
 def _alarms(states: Sequence[nodes.State]) -> Iterator[str]:
-    """What somebody has to put right though clients notice nothing yet, a sentence each."""
+    """Yield what somebody has to put right though clients notice nothing yet, a sentence each."""
     for state in states:
         if said := state.warnings.get("agent"):
             yield gettext(
@@ -111,7 +113,7 @@ def _alarms(states: Sequence[nodes.State]) -> Iterator[str]:
 
 
 def _outbox_alarms() -> Iterator[str]:
-    """What is wrong with the outbox, if there is one."""
+    """Yield what is wrong with the outbox, if there is one."""
     try:
         found = outbox_figures()
     except DatabaseFailure as error:
@@ -129,7 +131,8 @@ def _outbox_alarms() -> Iterator[str]:
 
 
 def node_row(state: nodes.State) -> dict[str, Any]:
-    """As in the content of /__sys__/cluster, which the page cannot read without a right, and what is wrong with it."""
+    """Return a node as in the content of /__sys__/cluster, which the page may have no right to read, and what is
+    wrong."""
     return figures.node(state.name, state.error, state.figures) | {
         "draining": state.draining,
         "reasons": state.reasons,
@@ -138,7 +141,8 @@ def node_row(state: nodes.State) -> dict[str, Any]:
 
 
 def busiest_subjects(answers: Iterable[NodeAnswer], order: str) -> list[dict[str, Any]]:
-    """Of all nodes together: each has clients of its own, and messages, but for those that share an engine."""
+    """Merge the busiest subjects of all nodes: each has clients of its own, and messages, but for those that share an
+    engine."""
     subjects: dict[str, dict[str, Any]] = {}
     same: dict[str, dict[str, float]] = {}  # what of a figure is counted already of messages that several nodes deliver
     for answer in answers:
@@ -155,7 +159,7 @@ def busiest_subjects(answers: Iterable[NodeAnswer], order: str) -> list[dict[str
 
 
 def _slow(answers: Iterable[NodeAnswer]) -> dict[str, Any]:
-    """The clients with the longest queues, and what the first few of them are subscribed to."""
+    """Return the clients with the longest queues, and what the first few of them are subscribed to."""
     rows = [
         {**row, "node": answer.index, "node_name": answer.name, "url": _client_url(answer.index, row["connection"])}
         for answer in answers
@@ -182,7 +186,7 @@ def publisher_rows(answers: Sequence[NodeAnswer]) -> dict[str, Any]:
 
 
 def job_rows(answers: Iterable[NodeAnswer]) -> dict[str, Any]:
-    """What each job has said last, on whichever node; those that need a look first, then by name.
+    """Return what each job has said last, on whichever node; those that need a look first, then by name.
 
     Ages are by the node's own clock: ``age_ms`` since the last report.
     """
@@ -204,5 +208,5 @@ def _client_url(node: int, connection: str) -> str:
 
 
 def _errors(answers: Iterable[NodeAnswer]) -> list[str]:
-    """Each only once."""
+    """Return each error only once."""
     return list(dict.fromkeys(f"{answer.name}: {answer.error}" for answer in answers if answer.error))

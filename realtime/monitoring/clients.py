@@ -32,7 +32,7 @@ TEXT_MAX = 512
 
 @dataclass(frozen=True)
 class Search:
-    """What the form asks for: part of the user's name, how the address begins, a subject or pattern, only slow ones."""
+    """The search of the form: part of the user's name, how the address begins, a subject or pattern, only slow ones."""
 
     user: str = ""
     address: str = ""
@@ -42,7 +42,7 @@ class Search:
 
     @classmethod
     def of(cls, request: HttpRequest) -> Search:
-        """From the query; ``error`` says what is wrong with it."""
+        """Read the search from the query; ``error`` says what is wrong with it."""
         given = {name: request.GET.get(name, "").strip()[:TEXT_MAX] for name in ("user", "address", "subject")}
         error = ""
         if given["subject"]:
@@ -55,26 +55,26 @@ class Search:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As the control verb ``clients`` wants it."""
+        """Arguments of the control verb ``clients`` for this search."""
         texts = {"user": self.user, "address": self.address, "subject": self.subject}
         return {name: text for name, text in texts.items() if text} | ({"slow": True} if self.slow else {})
 
     @property
     def query(self) -> dict[str, str]:
-        """As an address of the page has it."""
+        """Query of the page's address for this search."""
         return {name: "on" if text is True else text for name, text in self.arguments.items()}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page of the list begins: at a node, behind one of its clients."""
+    """The place where a page of the list begins: at a node, behind one of its clients."""
 
     node: int = 0
     after: str = ""
 
     @classmethod
     def of(cls, text: str) -> Place:
-        """From ``NODE:AFTER``; the beginning where it is not that."""
+        """Read a place from ``NODE:AFTER``; return the beginning where the text is not that."""
         node, colon, after = text.partition(":")
         return cls(int(node), after) if colon and node.isdecimal() and len(node) < 6 else cls()
 
@@ -84,7 +84,7 @@ class Place:
 
 @pages.page
 def clients(request: HttpRequest) -> HttpResponse:
-    """Who is connected, by user, address, subject, slow ones alone; a page at a time, over all nodes."""
+    """Show who is connected, by user, address, subject, slow ones alone; a page at a time, over all nodes."""
     search, place = Search.of(request), Place.of(request.GET.get("after", ""))
     found = {} if search.error else _page(search, place)
     context = pages.context(request, gettext("Clients")) | {
@@ -97,7 +97,7 @@ def clients(request: HttpRequest) -> HttpResponse:
 
 @pages.page
 def client(request: HttpRequest, node: int, connection: str) -> HttpResponse:
-    """One connection: whose it is, what it is subscribed to and why it may, its queue, what it was sent last."""
+    """Show one connection: whose it is, what it is subscribed to and why it may, its queue, what it was sent last."""
     arguments = {"connection": connection, "limit": SUBSCRIPTIONS}
     if after := request.GET.get("after", "")[:TEXT_MAX]:
         arguments["after"] = after
@@ -122,14 +122,14 @@ def client(request: HttpRequest, node: int, connection: str) -> HttpResponse:
 
 
 def group_names(keys: Iterable[str]) -> list[str]:
-    """The names of Django's groups, by the keys that tokens carry; what is no key of one stands for itself."""
+    """Return the names of Django's groups, by the keys that tokens carry; what is no key of one stands for itself."""
     keys = [str(key) for key in keys]
     names = dict(Group.objects.filter(pk__in=[key for key in keys if key.isdecimal()]).values_list("pk", "name"))
     return [names.get(int(key), key) if key.isdecimal() else key for key in keys]
 
 
 def explain_url(request: HttpRequest, name: str) -> str:
-    """The admin's page that says which rule decides about this user, to be continued with the subject; "" where none.
+    """Return the admin's page that says which rule decides about this user, to be continued with the subject; "": none.
 
     ``name`` is empty for who is not signed in.
     """
@@ -150,7 +150,7 @@ def explain_url(request: HttpRequest, name: str) -> str:
 
 
 def _page(search: Search, place: Place) -> dict[str, Any]:
-    """The rows from ``place`` on, node by node, and how many there are in all."""
+    """Return the rows from ``place`` on, node by node, and how many there are in all."""
 
     def arguments(index: int, limit: int = 1) -> dict[str, Any]:
         # Of the nodes before and behind the page only the number that match is wanted.
@@ -183,7 +183,7 @@ def _page(search: Search, place: Place) -> dict[str, Any]:
 
 
 def _slowest(search: Search) -> dict[str, Any]:
-    """The clients with the longest queues of all nodes; who is slow changes too fast to turn pages."""
+    """Return the clients with the longest queues of all nodes; who is slow changes too fast to turn pages."""
     answers = ask_nodes("clients", search.arguments | {"limit": ROWS})
     rows = [row for answer in answers for row in _rows(answer)]
     rows.sort(key=lambda row: row["queue_bytes"], reverse=True)

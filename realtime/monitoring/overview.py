@@ -38,7 +38,7 @@ WINDOWS = {
 """The windows of the statistics, and what the page calls them."""
 
 CLUSTER = "/__sys__/cluster"
-"""Where the figures of all nodes are published each second, for who may read it."""
+"""Subject of the figures of all nodes, published each second for users who may read them."""
 
 
 @pages.page
@@ -82,7 +82,7 @@ def drain(request: HttpRequest) -> HttpResponse:
 
 
 def _nodes(request: HttpRequest) -> dict[str, Any]:
-    """The rows of the table of nodes, and their sum when there are several."""
+    """Return the rows of the table of nodes, and their sum when there are several."""
     states = nodes.states()
     return {
         "nodes": states,

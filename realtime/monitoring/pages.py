@@ -26,7 +26,7 @@ View = Callable[..., HttpResponse]
 
 
 def page(view: View) -> View:
-    """A page for who may see the monitoring: others are asked to sign in, or told 403."""
+    """Make a page for users who may see the monitoring: others are asked to sign in, or told 403."""
 
     by_itself = leaves_session(view)
 
@@ -46,7 +46,8 @@ def page(view: View) -> View:
 
 
 def data(view: View) -> View:
-    """JSON for a page's script: 401 when nobody is signed in, so that the script can say so, 403 without the right."""
+    """Make a view of JSON for a page's script: 401 when nobody is signed in, so that the script can say so; 403 without
+    the right."""
 
     @require_safe
     @leaves_session
@@ -59,7 +60,8 @@ def data(view: View) -> View:
 
 
 def action(view: View) -> View:
-    """What changes something, by POST: for who may see and operate; for scripts and plain forms alike."""
+    """Make a view that changes something, by POST: for users who may see and operate; for scripts and plain forms
+    alike."""
 
     @require_POST
     @never_cache
@@ -74,7 +76,7 @@ def action(view: View) -> View:
 
 
 def context(request: HttpRequest, title: str) -> dict[str, Any]:
-    """What templates/realtime/monitoring/base.html wants: ``config`` for the script, and who may do what."""
+    """Return what templates/realtime/monitoring/base.html wants: ``config`` for the script, and who may do what."""
     basic = page_context(request)
     operates = may_operate(request.user)
     basic["config"] |= {"may_operate": operates}
@@ -101,7 +103,7 @@ def note(request: HttpRequest, thing: str, what: str, *, model: type[Any] = Moni
 
 
 def log_url(request: HttpRequest) -> str:
-    """The admin's log of what was done; empty for who may not see it."""
+    """Return the address of the admin's log of what was done; empty for users who may not see it."""
     if not (request.user.is_staff and request.user.has_perm("admin.view_logentry")):
         return ""
     try:
@@ -111,7 +113,8 @@ def log_url(request: HttpRequest) -> str:
 
 
 def add_rule_url(request: HttpRequest, pattern: str, reason: str) -> str:
-    """The admin's form for a rule with which this user may read ``pattern``; empty for who may not add rules."""
+    """Return the admin's form for a rule with which this user may read ``pattern``; empty for users who may not add
+    rules."""
     if not (request.user.is_staff and request.user.has_perm("entitlement.add_rule")):
         return ""
     try:

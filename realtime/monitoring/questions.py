@@ -17,7 +17,7 @@ AWAY_SECONDS = 5.0
 """A node that does not even answer hello is not waited for again before that."""
 
 HELLO_SECONDS = 0.5
-"""How long a node has to say hello, when it has not answered something else in time."""
+"""Seconds that a node has to say hello, when it has not answered something else in time."""
 
 ACTIONS = frozenset(("disconnect", "ping", "trace", "untrace"))
 """Verbs that are always tried."""
@@ -28,7 +28,8 @@ _silent: dict[str, tuple[float, str]] = {}
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """What one node says; ``error`` is why it does not, with the node's ``code`` where it was the node that refused."""
+    """The answer of one node; ``error`` is why it gave none, with the node's ``code`` where it was the node that
+    refused."""
 
     index: int
     """The place of the node among REALTIME["CONTROL"], from 0."""
@@ -39,12 +40,12 @@ class NodeAnswer:
 
     @property
     def refused(self) -> bool:
-        """Whether the node has answered, with no."""
+        """Kind of the answer: True where the node has said no."""
         return bool(self.code)
 
 
 def node_names() -> list[str]:
-    """The nodes as people read them, in the order of the settings."""
+    """Return the nodes as people read them, in the order of the settings."""
     return [label(address) for address in conf.controls]
 
 

@@ -28,12 +28,12 @@ TEXT_MAX = 512
 
 @pages.page
 def subjects(request: HttpRequest) -> HttpResponse:
-    """The tree, open as far as the chosen ``subject``, with all that there is to say about that."""
+    """Show the tree, open as far as the chosen ``subject``, with all that there is to say about that."""
     return show(request, request.GET.get("subject", "").strip())
 
 
 def show(request: HttpRequest, subject: str, failed: str = "") -> HttpResponse:
-    """The page of a subject; with what was typed, and why it ``failed``, when nothing could be published."""
+    """Show the page of a subject; with what was typed, and why it ``failed``, when nothing could be published."""
     subject = subject[:TEXT_MAX]
     error = _wrong(subject)
     # The last, empty segment opens what is below the place.
@@ -53,7 +53,8 @@ def show(request: HttpRequest, subject: str, failed: str = "") -> HttpResponse:
 
 @pages.data
 def tree(request: HttpRequest) -> HttpResponse:
-    """A level of the tree as HTML: what stands below ``prefix``, behind ``after``, and only what ``begins`` so."""
+    """Answer a level of the tree as HTML: what stands below ``prefix``, behind ``after``, and only what ``begins``
+    so."""
     prefix, begins, after = (request.GET.get(name, "")[:TEXT_MAX] for name in ("prefix", "begins", "after"))
     answers = ask_nodes("tree", {"prefix": prefix, "begins": begins, "after": after, "limit": SEGMENTS})
     if all(answer.error for answer in answers):
@@ -65,7 +66,8 @@ def tree(request: HttpRequest) -> HttpResponse:
 
 
 def _level(prefix: str, path: list[str]) -> dict[str, Any]:
-    """A level of the tree that begins so that the first segment of ``path`` is on it, with the levels below that."""
+    """Return a level of the tree that begins so that the first segment of ``path`` is on it, with the levels below
+    that."""
     start, merged = "", _merged(ask_nodes("tree", {"prefix": prefix, "start": "", "limit": SEGMENTS}))
     if path[0] and merged["more"] and not _has(merged, path[0]):
         there = _merged(ask_nodes("tree", {"prefix": prefix, "start": path[0], "limit": SEGMENTS}))
@@ -84,7 +86,7 @@ def _has(merged: dict[str, Any], segment: str) -> bool:
 
 
 def _shown(prefix: str, merged: dict[str, Any]) -> dict[str, Any]:
-    """A level as its template wants it."""
+    """Return a level as its template wants it."""
     rows = [
         {"name": f"{prefix}/{segment}", "segment": segment, "subject": is_subject, "children": children, "seq": seq}
         for segment, is_subject, children, seq in merged["children"]
@@ -110,7 +112,8 @@ def _merged(answers: list[NodeAnswer]) -> dict[str, Any]:
 
 
 def _chosen(request: HttpRequest, subject: str) -> dict[str, Any]:
-    """What the nodes say of the subject, and a page of its history from the node that is furthest, or a chosen one."""
+    """Return what the nodes say of the subject, and a page of its history from the node that is furthest, or a chosen
+    one."""
     answers = ask_nodes("subject", {"subject": subject})
     known = [answer for answer in answers if answer.value]
     furthest = max(known, key=lambda answer: _position(answer.value), default=None)
@@ -137,7 +140,7 @@ def _chosen(request: HttpRequest, subject: str) -> dict[str, Any]:
 
 
 def _option_patterns(facts: Mapping[str, Any]) -> list[str]:
-    """The patterns whose options count for the subject; of a node of a version before these there are none."""
+    """Return the patterns whose options count for the subject; of a node of a version before these there are none."""
     return sorted(set(facts.get("options", {}).get("patterns", {}).values()))
 
 
@@ -160,7 +163,7 @@ def _segments(subject: str) -> list[str]:
 
 
 def _wrong(subject: str) -> str:
-    """Why there can be no such subject, in words; empty when there can, and for none."""
+    """Return why there can be no such subject, in words; empty when there can, and for none."""
     if subject:
         try:
             check_subject(subject)

@@ -20,7 +20,7 @@ from realtime.monitoring.questions import NodeAnswer, ask_node, ask_nodes, node_
 
 SECONDS_MAX = 60
 SECONDS = (10, 30, 60)
-"""How long a trace may run, as the page offers it."""
+"""Seconds that a trace may run, as the page offers them."""
 
 NAME_CHARS_MAX = 512
 """Nobody and nothing that is traced has a longer one."""
@@ -32,13 +32,13 @@ WHAT = {
 }
 
 TITLES = {"user": gettext_lazy("User"), "subject": gettext_lazy("Subject"), "connection": gettext_lazy("Connection")}
-"""What the page of a running trace calls what is traced."""
+"""Words of the page of a running trace for what is traced."""
 
 EVENT_DIGITS_MAX = 15
-"""Of the number of an event; whoever reads numbers of any length can be kept busy with one."""
+"""Digits of an event's number at most; whoever reads numbers of any length can be kept busy with one."""
 
 NODES_MAX = 64
-"""Of a trace in one address; more nodes are not asked."""
+"""Nodes of a trace in one address at most; more nodes are not asked."""
 
 
 class Running(NamedTuple):
@@ -50,7 +50,7 @@ class Running(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Running:
-        """From ``NODE:TRACE[:AFTER]``; raises ValueError."""
+        """Read a running trace from ``NODE:TRACE[:AFTER]``; raise ValueError."""
         node, trace, after = [*text.split(":"), "0"][:3]
         if len(after) > EVENT_DIGITS_MAX:
             raise ValueError("no number of an event")
@@ -62,7 +62,7 @@ class Running(NamedTuple):
 
 @pages.page
 def trace(request: HttpRequest) -> HttpResponse:
-    """The form, and with ``t`` the trace that runs."""
+    """Show the form, and with ``t`` the trace that runs."""
     what = request.GET.get("what", "user")
     running = [text for text in request.GET.getlist("t")[:NODES_MAX] if text.count(":") == 1]
     context = pages.context(request, gettext("Trace"))
@@ -123,7 +123,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 
 @pages.data
 def events(request: HttpRequest) -> HttpResponse:
-    """What has happened since, of each ``t``: events by time, how many could not be kept, what has ended."""
+    """Answer what has happened since, of each ``t``: events by time, how many could not be kept, what has ended."""
     try:
         asked = {each.node: each for each in map(Running.of, request.GET.getlist("t")[:NODES_MAX])}
         answers = ask_nodes(
@@ -163,7 +163,7 @@ def stop(request: HttpRequest) -> HttpResponse:
 
 
 def _wrong(what: str, name: str) -> str:
-    """Why this cannot be traced, in words; empty when it can."""
+    """Return why this cannot be traced, in words; empty when it can."""
     if not name:
         return gettext("Whom or what? The name is empty.")
     if len(name) > NAME_CHARS_MAX:
@@ -178,7 +178,7 @@ def _wrong(what: str, name: str) -> str:
 
 
 def _ended(answer: NodeAnswer) -> str:
-    """Why nothing more will come from this node, in words; empty while something may.
+    """Return why nothing more will come from this node, in words; empty while something may.
 
     A node that refuses knows nothing of the trace any more; one that is away may come back.
     """
@@ -188,7 +188,7 @@ def _ended(answer: NodeAnswer) -> str:
 
 
 def _names(traces: list[Running]) -> str:
-    """The traces as the log has them, by which their beginning and end belong together."""
+    """Return the traces as the log has them, by which their beginning and end belong together."""
     return ", ".join(each.trace for each in traces)
 
 
@@ -197,5 +197,5 @@ def _error(answer: NodeAnswer) -> dict[str, Any]:
 
 
 def _plain(thing: Any) -> str:
-    """Bytes within an event."""
+    """Return bytes within an event as text."""
     return bytes(thing).hex(" ") if isinstance(thing, bytes | bytearray) else str(thing)

@@ -14,7 +14,7 @@ ANSWER_SECONDS = 2.0
 """A node that takes longer to answer is away, unless the question says otherwise."""
 
 CLIENT = "django/1"
-"""What Django calls itself to a node."""
+"""Name by which Django calls itself to a node."""
 
 T = TypeVar("T")
 Question = Callable[[Control], T]
@@ -23,13 +23,13 @@ Question = Callable[[Control], T]
 
 @dataclass(frozen=True)
 class Said(Generic[T]):
-    """What one node has said: ``value``; or ``error``, with the node's ``code`` where it was the node that refused."""
+    """The answer of one node: ``value``; or ``error``, with the node's ``code`` where it was the node that refused."""
 
     value: T | None = None
     error: str = ""
     code: str = ""
     failure: ClientError | ValueError | None = field(default=None, compare=False)
-    """What was raised, for those who say it in the client's own words."""
+    """Error that was raised, for callers who say it in the client's own words."""
 
 
 def ask(address: str, question: Question[T], seconds: float = ANSWER_SECONDS) -> Said[T]:

@@ -18,12 +18,13 @@ _lock = threading.Lock()
 
 
 def control(seconds: float | None = None) -> Nodes:
-    """The shared connections to the sockets that the settings name; each waits ``seconds`` for an answer."""
+    """Return the shared connections to the sockets that the settings name; each waits ``seconds`` for an answer."""
     return _open(tuple(conf.controls), conf.control_seconds if seconds is None else seconds)
 
 
 def asking() -> AbstractContextManager[Nodes]:
-    """Connections for a question about rights: where a hook may take its time to answer, nobody else waits for them."""
+    """Return connections for a question about rights: where a hook takes its time to answer, nobody else waits for
+    them."""
     if not conf.hook:
         return nullcontext(control())
     return Nodes(conf.controls, timeout_seconds=conf.control_seconds, client="django/1")
@@ -48,7 +49,7 @@ def close() -> None:
 
 
 def _forked() -> None:
-    """What a thread of the parent held nobody gives back here, and the connections are the parent's."""
+    """Begin anew in the child of a fork: nobody gives back what a thread held, and the connections are the parent's."""
     global _lock
     _lock = threading.Lock()
     for nodes in _shared.values():

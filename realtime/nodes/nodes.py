@@ -21,10 +21,10 @@ from realtime.conf import Server, conf
 from realtime.nodes.asking import ANSWER_SECONDS, Background, Said
 
 FRESH_SECONDS = 1.0
-"""What is known of a node is asked again after that."""
+"""Seconds after which what is known of a node is asked again."""
 
 WAIT_SECONDS = 0.3
-"""How long a page waits for nodes that answered before; one that is away is never waited for."""
+"""Seconds that a page waits for nodes that answered before; one that is away is never waited for."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class State:
     figures: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
-    """Why it is not ready, by name (docs/operate/logs.md); empty when it is."""
+    """Reasons why the node is not ready, by name (docs/operate/logs.md); empty when it is."""
     warnings: dict[str, str] = field(default_factory=dict)
-    """What somebody has to put right though it serves on, by name."""
+    """Faults that somebody has to put right though the node serves on, by name."""
 
     @property
     def name(self) -> str:
@@ -47,12 +47,12 @@ class State:
 
     @property
     def draining(self) -> bool:
-        """Whether it sends its clients elsewhere."""
+        """State of the node: True while it sends its clients elsewhere."""
         return bool(self.hello.get("draining"))
 
     @property
     def takes_clients(self) -> bool:
-        """Whether clients should go there."""
+        """State of the node: True while clients should go there."""
         return not self.error and not self.draining
 
 
@@ -60,7 +60,7 @@ _Told = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 class _Node:
-    """What one node has said, and what it is being asked."""
+    """The last words of one node, and what it is being asked."""
 
     def __init__(self, address: str) -> None:
         self.state = State(address, error="it has not answered yet")
@@ -84,7 +84,8 @@ def _told(control: Control) -> _Told:
 
 
 def _health(control: Control) -> dict[str, Any]:
-    """Whether it is ready, and why not; a node of a version that does not know the question has nothing to tell."""
+    """Return whether the node is ready, and why not; one of a version that does not know the question has nothing to
+    tell."""
     try:
         return control.health()
     except ControlRefused:
@@ -123,12 +124,12 @@ class Watch:
 
 
 def states(wait_seconds: float = WAIT_SECONDS) -> list[State]:
-    """What is known of every node of REALTIME["CONTROL"]."""
+    """Return what is known of every node of REALTIME["CONTROL"]."""
     return _watch(tuple(conf.controls)).states(wait_seconds)
 
 
 def ask_all() -> list[State]:
-    """Every node as it is now; one that does not answer takes ANSWER_SECONDS."""
+    """Return every node as it is now; one that does not answer takes ANSWER_SECONDS."""
     watch = Watch(tuple(conf.controls))
     try:
         return watch.states(2 * ANSWER_SECONDS)
@@ -137,13 +138,13 @@ def ask_all() -> list[State]:
 
 
 def listed_servers(request: HttpRequest) -> list[Server]:
-    """Where the clients of a page that asks so may connect, as far as the settings say."""
+    """Return where the clients of a page that asks so may connect, as far as the settings say."""
     has_relay = isinstance(request, ASGIRequest) and relay.is_served()
     return conf.servers(request.get_host(), request.is_secure(), get_script_prefix().rstrip("/"), has_relay)
 
 
 def servers(request: HttpRequest) -> list[Server]:
-    """Where clients may connect now: without nodes that are draining or away, unless no server would be left."""
+    """Return where clients may connect now: without nodes that are draining or away, unless no server would be left."""
     listed = listed_servers(request)
     if not any(server.control for server in listed):
         return listed

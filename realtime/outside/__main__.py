@@ -20,7 +20,7 @@ _END = "-----END CERTIFICATE-----"
 
 
 def main() -> int:
-    """2 when there is no address, and without DJANGO_SETTINGS_MODULE; the reason is one sentence."""
+    """Serve; return 2 when there is no address, and without DJANGO_SETTINGS_MODULE. The reason is one sentence."""
     require_settings("realtime.outside")
     try:
         address = conf.stats_listen
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _endpoint(address: Address, chain: IO[str]) -> str:
-    """The address as Twisted describes it; certificates that follow the first one go into the file."""
+    """Return the address as Twisted describes it; certificates that follow the first one go into the file."""
     parts = [f"{'ssl' if address.cert else 'tcp'}:{address.port}"]
     if address.host != "*":
         parts.append(f"interface={quoteStringArgument(address.host)}")

@@ -23,7 +23,7 @@ class AddressPassword(BasicAuthentication):
     www_authenticate_realm = "statistics"
 
     def authenticate(self, request: Request) -> tuple[AnonymousUser, str] | None:
-        """Raises AuthenticationFailed; None where no password was given."""
+        """Check the password; raise AuthenticationFailed. Return None where no password was given."""
         if not conf.stats_password:
             return AnonymousUser(), ""
         kind, _, given = get_authorization_header(request).partition(b" ")
@@ -32,7 +32,7 @@ class AddressPassword(BasicAuthentication):
         return super().authenticate(request)
 
     def authenticate_credentials(self, userid: str, password: str, request: Any = None) -> tuple[AnonymousUser, str]:
-        """The user name may be any; raises AuthenticationFailed."""
+        """Check the password, whatever the user name; raise AuthenticationFailed."""
         del userid, request
         return self._compared(password.encode())
 
@@ -43,10 +43,10 @@ class AddressPassword(BasicAuthentication):
 
 
 class Knows(BasePermission):
-    """Who has given the password, where there is one."""
+    """The permission of whoever has given the password, where there is one."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Whether the request may be answered."""
+        """Return True if the request may be answered."""
         del view
         return request.successful_authenticator is not None
 
@@ -55,4 +55,4 @@ OWN: dict[str, list[type[BaseAuthentication] | type[BasePermission]]] = {
     "authentication_classes": [AddressPassword],
     "permission_classes": [Knows],
 }
-"""What makes of a view for users one for this address (``View.as_view(**OWN)``)."""
+"""Arguments that make of a view for users one for this address (``View.as_view(**OWN)``)."""

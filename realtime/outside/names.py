@@ -23,14 +23,14 @@ class OwnNames(MiddlewareMixin):
     names: Sequence[str] = ()
 
     def process_request(self, request: HttpRequest) -> None:
-        """Raises DisallowedHost, which is answered with 400."""
+        """Check the host; raise DisallowedHost, which is answered with 400."""
         domain, _ = split_domain_port(request.get_host())
         if not (_is_address(domain) or validate_host(domain, self.names)):
             raise DisallowedHost(f"{domain!r} is no name of this address: see ALLOWED_HOSTS")
 
 
 def own_names(allowed: Sequence[str], address: Address | None) -> list[str]:
-    """ALLOWED_HOSTS, this machine, and the host of the address where that is a name; ``*`` stands for all addresses."""
+    """Return ALLOWED_HOSTS, this machine, and the host of the address where that is a name; ``*`` is all addresses."""
     own = [address.host] if address is not None and address.host != "*" else []
     return [*allowed, "localhost", *own]
 

@@ -19,7 +19,7 @@ _STOP_SECONDS_MAX = 30
 
 
 class CompanionFailed(Exception):
-    """It ended before it was ready; the text is what it said last."""
+    """The end of a companion before it was ready; the text is what it said last."""
 
 
 class Companion:
@@ -37,12 +37,12 @@ class Companion:
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._is_ready = False
         self._known = threading.Event()
-        """It is ready, or will never be."""
+        """Event that is set when the companion is ready, or will never be."""
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     @property
     def pid(self) -> int:
-        """Its process, which reloads what runs the project's code at SIGHUP."""
+        """Number of the companion's process, which reloads what runs the project's code at SIGHUP."""
         return self._process.pid
 
     def __enter__(self) -> Self:

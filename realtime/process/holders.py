@@ -9,19 +9,20 @@ from pathlib import Path
 
 
 def new_holder() -> str:
-    """What this process writes where it takes the work over; no other process, and no later call, has the same."""
+    """Return what this process writes where it takes the work over; no other process, and no later call, has the
+    same."""
     return f"{_machine()} {os.getpid()} {secrets.token_hex(8)}"
 
 
 def has_ended(holder: str) -> bool:
-    """Whether that process is known not to run any more; of one on another machine nothing is known."""
+    """Return True if that process is known not to run any more; of one on another machine nothing is known."""
     machine, _, rest = holder.partition(" ")
     pid = rest.partition(" ")[0]
     return machine == _machine() and not (pid.isdecimal() and _runs(int(pid)))
 
 
 def _machine() -> str:
-    """Where a process's number means something: this start of the machine, this container."""
+    """Return where a process's number means something: this start of the machine, this container."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{started}/{os.readlink('/proc/self/ns/pid')}"

@@ -23,11 +23,11 @@ from realtime.hooks import EVENTS, Answer, Hook, Request
 
 RETRY_SECONDS = 0.5
 _LOOK_SECONDS = 0.5
-"""How long it may take to notice the end."""
+"""Seconds that the end may go unnoticed."""
 
 FAILED = "the hook failed"
 FAILED_SECONDS = 5
-"""How long a denial counts that is no decision but a fault of the hook."""
+"""Seconds that a denial counts that is no decision but a fault of the hook."""
 
 _QUEUES_MAX = 1000
 
@@ -40,7 +40,7 @@ Reply = dict[str, Any]
 
 
 def load() -> Hook | None:
-    """An instance of the class that the settings name, None without one; raises ImproperlyConfigured."""
+    """Return an instance of the class that the settings name, None without one; raise ImproperlyConfigured."""
     path = conf.hook
     if not path:
         return None
@@ -142,7 +142,7 @@ class Runner:
         return getattr(type(self._hook), many, None) is not getattr(Hook, many, None)
 
     def _answer(self, question: Question, method: Callable[..., Any]) -> None:
-        """In this thread."""
+        """Answer in this thread."""
         request = question.request
         try:
             if request.event == "disconnect":
@@ -161,7 +161,7 @@ class Runner:
             question.fail(error)
 
     async def _answer_async(self, question: Question, method: Callable[..., Awaitable[Any]]) -> None:
-        """In the loop, for as long as somebody waits for it."""
+        """Answer in the loop, for as long as somebody waits for it."""
         request = question.request
         try:
             async with asyncio.timeout(question.deadline - time.monotonic()):
@@ -213,13 +213,14 @@ class Turns:
                 del self._queues[turn]
 
     def close(self) -> None:
-        """Nothing more is answered."""
+        """End: nothing more is answered."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def take(self) -> tuple[str, Question] | None:
-        """The next one of whose turn it is; waits for one. ``done`` ends it. None after the end."""
+        """Return the next question of whoever's turn it is; wait for one. ``done`` ends the turn. None after the
+        end."""
         with self._changed:
             while (turn := self._next()) is None or self._closed:
                 if self._closed:
@@ -285,7 +286,7 @@ class Question:
         self._send(reply)
 
     def fail(self, error: Exception) -> None:
-        """The hook has raised: it is denied for now, and a connection is told to come again."""
+        """Deny for now, as the hook has raised; a connection is told to come again."""
         log.error("%s failed for %s", self.request.event, self.request.connection, exc_info=error)
         if self.subjects:
             self._send({"verdicts": [[False, FAILED, FAILED_SECONDS]] * len(self.subjects)})
@@ -300,7 +301,7 @@ class Question:
 
 
 def _guarded(question: Question, method: Callable[..., Any], subject: str) -> Any:
-    """What the hook says about one subject of several: where it raises, that one is denied."""
+    """Return what the hook says about one subject of several; deny that one where the hook raises."""
     try:
         return method(question.request, subject)
     except Exception as error:

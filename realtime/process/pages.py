@@ -13,7 +13,8 @@ _VIEWS = (
 
 
 def pages(site: str) -> list[tuple[str, str]]:
-    """(name, address) of each; another project than this has no board, and its admin elsewhere or not at all."""
+    """Return (name, address) of each page; another project than this has no board, and its admin elsewhere or not at
+    all."""
     found = {}
     for name, view in _VIEWS:
         try:
@@ -24,5 +25,5 @@ def pages(site: str) -> list[tuple[str, str]]:
 
 
 def lines(rows: list[tuple[str, str]]) -> list[str]:
-    """As start-up says them, one below the other."""
+    """Return rows as start-up says them, one below the other."""
     return [f"  {name:12}{text}" for name, text in rows]

@@ -12,12 +12,12 @@ class PortTaken(Exception):
 
 
 def resolve_listen(listen: str) -> str:
-    """FASTPATH_LISTEN with a free port in place of each port 0, so that a restarted sidecar is where it was."""
+    """Return FASTPATH_LISTEN with a free port in place of each port 0, so that a restarted sidecar is where it was."""
     return ",".join(_resolved(url.strip()) for url in listen.split(","))
 
 
 def leave_taken(listen: str, scheme: str) -> tuple[str, list[PortTaken]]:
-    """``listen`` without those addresses of that scheme whose port somebody else has, and why each was left away."""
+    """Return ``listen`` without those addresses of that scheme whose port is taken, and why each was left away."""
     kept, left = [], []
     for url in listen.split(","):
         try:
@@ -39,7 +39,7 @@ def try_listen(listen: str) -> None:
 
 
 def try_port(host: str, port: int) -> int:
-    """The port, or a free one for 0; raises PortTaken if it cannot be listened on."""
+    """Return the port, or a free one for 0; raise PortTaken if it cannot be listened on."""
     address = "" if host == "*" else host
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

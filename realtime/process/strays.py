@@ -15,7 +15,7 @@ _SECONDS_MAX = 5
 
 
 def adopt() -> None:
-    """From now on, what a child's death leaves without a parent becomes this process's child (Linux only)."""
+    """Become the parent, from now on, of what a child's death leaves without one (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -38,7 +38,7 @@ def end_strays(known: Collection[int]) -> list[int]:
 
 
 def children() -> list[int]:
-    """The processes whose parent this process is, ended ones included until they are waited for."""
+    """Return the processes whose parent this process is, ended ones included until they are waited for."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:

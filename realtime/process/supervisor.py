@@ -24,7 +24,7 @@ _STABLE_SECONDS = 1.0
 
 _LINES_KEPT = 20
 _LAST_LINES_SECONDS = 0.3
-"""How long the last lines of an ended child may take; what it left behind can hold its output open."""
+"""Seconds that the last lines of an ended child may take; what it left behind can hold its output open."""
 
 _LINE_BYTES_MAX = 16384
 _LIFELINE = str(Path(__file__).with_name("lifeline.py"))
@@ -75,7 +75,7 @@ class Child:
         return self.process.pid if self.process is not None else None
 
     def backoff(self) -> float:
-        """The pause before the next start, in seconds."""
+        """Return the pause before the next start, in seconds."""
         if self.failures <= 1:
             return self.restart_seconds
         first = self.restart_seconds or 0.5

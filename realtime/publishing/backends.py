@@ -16,7 +16,7 @@ from realtime.publishing.outcomes import Outcome, Position, PublishFailed, outco
 from realtime.publishing.rows import Row
 
 _FRAME_BYTES = FRAME_BYTES_MAX - (1 << 10)
-"""What rows may take of a frame: the rest is for what stands around them."""
+"""Bytes that rows may take of a frame: the rest is for what stands around them."""
 
 
 class Backend(Protocol):
@@ -28,7 +28,7 @@ class Backend(Protocol):
     """The transaction of a test case itself, which never commits, counts as none."""
 
     def bytes_max(self) -> int:
-        """How large a message may be; raises SidecarUnavailable when nobody would take one."""
+        """Return how many bytes a message may have; raise SidecarUnavailable when nobody would take one."""
 
     def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
         """Send them in this order, for a call that began then (of time.monotonic); what became of each."""
@@ -41,12 +41,13 @@ class Sidecar:
     commits_tests = False
 
     def bytes_max(self) -> int:
-        """As the node says that is asked first; one of a version that does not say has the default."""
+        """Return what the node says that is asked first; one of a version that does not say has the default."""
         hello = self._nodes(conf.publish_seconds).hello()
         return int(hello.get("message_bytes_max", conf.message_bytes_max))
 
     def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
-        """In one frame, unless they fill several; behind one of which a message could not be stored none is sent."""
+        """Send in one frame, unless the rows fill several; behind a frame of which a message could not be stored send
+        none."""
         outcomes: list[Outcome] = []
         seconds = conf.publish_seconds
         deadline = began + seconds
@@ -76,7 +77,7 @@ class Sidecar:
 
     @staticmethod
     def _nodes(seconds: float) -> Nodes:
-        """The connections that give each node its share of the time: a silent one leaves some for the next."""
+        """Return the connections that give each node its share of the time: a silent one leaves some for the next."""
         return control(seconds / min(len(conf.controls), SILENT_MAX))
 
 
@@ -87,11 +88,11 @@ class Memory:
     commits_tests = True
 
     def bytes_max(self) -> int:
-        """The settings' own limit."""
+        """Return the settings' own limit."""
         return conf.message_bytes_max
 
     def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
-        """At once."""
+        """Publish at once."""
         from realtime.memory.current import current  # noqa: PLC0415 - no process of production loads the core
 
         site = current()
@@ -106,11 +107,11 @@ class Dummy:
     commits_tests = False
 
     def bytes_max(self) -> int:
-        """The settings' own limit."""
+        """Return the settings' own limit."""
         return conf.message_bytes_max
 
     def send(self, rows: Sequence[Row], began: float) -> list[Outcome]:
-        """No message has a position; 0 stands for that."""
+        """Return positions of 0: no message has one."""
         for row in rows:
             row.check_size(self.bytes_max())
         return [Position(0, 0)] * len(rows)
@@ -120,12 +121,12 @@ _BACKENDS: dict[str, type[Backend]] = {"sidecar": Sidecar, "memory": Memory, "du
 
 
 def backend() -> Backend:
-    """The one that the settings name; raises ImproperlyConfigured."""
+    """Return the backend that the settings name; raise ImproperlyConfigured."""
     return _BACKENDS[conf.backend]()
 
 
 def _not_sent(rows: Sequence[Row], lost: Row) -> list[Outcome]:
-    """What becomes of messages behind one that could not be stored."""
+    """Return what becomes of messages behind one that could not be stored."""
     why = f"not sent: a message before it, to {lost.subject}, was not stored"
     return [PublishFailed("failed", why, row.subject) for row in rows]
 

@@ -20,7 +20,7 @@ from realtime.publishing.rows import Row
 
 
 def open_transaction(using: str | None) -> BaseDatabaseWrapper | None:
-    """The connection whose commit a message waits for, of the database ``using`` or of any; None: there is none.
+    """Return the connection whose commit a message waits for, of the database ``using`` or of any; None: there is none.
 
     Raises TransactionManagementError where several could be meant, and where Django does not know of the commit, as
     ``on_commit()`` does; ConnectionDoesNotExist for a database that the settings do not name.
@@ -51,7 +51,7 @@ def open_transaction(using: str | None) -> BaseDatabaseWrapper | None:
 
 
 def _is_open(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a transaction may be under way there, of which a message may be a part."""
+    """Return True if a transaction may be under way there, of which a message may be a part."""
     if connection.in_atomic_block:
         return True
     if connection.connection is None or connection.autocommit:
@@ -61,7 +61,7 @@ def _is_open(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _has_begun(connection: BaseDatabaseWrapper) -> bool:
-    """Whether its driver knows of a transaction; True for one that does not tell."""
+    """Return True if the connection's driver knows of a transaction, or does not tell."""
     driver: Any = connection.connection
     if connection.vendor == "sqlite":
         return bool(driver.in_transaction)
@@ -71,7 +71,7 @@ def _has_begun(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _commits_itself(connection: BaseDatabaseWrapper) -> bool:
-    """Asked in this way no connection is opened."""
+    """Return True if each statement there is committed by itself; asked in this way no connection is opened."""
     connected = connection.connection is not None
     return bool(connection.autocommit if connected else connection.settings_dict["AUTOCOMMIT"])
 
@@ -91,7 +91,7 @@ class _Call:
         self.silent = silent
 
     def commit(self) -> None:
-        """Django's callback: the first that is called sends for all."""
+        """Send for all, as Django's callback that is called first does."""
         self._waiting.send_from(self)
 
 
@@ -117,7 +117,7 @@ class Waiting:
             connection.on_commit(call.commit, robust=silent or conf.on_failure != "raise")
 
     def send_from(self, first: _Call) -> None:
-        """The transaction is committed: send this call's message and those behind it, unless that is done."""
+        """Send the message of this call and those behind it, unless that is done: the transaction is committed."""
         alive = self._alive()
         if first not in alive:
             return
@@ -148,9 +148,9 @@ class Waiting:
 
 
 def _bytes_max(silent: bool) -> tuple[int, bool]:
-    """How large a message may be, and whether that need not be asked again in this transaction.
+    """Return how many bytes a message may have, and True if that need not be asked again in this transaction.
 
-    Asking for it shows, in time for a rollback, whether there is a sidecar at all.
+    The question shows, in time for a rollback, whether there is a sidecar at all.
     """
     try:
         return backend().bytes_max(), True

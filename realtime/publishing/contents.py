@@ -24,7 +24,7 @@ _encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 
 
 def encoded(given: Any, what: str, subject: str) -> str | bytes:
-    """The text or bytes of a value; ``what`` it is, is told where it raises NotEncodable or PublishRefused."""
+    """Return the text or bytes of a value; ``what`` it is, is told where NotEncodable or PublishRefused is raised."""
     value = plain(given)
     if isinstance(value, bytes):
         return value
@@ -35,7 +35,7 @@ def encoded(given: Any, what: str, subject: str) -> str | bytes:
 
 
 def plain(value: Any) -> Any:
-    """A text or bytes of exactly that type, where the value is one: only these can be encoded."""
+    """Return a text or bytes of exactly that type, where the value is one: only these can be encoded."""
     if isinstance(value, Promise):
         value = str(value)  # in the language that is active now
     if isinstance(value, str):  # which a SimpleLazyObject only says of itself
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def check_text(text: str, what: str, subject: str) -> None:
-    """PublishRefused for a text that UTF-8 cannot say."""
+    """Raise PublishRefused for a text that UTF-8 cannot say."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -10,7 +10,7 @@ from fastpath.client.errors import ClientError
 from realtime.publishing.rows import Row
 
 SUBJECTS_SHOWN_MAX = 3
-"""Of a transaction's messages that failed."""
+"""Number of subjects that are named of a transaction's messages that failed."""
 
 _log = logging.getLogger("realtime.failures")
 

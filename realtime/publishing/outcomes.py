@@ -12,7 +12,7 @@ _TRANSIENT = frozenset({"failed", "unavailable", "not_ready", "stale", "out_of_o
 
 
 class Position(NamedTuple):
-    """Where a message stands in its subject; ``seq`` is 0 for one of standard quality."""
+    """The place of a message in its subject; ``seq`` is 0 for one of standard quality."""
 
     epoch: int
     seq: int
@@ -97,7 +97,7 @@ Outcome = Position | ClientError
 
 
 def outcome(result: Any, epoch: int, subject: str) -> Outcome:
-    """What the result of one row says (protocol.md 6.3); ``epoch`` is that of the whole answer."""
+    """Return what the result of one row says (protocol.md 6.3); ``epoch`` is that of the whole answer."""
     match result:
         case int(seq):
             return Position(epoch, seq)
@@ -109,5 +109,5 @@ def outcome(result: Any, epoch: int, subject: str) -> Outcome:
 
 
 def refused(code: str, reason: str, subject: str) -> PublishRefused:
-    """The error for a message that no sidecar takes."""
+    """Return the error for a message that no sidecar takes."""
     return (MessageTooLarge if code == "too_large" else PublishRefused)(code, reason, subject)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
     def async_unsafe(message: str) -> Callable[[_Function], _Function]:
-        """As Django's, which has no types for those who do not install them."""
+        """Mark a function as Django's decorator does, which has no types for those who do not install them."""
 else:
     from django.utils.asyncio import async_unsafe
 
@@ -66,7 +66,8 @@ _IN_ASYNC_CODE = (
     "{0}() waits for the sidecar's answer and would hold up the event loop: call it as `await a{0}(…)`, "
     "or as `await sync_to_async({0})(…)`."
 )
-"""Not in any other thread, which knows nothing of a transaction that the caller's may be in."""
+"""Text of the error for asynchronous code. A thread would be no way out: it knows nothing of the caller's
+transaction."""
 
 Messages = Iterable[
     Publication | tuple[str, Content] | tuple[str, Content, Mapping[str, Content] | None] | Mapping[str, Any]
@@ -155,7 +156,7 @@ def publish_to_user(
     using: str | None = None,
     fail_silently: bool = False,
 ) -> Position | None:
-    """publish() to a subject of the user's own, ``/user/NAME/PATH``, which that user may read without a rule.
+    """Publish to a subject of the user's own, ``/user/NAME/PATH``, which that user may read without a rule.
 
     ``user`` is a user object or a user's name, ``path`` what is behind it: user_subject() says the subject. All else is
     as in publish(), and so is what is raised; PublishRefused also for somebody without a name.
@@ -179,10 +180,10 @@ async def apublish(
     using: str | None = None,
     fail_silently: bool = False,
 ) -> Position | None:
-    """publish() for asynchronous code.
+    """Publish as publish() does, in asynchronous code.
 
-    Such code has no transaction of its own, and it is sent at once; under ``async_to_sync()`` it waits for the commit
-    of the code that called. A call that is cancelled may have been published. Raises what publish() raises, and
+    Such code has no transaction of its own, and the message is sent at once; under ``async_to_sync()`` it waits for the
+    commit of the code that called. A call that is cancelled may have been published. Raises what publish() raises, and
     ShuttingDown when the process ends.
     """
     rows = [checked(Publication(subject, content, fields, retained, qos, as_of, reply_to, closure, replace))]
@@ -198,14 +199,14 @@ async def aremove(
     using: str | None = None,
     fail_silently: bool = False,
 ) -> Position | None:
-    """remove() for asynchronous code, as apublish() is for publish()."""
+    """Remove as remove() does, in asynchronous code: apublish() says what differs."""
     return _first(await _apublish([_removal(subject, qos, as_of, closure)], using, fail_silently))
 
 
 async def apublish_many(
     messages: Messages, *, using: str | None = None, fail_silently: bool = False
 ) -> list[Position] | None:
-    """publish_many() for asynchronous code, as apublish() is for publish()."""
+    """Publish as publish_many() does, in asynchronous code: apublish() says what differs."""
     return await _apublish(checked_all(messages), using, fail_silently)
 
 
@@ -224,7 +225,7 @@ async def apublish_to_user(
     using: str | None = None,
     fail_silently: bool = False,
 ) -> Position | None:
-    """publish_to_user() for asynchronous code, as apublish() is for publish()."""
+    """Publish as publish_to_user() does, in asynchronous code: apublish() says what differs."""
     subject = user_subject(user, path)
     rows = [checked(Publication(subject, content, fields, retained, qos, as_of, reply_to, closure, replace))]
     return _first(await _apublish(rows, using, fail_silently))
@@ -267,9 +268,9 @@ async def _apublish(rows: list[Row], using: str | None, silent: bool) -> list[Po
 
 
 def _has_waiting_caller() -> bool:
-    """Whether async_to_sync() runs this for code that waits in its own thread, which may be in a transaction.
+    """Return True if async_to_sync() runs this for code that waits in its own thread, which may be in a transaction.
 
-    Also of a task whose context tells nothing: a loop that was made for that does nothing else.
+    That holds also of a task whose context tells nothing: a loop that was made for that does nothing else.
     """
     if getattr(AsyncToSync.executors, "current", None) is not None:
         return True

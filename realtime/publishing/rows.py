@@ -25,7 +25,7 @@ _ADVICE = {
 }
 
 _OVERHEAD_BYTES = 96
-"""What a row takes on the wire besides its subject, content, fields and meta: lengths, names and numbers."""
+"""Bytes of a row on the wire besides its subject, content, fields and meta: lengths, names and numbers."""
 
 _FIELD_OVERHEAD_BYTES = 10
 """The lengths of a field's name and value."""
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def frame_bytes(self) -> int:
-        """What it takes of a frame, at most."""
+        """Bytes of a frame that the row takes at most."""
         around = len(self.wire[2]) * _FIELD_OVERHEAD_BYTES + len(repr(self.wire[3]).encode(errors="replace"))
         return self.size + len(self.subject.encode()) + around + _OVERHEAD_BYTES
 
@@ -68,7 +68,7 @@ class Row:
 
 
 def checked(publication: Publication) -> Row:
-    """The row of a message; raises TypeError or PublishRefused with what to do."""
+    """Return the row of a message; raise TypeError or PublishRefused with what to do."""
     subject = _subject(publication.subject)
     content = encoded(publication.content, "content", subject)
     own = _fields(publication.fields, subject)
@@ -81,7 +81,8 @@ def checked(publication: Publication) -> Row:
 
 
 def checked_all(messages: Iterable[Publication | tuple[Any, ...] | Mapping[str, Any]]) -> list[Row]:
-    """The rows of all, or the error of the first that cannot be sent, with a note that says which one that is."""
+    """Return the rows of all, or raise the error of the first that cannot be sent, with a note that says which one it
+    is."""
     rows = []
     for index, message in enumerate(messages):
         try:
@@ -112,7 +113,7 @@ def _fields(given: Any, subject: str) -> dict[str, str | bytes]:
 
 
 def _meta(publication: Publication, subject: str) -> dict[str, Any]:
-    """What differs from the default; whether it can be is for the protocol to say."""
+    """Return what differs from the default; whether it can be is for the protocol to say."""
     meta: dict[str, Any] = {}
     if not publication.retained:
         meta["retained"] = False

@@ -17,7 +17,7 @@ from realtime.publishing.outcomes import Outcome, Position, PublishFailed, Publi
 from realtime.publishing.rows import Row
 
 THREADS = 2
-"""Of asynchronous code, in each process: its messages leave one behind the other, so that more would only wait."""
+"""Number of threads for asynchronous code, in each process: its messages leave one behind the other anyhow."""
 
 
 def send(rows: Sequence[Row], *, silent: bool = False, loud: bool = False) -> list[Position] | None:
@@ -32,7 +32,7 @@ def send(rows: Sequence[Row], *, silent: bool = False, loud: bool = False) -> li
 
 
 async def asend(rows: Sequence[Row], *, silent: bool = False) -> list[Position] | None:
-    """The same in asynchronous code: a thread of this module waits for the sidecar, and no other code's."""
+    """Send in asynchronous code: a thread of this module waits for the sidecar, and no other code's."""
     target, began = backend(), time.monotonic()
     if target.in_process:
         outcomes = target.send(rows, began)
@@ -48,7 +48,7 @@ async def asend(rows: Sequence[Row], *, silent: bool = False) -> list[Position] 
 
 
 def _settled(rows: Sequence[Row], outcomes: Sequence[Outcome], silent: bool) -> list[Position] | None:
-    """The positions; raises what failed, or notes it where nobody is to be told."""
+    """Return the positions; raise what failed, or note it where nobody is to be told."""
     positions = [one for one in outcomes if isinstance(one, Position)]
     if len(positions) == len(outcomes):
         return positions
@@ -69,7 +69,7 @@ class _Threads:
         self.pool: ThreadPoolExecutor | None = None
 
     def forget(self) -> None:
-        """In a process that was forked they are not there."""
+        """Forget the threads in a process that was forked: they are not there."""
         self.pool = None
 
 

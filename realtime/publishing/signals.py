@@ -32,7 +32,7 @@ def tell(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> None:
 
 
 async def atell(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> None:
-    """The same in asynchronous code: asynchronous receivers run in its loop, others where Django puts them."""
+    """Tell in asynchronous code: asynchronous receivers run in its loop, others where Django puts them."""
     if published.receivers or publish_failed.receivers:
         for signal, values in _told(rows, outcomes):
             await signal.asend_robust(Publisher, **values)

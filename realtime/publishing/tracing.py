@@ -19,7 +19,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def traced(rows: Sequence[Row]) -> AbstractContextManager[None]:
-    """Within it these rows are published: in a span whose context goes with them, or, by default, in none.
+    """Return a context in which these rows are published: a span whose context goes with them, or, by default, none.
 
     Raises ImproperlyConfigured without OpenTelemetry.
     """

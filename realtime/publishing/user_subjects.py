@@ -9,11 +9,11 @@ from realtime.publishing.contents import plain
 from realtime.publishing.outcomes import PublishRefused
 
 PATH = "messages"
-"""What is behind the name where nothing else is said."""
+"""Path behind the name where nothing else is said."""
 
 
 def user_subject(user: Any, path: str = PATH) -> str:
-    """The subject ``/user/NAME/PATH`` of a user, given as an object or by the name: ``/user/ann/messages``.
+    """Return the subject ``/user/NAME/PATH`` of a user, given as an object or by the name: ``/user/ann/messages``.
 
     ``path`` has a segment or more. What the name has that no segment can hold is written with ``%``: ``a/b`` is
     ``a%2Fb``. Raises TypeError for what is no user, PublishRefused for somebody without a name.

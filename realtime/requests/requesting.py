@@ -24,7 +24,7 @@ _IN_ASYNC_CODE = (
 )
 
 _LATE_SECONDS = 2.0
-"""How much longer than the node this waits: the node tells that the time is over."""
+"""Seconds that the caller waits longer than the node, which tells that the time is over."""
 
 
 @overload
@@ -78,7 +78,7 @@ def request(
 
 
 def _ask(row: list[Any], timeout: float, replies: int) -> dict[str, Any]:
-    """The answer of the first node that takes it; raises SidecarUnavailable, and what the node refuses."""
+    """Return the answer of the first node that takes it; raise SidecarUnavailable, and what the node refuses."""
     failures: list[SidecarUnavailable] = []
     end = time.monotonic() + timeout
     for address in conf.controls:

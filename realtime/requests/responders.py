@@ -19,7 +19,7 @@ from fastpath.core.protocol.subject import check_pattern, is_system
 __all__ = ["Responders", "respond"]
 
 MODULE = "responders"
-"""What an app calls the module that is found by itself."""
+"""Name of the module that is found by itself in an app."""
 
 Returned = Value | Reply | None
 Handler = Callable[[Request], Returned | Awaitable[Returned]]
@@ -69,7 +69,8 @@ class Responders:
         self._by_pattern[pattern] = Responder(pattern, handler)
 
     def handler(self, subject: str) -> Handler | None:
-        """The handler of the longest pattern that covers the subject; of several, that with the fewest wildcards."""
+        """Return the handler of the longest pattern that covers the subject; of several, that with the fewest
+        wildcards."""
         found = [one for one in self._by_pattern.values() if covers(one.pattern, subject)]
         # A ** counts as two, so that /a/* stands before /a/**.
         best = max(found, key=lambda one: (one.pattern.count("/"), -one.pattern.count("*")), default=None)
@@ -77,7 +78,7 @@ class Responders:
 
 
 responders = Responders()
-"""Those of the apps' modules."""
+"""Responders of the apps' modules."""
 
 
 def respond(pattern: str) -> Callable[[H], H]:

@@ -27,7 +27,7 @@ THREADS = 16
 
 RETRY_SECONDS = 0.5
 _LOOK_SECONDS = 0.5
-"""How long it may take to notice the end."""
+"""Seconds that the end may go unnoticed."""
 
 log = logging.getLogger("realtime.requests")
 
@@ -111,7 +111,7 @@ class ResponderRunner:
             close_old_connections()
 
     def _called(self, asked: dict[str, Any], send: Callable[..., None]) -> Reply:
-        """What the handler returns, as the last reply."""
+        """Return what the handler returns, as the last reply."""
         handler = self._responders.handler(asked["subject"])
         if handler is None:
             raise ResponderError("no_handler", "no responder of this project covers the subject")

@@ -42,12 +42,12 @@ _DIGEST_KEY = secrets.token_bytes(32)
 
 
 def may_view(user: Any) -> bool:
-    """Whether this user may see the monitoring pages and read the statistics."""
+    """Return True if this user may see the monitoring pages and read the statistics."""
     return bool(user.is_active and user.has_perm(VIEW))
 
 
 def may_operate(user: Any) -> bool:
-    """Whether this user may act on them; who may not see them may not act either."""
+    """Return True if this user may act on them; who may not see them may not act either."""
     return may_view(user) and bool(user.has_perm(OPERATE))
 
 
@@ -55,7 +55,7 @@ class BearerAuthentication(BaseAuthentication):
     """``Authorization: Bearer TOKEN``: a realtime token of a user (docs/develop/entitlement.md)."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, str] | None:
-        """The token's user as the database knows it now; raises AuthenticationFailed."""
+        """Return the token's user as the database knows it now; raise AuthenticationFailed."""
         kind, _, token = get_authorization_header(request).decode(HTTP_HEADER_ENCODING).partition(" ")
         if kind.lower() != "bearer":
             return None
@@ -65,7 +65,7 @@ class BearerAuthentication(BaseAuthentication):
             raise AuthenticationFailed(str(error)) from None
 
     def authenticate_header(self, request: Request) -> str:
-        """What a client that gave nothing should give.
+        """Return what a client that gave nothing should give.
 
         Scripts of a page are told of tokens alone: at the word Basic the browser would ask the user for a password.
         """
@@ -82,7 +82,7 @@ class PasswordAuthentication(BasicAuthentication):
     def authenticate_credentials(
         self, userid: str, password: str, request: Any = None
     ) -> tuple[AbstractBaseUser, None]:
-        """The user with this name and password; raises AuthenticationFailed."""
+        """Return the user with this name and password; raise AuthenticationFailed."""
         digest = hmac.digest(_DIGEST_KEY, f"{userid}\0{password}".encode(), "sha256")
         now = time.monotonic()
         known = _proved.get(digest)
@@ -103,14 +103,14 @@ class MayView(BasePermission):
     message = "You need the permission realtime.view_monitoring: an administrator gives it."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Whether the user of the request may see it."""
+        """Return True if the user of the request may see it."""
         del view
         return bool(request.user and request.user.is_authenticated and may_view(request.user))
 
 
 @method_decorator(leaves_session, name="dispatch")
 class MonitoringView(OwnView):
-    """What is answered to users who may see the monitoring: 401 to who is not signed in, 403 without the permission."""
+    """A view for users who may see the monitoring: 401 for those not signed in, 403 without the permission."""
 
     authentication_classes = [BearerAuthentication, PasswordAuthentication, SessionAuthentication]
     permission_classes = [MayView]

@@ -32,7 +32,7 @@ class CSVRenderer(BaseRenderer):
     charset = "utf-8"
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> str:
-        """The table, or the ``detail`` of a refusal as one."""
+        """Return the table, or the ``detail`` of a refusal as one."""
         del accepted_media_type
         view = (renderer_context or {}).get("view")
         failed = "detail" in data or view is None
@@ -45,7 +45,7 @@ class _View(MonitoringView):
     renderer_classes = [OwnJSON, CSVRenderer]
 
     def handle_exception(self, exc: Exception) -> Response:
-        """400 for a name that is not known, 503 while the database does not answer."""
+        """Answer 400 for a name that is not known, 503 while the database does not answer."""
         if isinstance(exc, read.UnknownName):
             return self._refusal(400, str(exc))
         if isinstance(exc, DatabaseFailure):
@@ -64,7 +64,7 @@ class StatisticsView(_View):
     """GET /api/stats/[?indicators=a,b|all][&format=csv]: all windows of the seven indicators, or of those named."""
 
     def get(self, request: Request) -> Response:
-        """``{indicator: {window: {"maximum", "average", "deviation"}}}``, null before the first sample."""
+        """Answer ``{indicator: {window: {"maximum", "average", "deviation"}}}``, null before the first sample."""
         return Response(read.newest(_names(request.query_params.get("indicators", ""), INDICATORS)))
 
     def table(self, data: read.Told) -> Iterable[Sequence[Any]]:
@@ -80,7 +80,8 @@ class SeriesView(_View):
     """GET /api/stats/series/?indicator=a,b|all[&window=1h][&format=csv]: what happened when, for charts."""
 
     def get(self, request: Request) -> Response:
-        """``window``, ``seconds``, ``t``; per name ``average``, ``maximum``, ``deviation``, perhaps ``total``."""
+        """Answer ``window``, ``seconds``, ``t``; per name ``average``, ``maximum``, ``deviation``, perhaps
+        ``total``."""
         names = _names(request.query_params.get("indicator", ""), INDICATORS)
         return Response(read.series(names, request.query_params.get("window", "1h")))
 

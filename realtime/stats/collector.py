@@ -17,7 +17,8 @@ from realtime.stats.timeline import WAIT_SECONDS, Timeline
 from realtime.stats.windows import INDICATORS, History
 
 SAVE_SECONDS = 1.5
-"""After that it is saved, which is in every second round: who reads the statistics reads the database."""
+"""Seconds after which the history is saved, which is in every second round: the statistics are read from the
+database."""
 
 JUMP_SECONDS = 1.5
 """The clock has been set by more than that, at once or little by little: a jump, with which the history goes."""
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def steady() -> float:
-    """Seconds by a clock that never jumps, and goes on while the machine sleeps."""
+    """Return seconds by a clock that never jumps, and goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -49,12 +50,12 @@ class Collector:
         self._clock = clock or Clock()
         self._saved_at = 0.0
         self._moment = 0.0
-        """When this round began, by the steady clock."""
+        """Time at which this round began, by the steady clock."""
         self._offset = 0.0
         """Added to the steady clock it gives the time of the history. It changes only by whole seconds, and together
         with the history: so no second is passed over or met twice, however the clock is set, and whenever."""
         self._strange_until = 0.0
-        """Until then the nodes tell whether the clock is another than that of the collector before."""
+        """Time until which the nodes tell whether the clock is another than that of the collector before."""
         self._trouble = ""
 
     def begin(self) -> bool:
@@ -72,7 +73,8 @@ class Collector:
         return True
 
     def take(self, node: str, answer: Mapping[str, Any], answered: float) -> int:
-        """What a node answered to ``samples``, at that time of the steady clock; how many samples there were."""
+        """Take what a node answered to ``samples``, at that time of the steady clock; return how many samples there
+        were."""
         wall, moment = answered + self._offset, self._clock.steady()
         if moment <= self._strange_until and (jump := self.timeline.jump(node, answer, wall)) is not None:
             self._strange_until = 0.0
@@ -80,11 +82,11 @@ class Collector:
         return self.timeline.take(node, answer, wall, moment)
 
     def gone(self, node: str) -> None:
-        """There is no process at that address."""
+        """Note that there is no process at that address."""
         self.timeline.gone(node)
 
     def follow_clock(self) -> None:
-        """If the clock was set since the last round, the history goes with it. Before the samples of a round."""
+        """Move the history with the clock, if that was set since the last round. Before the samples of a round."""
         wall, self._moment = self._clock.wall(), self._clock.steady()
         jump = wall - self._moment - self._offset
         if abs(jump) > JUMP_SECONDS:
@@ -125,7 +127,7 @@ class Collector:
         return self.timeline.through + 1
 
     def windows(self) -> dict[str, dict[str, dict[str, float | None]]]:
-        """The windows of the seven indicators."""
+        """Return the windows of the seven indicators."""
         return self.history.windows(self.moment, INDICATORS)
 
     def _set(self, jump: int) -> None:

@@ -45,17 +45,18 @@ log = logging.getLogger(__name__)
 
 
 class Router:
-    """For DATABASE_ROUTERS: `migrate --database` makes nothing but the statistics in REALTIME["STATS_DATABASE"]."""
+    """A router for DATABASE_ROUTERS: `migrate --database` makes nothing but the statistics in
+    REALTIME["STATS_DATABASE"]."""
 
     def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **_: Any) -> bool | None:
-        """None: others may say; in Django's own main database everything stays as it is."""
+        """Return None where others may say; in Django's own main database everything stays as it is."""
         if db == DEFAULT_DB_ALIAS or db != conf.stats_database:
             return None
         return app_label == "realtime" and model_name in {model._meta.model_name for model in _TABLES}
 
 
 def own_file() -> Path | None:
-    """The file that the statistics have of their own; None: they are in a database of the project."""
+    """Return the file that the statistics have of their own; None: they are in a database of the project."""
     if conf.stats_database or router.db_for_write(StatisticsState) != DEFAULT_DB_ALIAS:
         return None
     if conf.is_test_run:  # which has a database for the time of the tests
@@ -65,7 +66,7 @@ def own_file() -> Path | None:
 
 
 def to_write() -> str:
-    """The alias that the collector writes under, in this thread. The database is there after ``prepare``."""
+    """Return the alias that the collector writes under, in this thread. The database is there after ``prepare``."""
     path = own_file()
     if path is None:
         return conf.stats_database or router.db_for_write(StatisticsState)
@@ -74,7 +75,7 @@ def to_write() -> str:
 
 @contextmanager
 def to_read() -> Iterator[str]:
-    """The alias to read under, in this thread; before there is a file, where the statistics were before it."""
+    """Yield the alias to read under, in this thread; before there is a file, where the statistics were before it."""
     path = own_file()
     if path is None or not path.exists():
         yield conf.stats_database or router.db_for_read(StatisticsState)
@@ -103,7 +104,7 @@ def prepare() -> None:
 
 
 def _make(path: Path) -> None:
-    """Under another name first: who reads meanwhile sees it whole or not at all."""
+    """Make the file under another name first: who reads meanwhile sees it whole or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         part.unlink()
@@ -134,7 +135,7 @@ def _name(part: Path, path: Path) -> None:
 
 
 def _take_over(alias: str, where: str) -> None:
-    """What was collected in the main database before: there it stays as it is, and nobody reads it any more."""
+    """Copy what was collected in the main database before: there it stays as it is, and nobody reads it any more."""
     try:
         state = StatisticsState.objects.using(DEFAULT_DB_ALIAS).first()
         rows = list(StatisticsBucket.objects.using(DEFAULT_DB_ALIAS))
@@ -155,7 +156,7 @@ def _take_over(alias: str, where: str) -> None:
 
 
 def _registered(alias: str, path: Path, **options: Any) -> str:
-    """The alias, with a connection to the file in this thread."""
+    """Return the alias, with a connection to the file in this thread."""
     name = str(path)
     with suppress(ConnectionDoesNotExist):
         if connections[alias].settings_dict["NAME"] == name:
@@ -172,7 +173,7 @@ def _connection(alias: str, name: str, options: dict[str, Any]) -> BaseDatabaseW
 
 
 def _default_path() -> Path | None:
-    """The file of the project's main database, if that is SQLite and not in memory."""
+    """Return the file of the project's main database, if that is SQLite and not in memory."""
     default = connections[DEFAULT_DB_ALIAS]
     if default.vendor != "sqlite":
         return None

@@ -14,22 +14,23 @@ from realtime.stats.store import load
 from realtime.stats.windows import INDICATORS, KEPT, WINDOWS, History, deviation
 
 CURRENT_SECONDS = 30
-"""While the newest second is not older than that the windows end there; else nobody collects, and they end now."""
+"""Seconds: while the newest second is not older the windows end there; else nobody collects, and they end now."""
 
 Told = dict[str, dict[str, dict[str, float | None]]]
 
 
 class UnknownName(ValueError):
-    """There is no such indicator, or no such window; the text says which there are."""
+    """The fault of a name: there is no such indicator, or no such window; the text says which there are."""
 
 
 _lock = threading.Lock()
 _read: dict[str, tuple[tuple[Any, ...], History]] = {}
-"""What was read last of each database, and in which state: it is read again when something has been saved."""
+"""History that was read last of each database, and its state: it is read again when something has been saved."""
 
 
 def newest(names: Iterable[str] = INDICATORS) -> Told:
-    """Maximum, average and standard deviation of each name over each of the 12 windows; None where nothing is known.
+    """Return maximum, average and standard deviation of each name over each of the 12 windows; None where nothing is
+    known.
 
     Raises UnknownName, and django.db.Error when the database does not answer.
     """
@@ -45,10 +46,10 @@ def newest(names: Iterable[str] = INDICATORS) -> Told:
 
 
 def series(names: Sequence[str], window: str) -> dict[str, Any]:
-    """Each bucket of a window: ``t``, when it begins (ms since 1970), and per name a list of each of ``average``,
-    ``maximum`` and ``deviation``, None where nothing was sampled.
+    """Return each bucket of a window: ``t``, when it begins (ms since 1970), and per name a list of each of
+    ``average``, ``maximum`` and ``deviation``, None where nothing was sampled.
 
-    ``seconds`` is how long it is. Names that end in ``_per_s`` have ``total``, too: what was counted in the whole
+    ``seconds`` is how long a bucket is. Names that end in ``_per_s`` have ``total``, too: what was counted in the whole
     window, and ``sampled``: in how many of its seconds. Raises as ``newest``.
     """
     asked = known(names)
@@ -80,7 +81,7 @@ def series(names: Sequence[str], window: str) -> dict[str, Any]:
 
 
 def known(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, each once. Raises UnknownName where one is not kept."""
+    """Return the names, each once; raise UnknownName where one is not kept."""
     asked = tuple(dict.fromkeys(names))
     for name in asked:
         if name not in KEPT:
@@ -89,7 +90,7 @@ def known(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _moment(through: int) -> int:
-    """Where the windows end."""
+    """Return where the windows end."""
     now = int(time.time())
     return through + 1 if now - through <= CURRENT_SECONDS else now
 

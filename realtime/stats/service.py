@@ -27,13 +27,13 @@ PHASE_SECONDS = 0.4
 taken their samples."""
 
 CLIENT = "collector/1"
-"""What the collector calls itself to a node, over the connection that it keeps."""
+"""Name by which the collector calls itself to a node, over the connection that it keeps."""
 
 WAIT_SECONDS = 0.5
-"""So long a round waits for answers; later ones are taken in the next."""
+"""Seconds that a round waits for answers; later ones are taken in the next."""
 
 STANDBY_SECONDS = 2.0
-"""How often one that waits for another looks whether it is still there."""
+"""Seconds between two looks of a collector that waits for another to be gone."""
 
 RESTART_SECONDS = 1.0
 """The pause before a collector that failed in a way that it does not know is started again."""
@@ -43,10 +43,10 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RoundAnswer:
-    """What a node told in a round; ``error`` says why it did not."""
+    """The answer of a node in a round; ``error`` says why there is none."""
 
     at: float = 0.0
-    """When, by the clock that is never set: the one on the wall may be, before this is looked at."""
+    """Time of the answer by the clock that is never set: the one on the wall may be, before this is looked at."""
     samples: dict[str, Any] = field(default_factory=dict)
     stats: dict[str, Any] = field(default_factory=dict)
     error: str = ""
@@ -68,7 +68,7 @@ class NodeLine:
         self._steady = steady
 
     def ask(self, wanted: dict[str, Any]) -> None:
-        """Unless it is still busy with what it was asked before."""
+        """Ask, unless the node is still busy with what it was asked before."""
         if not self._is_busy():
             self.asking = self._nodes.ask(self._address, lambda control: self._round(control, wanted))
 
@@ -98,7 +98,7 @@ class NodeLine:
             self._telling = self._nodes.ask(self._address, lambda control: control.call("figures", told))
 
     def _is_busy(self) -> bool:
-        """Whether something is on its way; what could not be told is noted."""
+        """Return True if something is on its way; note what could not be told."""
         if self._telling is not None and self._telling.done():
             said, self._telling = self._telling.result(), None
             if said.error:
@@ -135,7 +135,7 @@ class Service:
         self._windows = ""
 
     def run(self) -> None:
-        """Until the event is set."""
+        """Collect until the event is set."""
         collector = self._collector
         collects = waits = False
         try:
@@ -186,7 +186,7 @@ class Service:
         return True, more
 
     def _tell(self) -> None:
-        """The figures of all nodes, and the windows if they have changed, for the meta-subjects."""
+        """Tell the nodes the figures of all, and the windows if they have changed, for the meta-subjects."""
         windows = json.dumps(self._collector.windows(), separators=(",", ":"))
         nodes = [figures.node(line.name, line.answer.error, line.answer.stats) for line in self._lines]
         answers = [line.answer for line in self._lines]

@@ -35,7 +35,7 @@ class LeaseLost(Exception):
 
 @dataclass
 class Saved:
-    """What the database holds."""
+    """The statistics as the database holds them."""
 
     through: int
     """The last second that is part of the history; -1: nothing has been collected yet."""
@@ -77,7 +77,7 @@ class Store:
             return Saved(state.through, state.nodes, history)
 
     def save(self, history: History, timeline: Timeline) -> None:
-        """What has changed since, and how far it goes, in one transaction. Raises LeaseLost."""
+        """Save what has changed since, and how far it goes, in one transaction; raise LeaseLost."""
         if not self._claimed:
             raise LeaseLost
         buckets = StatisticsBucket.objects.using(self.database)
@@ -115,7 +115,8 @@ class Store:
             raise LeaseLost
 
     def _free(self, state: StatisticsState) -> bool:
-        """Whether nobody collects: told without a clock that could jump, or that two machines would have to share."""
+        """Return True if nobody collects: told without a clock that could jump, or that two machines would have to
+        share."""
         if not state.holder or has_ended(state.holder):
             return True
         if self._seen[:2] != (state.holder, state.beat):
@@ -124,7 +125,7 @@ class Store:
 
 
 def load(database: str, names: list[str], size: int | None = None, first: int = 0) -> History:
-    """The buckets that are kept; those of one size alone, from a number on, if so wanted."""
+    """Return the buckets that are kept; those of one size alone, from a number on, if so wanted."""
     history = History()
     rows = StatisticsBucket.objects.using(database).order_by("size", "number")
     if size is not None:
@@ -139,7 +140,7 @@ def load(database: str, names: list[str], size: int | None = None, first: int = 
 
 
 def timeline_of(saved: Saved) -> Timeline:
-    """To go on from where it was saved."""
+    """Return a timeline that goes on from where it was saved."""
     nodes = {name: SampledNode(server, base) for name, (server, base) in saved.nodes.items()}
     return Timeline(saved.through, nodes)
 
@@ -159,5 +160,5 @@ def _values(history: History, keys: Iterable[Key]) -> Iterable[bytes]:
 
 
 def _row(size: int, number: int) -> int:
-    """The key of a bucket's row: the same for the same bucket, so that it is replaced in any database."""
+    """Return the key of a bucket's row: the same for the same bucket, so that it is replaced in any database."""
     return number * len(SIZES) + SIZES.index(size)

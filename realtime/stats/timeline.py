@@ -11,28 +11,28 @@ from fastpath.core.telemetry.figures import SAMPLED, UNKNOWN, of_nodes
 from fastpath.core.telemetry.samples import RING_SECONDS
 
 WAIT_SECONDS = 15.0
-"""How long a node that tells nothing is waited for; then the seconds go on without it."""
+"""Seconds that a node that tells nothing is waited for; then time goes on without it."""
 
 DRIFT_SECONDS = 1.5
 """A node's samples keep their seconds until its clock and the collector's are so far apart: so jitter moves none."""
 
 BEHIND_SECONDS = 2
-"""Where no node tells anything the newest second is that long ago."""
+"""Seconds by which the newest second lies back where no node tells anything."""
 
 Sample = dict[str, float]
 
 
 @dataclass
 class SampledNode:
-    """How far the samples of a node have been taken."""
+    """The place up to which the samples of a node have been taken."""
 
     server: str = ""
     base: int = 0
-    """What added to the number of a sample makes the second that it tells of."""
+    """Number that, added to the number of a sample, makes the second that the sample tells of."""
     last: int = -1
     """The last second that it has told of."""
     told_at: float = -inf
-    """When it gave new samples last, by the clock that never jumps."""
+    """Time at which the node gave new samples last, by the clock that never jumps."""
 
 
 @dataclass
@@ -51,14 +51,14 @@ class Timeline:
             node.told_at = steady
 
     def wanted(self, name: str) -> dict[str, Any]:
-        """The arguments with which a node is asked for the samples that are not closed yet."""
+        """Return the arguments with which a node is asked for the samples that are not closed yet."""
         node = self.nodes[name]
         taken = max(node.last, self.through)
         return {"server": node.server, "after": max(taken - node.base, 0)} if node.server else {}
 
     def jump(self, name: str, answer: Mapping[str, Any], wall: float) -> int | None:
-        """By how many seconds the collector's clock is another than the one by which this node's samples were placed
-        before; None where they were not, since it is another process now."""
+        """Return by how many seconds the collector's clock is another than the one by which this node's samples were
+        placed before; None where they were not, since the node is another process now."""
         node = self.nodes[name]
         if node.server != answer["server"]:
             return None
@@ -66,7 +66,7 @@ class Timeline:
         return jump if abs(jump) > DRIFT_SECONDS else 0
 
     def take(self, name: str, answer: Mapping[str, Any], wall: float, steady: float) -> int:
-        """Samples as a node tells them (protocol.md 8.12), at that time; how many rows they were."""
+        """Take samples as a node tells them (protocol.md 8.12), at that time; return how many rows there were."""
         node = self.nodes[name]
         offset = wall - answer["now"]
         if node.server != answer["server"] or abs(offset - 1 - node.base) > DRIFT_SECONDS:
@@ -88,11 +88,12 @@ class Timeline:
         return len(rows)
 
     def gone(self, name: str) -> None:
-        """There is no such node now: nothing will come of what it has not told."""
+        """Note that there is no such node now: nothing will come of what it has not told."""
         self.nodes[name].told_at = -inf
 
     def close(self, wall: float, steady: float) -> list[tuple[int, Sample]]:
-        """The seconds that all nodes have told, added up; one that tells nothing holds them up for WAIT_SECONDS."""
+        """Return the seconds that all nodes have told, added up; a node that tells nothing holds them up for
+        WAIT_SECONDS."""
         told = [node.last for node in self.nodes.values() if steady - node.told_at <= WAIT_SECONDS]
         until = max(min(told, default=floor(wall) - BEHIND_SECONDS), self.through)
         closed = sorted(second for second in self._open if second <= until)
@@ -100,7 +101,7 @@ class Timeline:
         return [(second, together(self._open.pop(second).values())) for second in closed]
 
     def move(self, seconds: int) -> None:
-        """The collector's clock jumped by so many seconds."""
+        """Move with the collector's clock, which jumped by so many seconds."""
         self.through += seconds
         self._open = {second + seconds: parts for second, parts in self._open.items()}
         for node in self.nodes.values():
@@ -109,7 +110,7 @@ class Timeline:
 
 
 def together(parts: Iterable[tuple[Sample, bool]]) -> Sample:
-    """The samples of several nodes as one."""
+    """Return the samples of several nodes as one."""
     found: Sample = {}
     for sample, shared in parts:
         for name, value in sample.items():

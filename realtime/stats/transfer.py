@@ -93,13 +93,13 @@ def take(paths: Iterable[Path], store: Store | None = None) -> tuple[int, int]:
 
 
 def _exported(folder: Path) -> int:
-    """Until when the newest file of a folder tells (s since 1970)."""
+    """Return until when the newest file of a folder tells (s since 1970)."""
     ends = [match[1] for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
     return int(datetime.strptime(max(ends), _FORM).replace(tzinfo=UTC).timestamp()) if ends else 0
 
 
 def _lines(history: History, since: int, until: int) -> Iterator[Line]:
-    """The buckets that were completed in between."""
+    """Yield the buckets that were completed in between."""
     for size in _EXPORTED:
         for number, bucket in history.buckets[size].items():
             end = (number + 1) * size
@@ -110,7 +110,7 @@ def _lines(history: History, since: int, until: int) -> Iterator[Line]:
 
 
 def _put(history: History, line: Line) -> bool:
-    """Whether anything of the line has seen more than what is there."""
+    """Put a line into the history; return True if some of it has seen more than what is there."""
     number, changed = line.start // line.size, False
     bucket = history.buckets[line.size].get(number)
     if bucket is None:

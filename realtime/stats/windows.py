@@ -21,7 +21,7 @@ INDICATORS = (
     "bytes_in_per_s",
     "bytes_out_per_s",
 )
-"""What GET /api/stats/ tells of (features.md F1)."""
+"""Indicators that GET /api/stats/ tells of (features.md F1)."""
 
 KEPT = (*INDICATORS, *(name for name in (*GAUGES, *RATES) if name not in INDICATORS))
 """All that is kept: with these, what an operator asks for next."""
@@ -45,7 +45,7 @@ class Window:
     months: bool = False
 
     def first(self, running: int) -> int:
-        """The number of its first bucket, where ``running`` is that of the bucket that runs."""
+        """Return the number of the window's first bucket, where ``running`` is that of the bucket that runs."""
         return _months_before(running, self.count) if self.months else running - self.count
 
 
@@ -63,7 +63,7 @@ WINDOWS = {
     "5mo": Window(DAY, 5, months=True),
     "15mo": Window(DAY, 15, months=True),
 }
-"""In the order in which they are told."""
+"""Windows in the order in which they are told."""
 
 _FORGOTTEN_MAX = 5000
 
@@ -84,7 +84,7 @@ class History:
         self.names = tuple(names)
         self.buckets: dict[int, dict[int, array[float]]] = {size: {} for size in SIZES}
         self.changed: set[Key] = set()
-        """What is not kept elsewhere yet (``kept``), as the next two."""
+        """Keys of what is not kept elsewhere yet (``kept``), as the next two."""
         self.forgotten: set[Key] = set()
         self.moved = False
         """Nothing is where it was: all of it is to be kept anew."""
@@ -93,7 +93,7 @@ class History:
         self._whole: dict[tuple[str, str], tuple[int, Sums]] = {}
 
     def add(self, second: int, values: Mapping[str, float]) -> None:
-        """A sample; names without a value, or with one that is no number, are left out."""
+        """Add a sample; names without a value, or with one that is no number, are left out."""
         for size in SIZES:
             number = second // size
             bucket = self.buckets[size].get(number)
@@ -117,7 +117,7 @@ class History:
                     bucket[at + 3] = value
 
     def put(self, size: int, number: int, names: Sequence[str], values: array[float]) -> None:
-        """A bucket as it was kept, with the names of then."""
+        """Put a bucket back as it was kept, with the names of then."""
         if tuple(names) == self.names:
             self.buckets[size][number] = values
             return
@@ -139,17 +139,18 @@ class History:
             self.forgotten.clear()
 
     def kept(self) -> None:
-        """The history is kept elsewhere now, all of it."""
+        """Note that all of the history is kept elsewhere now."""
         self.changed.clear()
         self.forgotten.clear()
         self.moved = False
 
     def kept_as(self, names: Sequence[str]) -> None:
-        """The history is kept elsewhere under these names: where they are others, all of it is to be kept anew."""
+        """Note that the history is kept elsewhere under these names: where they are others, all of it is to be kept
+        anew."""
         self.moved = tuple(names) != self.names
 
     def move(self, before: int, after: int) -> None:
-        """The clock jumped from a moment to another: what has been goes with it, and what runs goes on running."""
+        """Move what has been from one moment to another, as the clock jumped; what runs goes on running."""
         for size, buckets in self.buckets.items():
             if shift := after // size - before // size:
                 self.buckets[size] = {number + shift: bucket for number, bucket in buckets.items()}
@@ -157,7 +158,7 @@ class History:
         self.moved = True
 
     def sums(self, window: str, name: str, moment: int) -> Sums:
-        """What is known of a name over a window that ends at that moment (s since 1970)."""
+        """Return what is known of a name over a window that ends at that moment (s since 1970)."""
         asked, at = WINDOWS[window], self._place[name]
         buckets, running = self.buckets[asked.size], moment // asked.size
         first = asked.first(running)
@@ -169,11 +170,12 @@ class History:
         return _merged((whole, _part(buckets[running], at))) if running in buckets else whole
 
     def windows(self, moment: int, names: Iterable[str] = INDICATORS) -> dict[str, dict[str, dict[str, float | None]]]:
-        """Maximum, average and standard deviation of each name over each window; None where nothing was sampled."""
+        """Return maximum, average and standard deviation of each name over each window; None where nothing was
+        sampled."""
         return {name: {window: _told(self.sums(window, name, moment)) for window in WINDOWS} for name in names}
 
     def rows(self, window: str, name: str, moment: int) -> Iterator[tuple[int, Sums]]:
-        """What each bucket of a window knows of a name, with the time at which it begins (s since 1970)."""
+        """Yield what each bucket of a window knows of a name, with the time at which it begins (s since 1970)."""
         asked, at = WINDOWS[window], self._place[name]
         buckets, running = self.buckets[asked.size], moment // asked.size
         # Whole seconds have no running one: at the end of a second the next has not begun.
@@ -182,7 +184,7 @@ class History:
 
 
 def deviation(sums: Sums) -> float:
-    """The standard deviation of the samples themselves (of the population)."""
+    """Return the standard deviation of the samples themselves (of the population)."""
     return sqrt(max(sums[2], 0) / sums[0])
 
 
@@ -191,7 +193,7 @@ def _part(bucket: array[float], at: int) -> Sums:
 
 
 def _merged(parts: Iterable[Sums]) -> Sums:
-    """Of several buckets as of one: the squares within each, and of the means' distances from the mean of all."""
+    """Add up several buckets as one: the squares within each, and of the means' distances from the mean of all."""
     known = [part for part in parts if part[0]]
     if len(known) < 2:
         return known[0] if known else NOTHING

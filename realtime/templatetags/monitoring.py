@@ -19,18 +19,18 @@ TIME_MS_LEAST = 100_000_000_000
 """1973: a smaller number that a publisher gives is its own count, not a time."""
 
 SHOWN_CHARS = 2000
-"""Of a longer text the beginning is shown."""
+"""Characters of a longer text that are shown."""
 
 LINE_CHARS = 120
-"""What stands in a table of a longer text, until somebody opens it."""
+"""Characters of a longer text that stand in a table, until somebody opens it."""
 
 SHOWN_BYTES = 64
-"""Of binary content the first bytes are shown."""
+"""Bytes of binary content that are shown."""
 
 
 @register.filter
 def moment(ms: float | None) -> SafeString | str:
-    """A time in ms since 1970, to the ms, as this site reads it; nothing for None and 0."""
+    """Return a time in ms since 1970, to the ms, as this site reads it; nothing for None and 0."""
     if not ms:
         return ""
     try:
@@ -44,7 +44,8 @@ def moment(ms: float | None) -> SafeString | str:
 
 @register.filter
 def as_of(told: Any) -> SafeString | str:
-    """As of when a message's data is (protocol.md 5.2): a time, text or number, or ``{time, batch, job, version}``."""
+    """Return as of when a message's data is (protocol.md 5.2): a time, text or number, or ``{time, batch, job,
+    version}``."""
     if not isinstance(told, dict):
         return _as_of_time(told)
     made = job = str(told.get("job", ""))
@@ -57,7 +58,7 @@ def as_of(told: Any) -> SafeString | str:
 
 
 def _as_of_time(told: Any) -> SafeString | str:
-    """A number in the range of times in ms is one; any other, and a text, are the publisher's own words."""
+    """Return a number in the range of times in ms as a time; any other, and a text, are the publisher's own words."""
     if isinstance(told, int) and told >= TIME_MS_LEAST:
         return moment(told)
     return "" if told is None else str(told)
@@ -65,13 +66,13 @@ def _as_of_time(told: Any) -> SafeString | str:
 
 @register.filter
 def ago(ms: float | None) -> str:
-    """How long ago that was; nothing for None and 0."""
+    """Return how long ago that was; nothing for None and 0."""
     return duration(max(time.time() - ms / 1000, 0)) if ms else ""
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
-    """A number of seconds in words: 0.4 s, 12 s, 3 min, 5 h, 2 days."""
+    """Return a number of seconds in words: 0.4 s, 12 s, 3 min, 5 h, 2 days."""
     if seconds is None:
         return ""
     if seconds < 9.95:
@@ -85,7 +86,8 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def value(content: Any) -> str:
-    """The content of a message or field as text; of bytes, or ``{"b": base64}``, the first ones in hexadecimal."""
+    """Return the content of a message or field as text; of bytes, or ``{"b": base64}``, the first ones in
+    hexadecimal."""
     if isinstance(content, dict):
         content = base64.b64decode(content.get("b") or "")
     if isinstance(content, bytes | bytearray):
@@ -100,7 +102,7 @@ def value(content: Any) -> str:
 
 @register.filter("bytes")
 def size(number: float | None) -> str:
-    """A number of bytes in words, as the pages' scripts say it: 900 B, 1.5 KiB, 300 GiB; a dash for None."""
+    """Return a number of bytes in words, as the pages' scripts say it: 900 B, 1.5 KiB, 300 GiB; a dash for None."""
     if number is None or number == "":
         return "–"
     unit = "B"
@@ -123,12 +125,12 @@ def long(content: Any) -> SafeString | str:
 
 @register.filter
 def milliseconds(ms: float | None) -> str:
-    """A number of ms in words."""
+    """Return a number of ms in words."""
     if ms is None:
         return "–"
     return f"{_localized(f'{ms:.1f}')} ms" if ms < 10 else f"{round(ms)} ms" if ms < 1000 else duration(ms / 1000)
 
 
 def _localized(number: str) -> str:
-    """A number as the active language writes it: with a comma in German, with groups of thousands."""
+    """Return a number as the active language writes it: with a comma in German, with groups of thousands."""
     return str(formats.number_format(number, force_grouping=True))

@@ -28,7 +28,7 @@ class RealtimeTestCase:
 
     @property
     def published(self) -> list[Message]:
-        """What was published so far (Kit.published)."""
+        """Messages that were published so far (Kit.published)."""
         return self.realtime.published
 
     @property
@@ -39,23 +39,23 @@ class RealtimeTestCase:
     def assert_published(
         self, subject: str, content: Content = ANYTHING, fields: Mapping[str, Content] = ANYTHING, *, times: int = 0
     ) -> Message:
-        """As Kit.assert_published."""
+        """Assert as Kit.assert_published does."""
         return self.realtime.assert_published(subject, content, fields, times=times)
 
     def assert_removed(self, subject: str, *, times: int = 0) -> Message:
-        """As Kit.assert_removed."""
+        """Assert as Kit.assert_removed does."""
         return self.realtime.assert_removed(subject, times=times)
 
     def assert_not_published(self, subject: str = "") -> None:
-        """As Kit.assert_not_published."""
+        """Assert as Kit.assert_not_published does."""
         self.realtime.assert_not_published(subject)
 
     def as_user(self, user: Any = None) -> MemoryClient:
-        """As Kit.as_user."""
+        """Return a client as Kit.as_user does."""
         return self.realtime.as_user(user)
 
     def subscriber(self, user: Any = None, *subjects: str, **options: Any) -> MemoryClient:
-        """As Kit.subscriber."""
+        """Return a client as Kit.subscriber does."""
         return self.realtime.subscriber(user, *subjects, **options)
 
 

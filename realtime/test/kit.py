@@ -22,7 +22,7 @@ SHOWN_MAX = 10
 
 
 class _Anything:
-    """What no value was asked for."""
+    """The sign that no value was asked for."""
 
     def __repr__(self) -> str:
         return "anything"
@@ -52,7 +52,8 @@ class VirtualClock:
 
 
 class Kit:
-    """Between ``begin()`` and ``end()`` publish() sends to a new memory backend, whatever the settings say."""
+    """The kit of one test: between ``begin()`` and ``end()`` publish() sends to a new memory backend, whatever the
+    settings say."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock(self)
@@ -61,7 +62,7 @@ class Kit:
         self._settings = override_settings()
 
     def begin(self) -> None:
-        """Nothing has been published."""
+        """Begin, with nothing published."""
         given = getattr(settings, "REALTIME", {})
         self._settings = override_settings(REALTIME={**given, "BACKEND": "memory"})
         self._settings.enable()
@@ -85,7 +86,8 @@ class Kit:
 
     @property
     def published(self) -> list[Message]:
-        """What the code under test has published so far, in order: after its commit, and never what was rolled back.
+        """Messages that the code under test has published so far, in order: after its commit, and never what was rolled
+        back.
 
         The transaction that a TestCase itself opens counts as none. What stands in a block that is still open is not
         there yet.
@@ -96,7 +98,7 @@ class Kit:
     def assert_published(
         self, subject: str, content: Content = ANYTHING, fields: Mapping[str, Content] = ANYTHING, *, times: int = 0
     ) -> Message:
-        """That such a message was published, ``times`` if that is given, else once or more; the last such message.
+        """Assert that such a message was published, ``times`` if that is given, else once or more; return the last one.
 
         Content and fields are what publish() was given: a dict is compared as JSON. ``fields`` have to be there; others
         may be there besides. Raises AssertionError that lists what was published instead.
@@ -114,7 +116,7 @@ class Kit:
         return found[-1]
 
     def assert_removed(self, subject: str, *, times: int = 0) -> Message:
-        """That the subject was removed, ``times`` if that is given, else once or more; the last removal.
+        """Assert that the subject was removed, ``times`` if that is given, else once or more; return the last removal.
 
         Raises AssertionError that lists what was published instead.
         """
@@ -125,17 +127,18 @@ class Kit:
         return found[-1]
 
     def assert_not_published(self, subject: str = "") -> None:
-        """That nothing was published, or nothing to this subject; raises AssertionError."""
+        """Assert that nothing was published, or nothing to this subject; raise AssertionError."""
         if any(subject in ("", one.subject) for one in self.published):
             raise AssertionError(f"{subject or 'something'} was published; {self._listed()}")
 
     def as_user(self, user: Any = None) -> MemoryClient:
-        """A connected client of this user, with the rights that the project's rules give; None: of nobody."""
+        """Return a connected client of this user, with the rights that the project's rules give; None: of nobody."""
         settle()
         return self.site.client(user, settle)
 
     def subscriber(self, user: Any = None, *subjects: str, **options: Any) -> MemoryClient:
-        """The same, subscribed to subjects or patterns; options as those of ``MemoryClient.subscribe``."""
+        """Return a client as ``as_user`` does, subscribed to subjects or patterns; options as for
+        ``MemoryClient.subscribe``."""
         client = self.as_user(user)
         return client.subscribe(*subjects, **options) if subjects else client
 

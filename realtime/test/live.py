@@ -24,7 +24,7 @@ from realtime.conf import conf
 START_SECONDS_MAX = 20.0
 STOP_SECONDS_MAX = 10.0
 POLL_SECONDS = 0.02
-"""How often it is asked whether the rights have arrived."""
+"""Seconds between two questions whether the rights have arrived."""
 
 
 class LiveSidecar:
@@ -114,12 +114,12 @@ class LiveSidecar:
 
     @property
     def log(self) -> str:
-        """What the sidecar has written to its log."""
+        """Text that the sidecar has written to its log."""
         path = Path(self._folder.name) / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _ready(self, output: IO[bytes], end: float) -> dict[str, Any]:
-        """The addresses that the sidecar tells when it serves; raises AssertionError with its log."""
+        """Return the addresses that the sidecar tells when it serves; raise AssertionError with its log."""
         line = b""
         while not line.endswith(b"\n"):
             readable, _, _ = select.select([output], [], [], max(0.0, end - time.monotonic()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def realtime() -> Iterator[Kit]:
-    """The kit of this test: publish() sends to a memory backend of its own."""
+    """Yield the kit of this test: publish() sends to a memory backend of its own."""
     from realtime.test.kit import Kit  # noqa: PLC0415 - pytest loads this before Django's apps are there
 
     kit = Kit()
@@ -27,7 +27,7 @@ def realtime() -> Iterator[Kit]:
 
 
 class Published:
-    """What was published so far, as a sequence that is read anew whenever it is looked at."""
+    """The messages published so far, as a sequence that is read anew whenever it is looked at."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
@@ -47,37 +47,38 @@ class Published:
 
 @pytest.fixture
 def published(realtime: Kit) -> Published:
-    """The messages that were published in this test so far (Kit.published)."""
+    """Return the messages that were published in this test so far (Kit.published)."""
     return Published(realtime)
 
 
 @pytest.fixture
 def assert_published(realtime: Kit) -> Callable[..., Any]:
-    """``assert_published(subject, content=…, fields=…, times=…)`` (Kit.assert_published)."""
+    """Return ``assert_published(subject, content=…, fields=…, times=…)`` (Kit.assert_published)."""
     return realtime.assert_published
 
 
 @pytest.fixture
 def subscriber(realtime: Kit) -> Callable[..., MemoryClient]:
-    """``subscriber(user, "/orders/*", conflation=500)``: a client that gets what that user would (Kit.subscriber)."""
+    """Return ``subscriber(user, "/orders/*", conflation=500)``: a client that gets what that user would
+    (Kit.subscriber)."""
     return realtime.subscriber
 
 
 @pytest.fixture
 def as_user(realtime: Kit) -> Callable[..., MemoryClient]:
-    """``as_user(user)``: a client that may what that user may (Kit.as_user)."""
+    """Return ``as_user(user)``: a client that may what that user may (Kit.as_user)."""
     return realtime.as_user
 
 
 @pytest.fixture
 def clock(realtime: Kit) -> VirtualClock:
-    """``clock.advance(seconds=5)``."""
+    """Return the test's clock: ``clock.advance(seconds=5)``."""
     return realtime.clock
 
 
 @pytest.fixture
 def live_sidecar(transactional_db: None) -> Iterator[LiveSidecar]:
-    """A real sidecar on free ports, which follows the rules of the test's database; the settings name it."""
+    """Yield a real sidecar on free ports, which follows the rules of the test's database; the settings name it."""
     from realtime.test.live import LiveSidecar  # noqa: PLC0415 - as above
 
     with LiveSidecar() as running:

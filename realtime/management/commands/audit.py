@@ -101,7 +101,7 @@ def _wanted(options: dict[str, Any]) -> Wanted:
 
 
 def _time(name: str, text: str) -> str:
-    """A time as it is written in the files; one without a zone is of Django's."""
+    """Return a time as it is written in the files; one without a zone is of Django's."""
     if not text:
         return ""
     ago = _AGO.fullmatch(text)

@@ -12,11 +12,11 @@ from realtime.conf import conf
 from realtime.stats.service import Service
 
 READY = "collecting the statistics of"
-"""What the command prints when it runs."""
+"""Beginning of the line that the command prints when it runs."""
 
 
 class Command(BaseCommand):
-    """Until SIGINT or SIGTERM."""
+    """The collector, which runs until SIGINT or SIGTERM."""
 
     help = 'Collect the statistics of all nodes of REALTIME["CONTROL"], until told to stop. Of several one works.'
 

@@ -23,7 +23,7 @@ class Command(BaseCommand):
     help = "Send the clients of a node to the other servers, at a bounded rate; see realtime_nodes for the nodes."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """NODE [--per-second N] [--wait SECONDS] [--undo]."""
+        """Take NODE [--per-second N] [--wait SECONDS] [--undo]."""
         parser.add_argument(
             "node", help='an address of REALTIME["CONTROL"], the id of its server, or its number from 1'
         )

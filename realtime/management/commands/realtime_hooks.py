@@ -17,13 +17,13 @@ from realtime.conf import conf
 from realtime.process import hook_runner
 
 READY = "answering the sidecar"
-"""What the command prints when it runs."""
+"""Beginning of the line that the command prints when it runs."""
 
 _END_SECONDS = 2.0
 
 
 class Command(BaseCommand):
-    """Until SIGINT or SIGTERM."""
+    """The runner of hook and listeners, which runs until SIGINT or SIGTERM."""
 
     help = 'Run REALTIME["HOOK"] and REALTIME["LISTENERS"] for all nodes of REALTIME["CONTROL"], until told to stop.'
 

@@ -15,11 +15,11 @@ from realtime.publishing.outbox.sending import Sender
 from realtime.publishing.outbox.store import OutboxStore
 
 READY = "sending the outbox of"
-"""What the command prints when it runs."""
+"""Beginning of the line that the command prints when it runs."""
 
 
 class Command(BaseCommand):
-    """Until SIGINT or SIGTERM."""
+    """The sender of the outbox, which runs until SIGINT or SIGTERM."""
 
     help = 'Send what publish() has written to REALTIME["OUTBOX"], until told to stop. Of several one works.'
 

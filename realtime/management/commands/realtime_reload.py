@@ -22,7 +22,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[ADDRESS …]."""
+        """Take [ADDRESS …]."""
         parser.add_argument("address", nargs="*", help='addresses of REALTIME["CONTROL"] (default: all)')
 
     def handle(self, *_: Any, **options: Any) -> None:

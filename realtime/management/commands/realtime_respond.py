@@ -13,7 +13,7 @@ from realtime.requests import runner
 from realtime.requests.responders import discover
 
 READY = "answering requests to"
-"""What the command prints when it runs."""
+"""Beginning of the line that the command prints when it runs."""
 
 THREADS_MAX = 256
 
@@ -21,12 +21,12 @@ _END_SECONDS = 2.0
 
 
 class Command(BaseCommand):
-    """Until SIGINT or SIGTERM."""
+    """The runner of the responders, which runs until SIGINT or SIGTERM."""
 
     help = 'Answer requests with the functions in the apps\' responders.py, for all nodes of REALTIME["CONTROL"].'
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """How many at a time."""
+        """Take how many requests are answered at a time."""
         parser.add_argument("--threads", type=int, default=runner.THREADS, help="requests that are answered at a time")
 
     def handle(self, *_: Any, threads: int, **__: Any) -> None:

@@ -42,10 +42,10 @@ from realtime.stats.service import keep_collecting
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FEED_TOKEN_SECONDS = 30 * 24 * 3600
 _THREAD_STOP_SECONDS = 5.0
-"""Of the agents, and of the collector."""
+"""Seconds that the threads of the agents and of the collector may take to end."""
 
 _SIDECAR_STOP_SECONDS = 10
-"""Beyond its drain: its own deadlines are shorter."""
+"""Seconds that the sidecar may take to stop beyond its drain: its own deadlines are shorter."""
 
 _DRAIN_SECONDS = 10
 """FASTPATH_DRAIN_SECONDS, when it is not set."""
@@ -57,7 +57,7 @@ class Command(BaseCommand):
     help = "Run the web server and the sidecar together, supervised. FASTPATH_* variables reach the sidecar."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--demo [--recording FILE]] [--host H] [--port P] [--without-web | --reload]."""
+        """Take [--demo [--recording FILE]] [--host H] [--port P] [--without-web | --reload]."""
         parser.add_argument("--host", default="127.0.0.1", help="address of the web server (0.0.0.0: all)")
         parser.add_argument("--port", type=int, default=8000, help="port of the web server")
         parser.add_argument(
@@ -149,7 +149,7 @@ class Command(BaseCommand):
         self._say("stopped")
 
     def _free_ports(self, host: str, port: int, with_web: bool) -> int:
-        """The web server's port; the sidecar's go to FASTPATH_LISTEN, which every child and conf.py read."""
+        """Return the web server's port; the sidecar's go to FASTPATH_LISTEN, which every child and conf.py read."""
         web = _try_web(host, port) if with_web else port
         _try_statistics()
         listen = conf.listen
@@ -172,12 +172,13 @@ class Command(BaseCommand):
 
 
 def _has_demo() -> bool:
-    """Whether the demonstration is here: it is a part of this repository, not of what is installed into projects."""
+    """Return True where the demonstration is: it is a part of this repository, not of what is installed into
+    projects."""
     return importlib.util.find_spec("realtime.demo") is not None
 
 
 def _refuse_disagreement() -> None:
-    """The sidecar and Django must use the same socket, secret and keys."""
+    """Raise CommandError unless the sidecar and Django use the same socket, secret and keys."""
     try:
         token_keys = conf.token_keys
     except KeysError as error:
@@ -229,7 +230,7 @@ def _try_statistics() -> None:
 
 
 def _make_control_folder() -> None:
-    """Whoever can open the socket is trusted, so a folder that is made for it is this user's alone."""
+    """Make the folder of the control socket for this user alone: whoever can open the socket is trusted."""
     folder = Path(conf.own_control).parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -249,7 +250,7 @@ def _refuse_second_sidecar() -> None:
 
 
 def _environment(**more: str) -> dict[str, str]:
-    """This process's environment, with the folders that a child imports from."""
+    """Return this process's environment, with the folders that a child imports from."""
     folders = [str(_PACKAGES), sys.path[0], *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     paths = os.pathsep.join(dict.fromkeys(folder for folder in folders if folder))
     return os.environ | {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"} | more
@@ -291,7 +292,7 @@ def _hook() -> Hook | None:
 
 
 def _hooks() -> Child | None:
-    """The process that answers the sidecar's questions and hears its events, if the settings name any."""
+    """Return the process that answers the sidecar's questions and hears its events, if the settings name any."""
     if not conf.hook and not conf.listeners:
         return None
     return Child(
@@ -304,7 +305,7 @@ def _hooks() -> Child | None:
 
 
 def _responders() -> Child | None:
-    """The process that answers requests, if an app has responders."""
+    """Return the process that answers requests, if an app has responders."""
     try:
         if not len(discover()):
             return None
@@ -320,12 +321,12 @@ def _responders() -> Child | None:
 
 
 def _has_statistics() -> bool:
-    """Whether to collect the statistics of all nodes: unless the operator wants none."""
+    """Tell whether to collect the statistics of all nodes: the operator may want none."""
     return os.environ.get("FASTPATH_STATISTICS", "").lower() not in ("0", "off", "false", "no")
 
 
 def _outbox() -> Child | None:
-    """The process that sends the outbox, if there is one."""
+    """Return the process that sends the outbox, if there is one."""
     try:
         if not conf.outbox:
             return None
@@ -341,7 +342,7 @@ def _outbox() -> Child | None:
 
 
 def _for_readers() -> list[Child]:
-    """The processes that serve the statistics on addresses of their own, as far as the settings name any."""
+    """Return the processes that serve the statistics on addresses of their own, as far as the settings name any."""
 
     def environment() -> dict[str, str]:
         return _environment(DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"])
@@ -358,7 +359,8 @@ def _for_readers() -> list[Child]:
 
 
 def _drain_seconds() -> int:
-    """How long the sidecar may send its clients elsewhere; what is no number it refuses itself."""
+    """Return how long the sidecar may send its clients elsewhere, in seconds; what is no number the sidecar refuses
+    itself."""
     given = os.environ.get("FASTPATH_DRAIN_SECONDS", "")
     return int(given) if given.isdecimal() else _DRAIN_SECONDS
 

@@ -40,7 +40,7 @@ _PID = "REALTIME_COMPANION_PID"
 """Says to the process that serves who runs beside the one that reloads it."""
 
 _CHANGED = "REALTIME_COMPANION_CHANGED"
-"""And the file that is not empty where the code has changed and what runs beside it does not know yet."""
+"""Variable with the file that is not empty where the code has changed and what runs beside it does not know yet."""
 
 _Base: Any = StaticFilesCommand if apps.is_installed("django.contrib.staticfiles") else PlainCommand
 
@@ -53,7 +53,7 @@ class Command(_Base):
     _is_ours = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--no-sidecar], and Django's own."""
+        """Take [--no-sidecar], and Django's own arguments."""
         super().add_arguments(parser)
         parser.add_argument(
             "--no-sidecar",
@@ -80,7 +80,7 @@ class Command(_Base):
         super().inner_run(*arguments, **options)
 
     def get_handler(self, *arguments: Any, **options: Any) -> Any:
-        """The project's ASGI application, and static files as Django's command serves them."""
+        """Return the project's ASGI application, and static files as Django's command serves them."""
         if not options["sidecar"]:
             return super().get_handler(*arguments, **options)
         is_shown = settings.DEBUG or options.get("insecure_serving")
@@ -104,7 +104,7 @@ class Command(_Base):
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """What runs beside the server; where it cannot, that is said, and pages are served all the same."""
+        """Run what belongs beside the server; where it cannot run, say so and serve pages all the same."""
         if pid := _answering():
             self.stdout.write(f"Using the sidecar (pid {pid}) that answers at {conf.own_control}.")
             yield
@@ -140,7 +140,7 @@ class Command(_Base):
 
 
 class _Server:
-    """What Django's command expects of a server, around Daphne: an address that is taken is told as Django tells it."""
+    """A server as Django's command expects one, around Daphne: an address that is taken is told as Django tells it."""
 
     def __init__(self, address: tuple[str, int], ipv6: bool, has_signals: bool) -> None:
         host, port = address
@@ -152,16 +152,16 @@ class _Server:
         self.server_port = int(self._socket.getsockname()[1])
 
     def set_app(self, application: Any) -> None:
-        """What answers."""
+        """Set the application that answers."""
         self._application = application
 
     def serve_forever(self) -> None:
-        """Until a signal, where signals come here; else until this process ends."""
+        """Serve until a signal, where signals come here; else until this process ends."""
         serve(self._application, self._socket.fileno(), has_signals=self._has_signals)
 
 
 def _application() -> Any:
-    """As `runrealtime` serves it; one of Django's own that is not wrapped yet is."""
+    """Return the application as `runrealtime` serves it; wrap one of Django's own that is not wrapped yet."""
     from realtime.asgi import wrap  # noqa: PLC0415 - it reads settings as it is imported
 
     named = str(getattr(settings, "ASGI_APPLICATION", None) or "realtime.asgi.application")
@@ -170,7 +170,7 @@ def _application() -> Any:
 
 
 def _answering() -> int:
-    """The pid of the sidecar that has the control socket already; 0: none."""
+    """Return the pid of the sidecar that has the control socket already; 0: none."""
     try:
         with Control(conf.own_control, timeout_seconds=1) as control:
             return int(control.hello()["pid"])
@@ -179,7 +179,8 @@ def _answering() -> int:
 
 
 def _note_change(file_path: Path, **_: Any) -> None:
-    """Before this process ends for a reload: hooks, responders and the collector run the project's code, too."""
+    """Note the change before this process ends for a reload: hooks, responders and the collector run the project's
+    code, too."""
     if file_path.suffix == ".py" and (changed := os.environ.get(_CHANGED)):
         with suppress(OSError):
             Path(changed).write_text(f"{file_path}\n", encoding="utf-8")

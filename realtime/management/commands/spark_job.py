@@ -44,12 +44,13 @@ _SPARK = {
 
 
 class Command(BaseCommand):
-    """Without a name it lists the jobs; what follows the name is the job's own: `spark_job bars --help`."""
+    """The jobs; without a name the command lists them, and what follows a name is the job's own: `spark_job bars
+    --help`."""
 
     help = "Run a Spark job against this project: with its publisher port, a token minted for it, and its folders."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--user U] [--url URL] [--master URL] [OPTION OF SPARK …] [--keep] [NAME [ARGUMENT …]]."""
+        """Take [--user U] [--url URL] [--master URL] [OPTION OF SPARK …] [--keep] [NAME [ARGUMENT …]]."""
         parser.add_argument("--user", help=f"whom the token is for (default: {FEED})")
         parser.add_argument("--url", help="publisher ports, with commas (default: those of the settings)")
         parser.add_argument("--master", help="Spark's master, such as spark://host:7077 (default: this machine)")
@@ -96,9 +97,9 @@ class Command(BaseCommand):
 
 
 def jobs() -> dict[str, str]:
-    """The jobs by name, each with the first sentence of what its module says of itself.
+    """Return the jobs by name, each with the first sentence of what its module says of itself.
 
-    They are read, not imported: the web side has no Spark.
+    The modules are read, not imported: the web side has no Spark.
     """
     found = {}
     for path in (_PACKAGES / "spark" / "jobs").glob("*.py"):
@@ -119,8 +120,8 @@ def _setting(text: str) -> tuple[str, str]:
 def environment(
     user: str | None, url: str | None, master: str | None, settings: Mapping[str, str] | None = None
 ) -> Mapping[str, str]:
-    """What the job finds in its environment, `settings` are Spark's; raises CommandError. A token that is there already
-    stays, unless a user is named."""
+    """Return what the job finds in its environment, `settings` are Spark's; raise CommandError. A token that is there
+    already stays, unless a user is named."""
     url = url or os.environ.get(URL) or conf.publish_url
     if not url:
         raise CommandError('there is no plain publisher port: name one with --url, or in REALTIME["PUBLISHERS"]')

@@ -23,7 +23,7 @@ class OutboxFigures(NamedTuple):
 
 
 def outbox_figures() -> OutboxFigures | None:
-    """As the database has them; None without an outbox. Raises django.db.Error."""
+    """Return the figures as the database has them; None without an outbox. Raise django.db.Error."""
     alias = conf.outbox
     if not alias:
         return None

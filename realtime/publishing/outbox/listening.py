@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from realtime.publishing.outbox.writing import CHANNEL
 
 POLL_SECONDS = 0.2
-"""Where nobody notifies."""
+"""Seconds between two looks where nobody notifies."""
 
 LISTEN_SECONDS = 0.5
 """A process that ends between its commit and the notification leaves rows that are found by looking."""
@@ -20,14 +20,14 @@ class Ending(Protocol):
     """An event that ends all waiting, and the process."""
 
     def is_set(self) -> bool:
-        """Whether it has come."""
+        """Return True once the end has come."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for it at most so many seconds."""
 
 
 class Waker:
-    """Of one database: ``listen`` before it is looked what is there, ``wait`` when there is nothing."""
+    """A waker for one database: ``listen`` before it is looked what is there, ``wait`` when there is nothing."""
 
     def __init__(self, database: str, stop: Ending) -> None:
         self._database = database
@@ -63,6 +63,6 @@ class Waker:
             self._listening = None
 
     def _errors(self) -> Any:
-        """The driver's errors as Django's."""
+        """Return the driver's errors as Django's."""
         assert self._listening is not None
         return self._listening.wrap_database_errors

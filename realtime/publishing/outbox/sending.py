@@ -17,10 +17,10 @@ from realtime.publishing.outbox.store import Fates, LeadLost, Numbered, OutboxSt
 from realtime.publishing.outcomes import Outcome, Position, PublishFailed, PublishRefused, outcome
 
 PAUSE_SECONDS = (0.1, 2.0)
-"""Between two attempts while no sidecar takes anything: the first, and what it doubles to."""
+"""Seconds between two attempts while no sidecar takes anything: the first, and what they double to."""
 
 STANDBY_SECONDS = 0.5
-"""How often one that waits looks whether it is to send."""
+"""Seconds between two looks of a process that waits for its turn to send."""
 
 STALE = "stale"
 OUTDATED = "outdated"
@@ -40,7 +40,7 @@ class Sender:
         self._trouble = ""
 
     def run(self) -> None:
-        """Until told to stop; what the database or the sidecars do meanwhile ends it not."""
+        """Send until told to stop, whatever the database or the sidecars do meanwhile."""
         while not self._stop.is_set():
             try:
                 self._round()
@@ -91,7 +91,8 @@ class Sender:
         self._rest()
 
     def _outcomes(self, batch: Sequence[Numbered]) -> list[Outcome]:
-        """What the sidecar says of each; one that no frame can hold is refused alone. Raises SidecarUnavailable."""
+        """Return what the sidecar says of each; one that no frame can hold is refused alone. Raise
+        SidecarUnavailable."""
         try:
             answer = self._nodes.publish([_wire(one) for one in batch], publisher=self._store.publisher)
         except ControlRefused as error:
@@ -120,7 +121,7 @@ def _wire(one: Numbered) -> list[Any]:
 
 
 def _fates(batch: Sequence[Numbered], outcomes: Sequence[Outcome]) -> tuple[Fates, PublishFailed | None]:
-    """What is to be done with each row, and the first error for which something has to wait."""
+    """Return what is to be done with each row, and the first error for which something has to wait."""
     fates = Fates([], {}, [])
     again: PublishFailed | None = None
     for one, told in zip(batch, outcomes, strict=True):
@@ -137,7 +138,8 @@ def _fates(batch: Sequence[Numbered], outcomes: Sequence[Outcome]) -> tuple[Fate
 
 
 def _was_stored(one: Numbered, told: ClientError | Position) -> bool:
-    """Of one that was sent before: its number is too old to be remembered, or what it brought has been replaced."""
+    """Return True for a message that was sent before: its number is too old to be remembered, or its content was
+    replaced."""
     return one.doubtful and getattr(told, "code", "") in (STALE, OUTDATED)
 
 

@@ -20,7 +20,7 @@ JOIN {_MESSAGES} AS message ON message.id = counted.id
 WHERE counted.total <= %s OR counted.place = 1
 ORDER BY counted.place
 """  # noqa: S608 - the names of our own tables
-"""At most so many rows, of so many bytes, and one at least: id, subject, size, message."""
+"""Statement for at most so many rows, of so many bytes, and one at least: id, subject, size, message."""
 
 TAKE = f"""
 WITH batch AS (

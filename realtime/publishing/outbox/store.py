@@ -24,11 +24,11 @@ from realtime.publishing.rows import Row
 
 BATCH_ROWS = 1000
 BATCH_BYTES = 8 << 20
-"""Of messages that are sent together; one that is larger goes alone."""
+"""Bytes of messages that are sent together; one that is larger goes alone."""
 
 BEAT_SECONDS = 5.0
 LEASE_SECONDS = 15.0
-"""Who has changed nothing for so long may be replaced; one whose process has ended at once."""
+"""Seconds after which a process that has changed nothing may be replaced; one that has ended is replaced at once."""
 
 REASON_MAX = 500
 
@@ -71,7 +71,7 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class Fates:
-    """What became of a batch; what is in none of these waits, and gets another number."""
+    """The fates of a batch's messages; a message that is in none of these waits, and gets another number."""
 
     stored: list[int]
     refused: dict[int, tuple[str, str]]
@@ -121,7 +121,8 @@ class OutboxStore:
         return self._publisher
 
     def take(self) -> list[Numbered]:
-        """What is to be sent next, at most a batch, without rows that cannot be read; empty when nothing waits."""
+        """Return what is to be sent next, at most a batch, without rows that cannot be read; empty when nothing
+        waits."""
         if self._pending:
             batch = self._readable(list(self._load(self._pending)), doubtful=True)
             if batch:
@@ -155,7 +156,7 @@ class OutboxStore:
         return batch
 
     def settle(self, fates: Fates) -> None:
-        """What became of the batch that was taken, in one transaction."""
+        """Write what became of the batch that was taken, in one transaction."""
         if self._in_one_statement() and not fates.refused:
             self._settle(fates)
             return
@@ -174,7 +175,7 @@ class OutboxStore:
         self._pending = fates.pending
 
     def retry(self) -> None:
-        """The batch that was taken, or a part of it, has to wait: count that."""
+        """Count that the batch that was taken, or a part of it, has to wait."""
         self._renew(retries=F("retries") + 1)
 
     def renumber(self) -> None:
@@ -184,7 +185,7 @@ class OutboxStore:
         self._publisher, self._number = publisher, 0
 
     def forget(self) -> None:
-        """The database did not answer: what holds there is read anew by ``lead``."""
+        """Forget what holds in the database, which did not answer: ``lead`` reads it anew."""
         self.leads = False
 
     def release(self) -> None:
@@ -195,7 +196,7 @@ class OutboxStore:
             self.leads = False
 
     def _numbered(self) -> list[_Found]:
-        """The next batch, in the order of the commits of each subject, with its numbers in the state."""
+        """Return the next batch, in the order of the commits of each subject, with its numbers in the state."""
         at_once = self._in_one_statement()
         with connections[self.database].cursor() as cursor:
             if at_once:
@@ -218,7 +219,7 @@ class OutboxStore:
         self._pending = fates.pending
 
     def _in_one_statement(self) -> bool:
-        """Whether a step is one statement: each would be a way to the server and back, and a message waits for it."""
+        """Return True if a step is one statement: each is a way to the server and back, for which a message waits."""
         return connections[self.database].vendor == "postgresql"
 
     def _load(self, pending: Sequence[tuple[int, int]]) -> Iterator[_Found]:
@@ -235,14 +236,15 @@ class OutboxStore:
         self._check(self.leads and self._states().filter(holder=self._holder).update(beat=F("beat") + 1, **values))
 
     def _check(self, changed: bool | int) -> None:
-        """The state was this one's, and has changed; else LeadLost."""
+        """Raise LeadLost unless the state was this process's, and has changed."""
         if not changed:
             self.leads = False
             raise LeadLost
         self._beat_at = time.monotonic() + BEAT_SECONDS
 
     def _free(self, state: OutboxState) -> bool:
-        """Whether nobody sends: told without a clock that could jump, or that two machines would have to share."""
+        """Return True if nobody sends: told without a clock that could jump, or that two machines would have to
+        share."""
         if not state.holder or state.holder == self._holder or has_ended(state.holder):
             return True
         if self._seen[:2] != (state.holder, state.beat):
@@ -257,7 +259,7 @@ class OutboxStore:
 
 
 def _row(subject: str, size: int, message: Any) -> Row:
-    """The row as it is sent; raises InvalidMessage and what the decoder and the database's value do."""
+    """Return the row as it is sent; raise InvalidMessage and what the decoder and the database's value do."""
     subject_of_it, content, fields, meta = wire = _decode(bytes(message))
     read_publication(wire)
     if subject_of_it != subject:

@@ -27,7 +27,7 @@ VENDORS = ("sqlite", "postgresql")
 """Databases on which the order of commits can be told."""
 
 CHANNEL = "realtime_outbox"
-"""What PostgreSQL notifies of a commit with rows."""
+"""Channel on which PostgreSQL notifies of a commit with rows."""
 
 COUNT_SECONDS = 1.0
 """The rows are counted this often, as other processes write as well; and whenever there might be too many."""
@@ -77,7 +77,7 @@ def _connection(using: str | None) -> BaseDatabaseWrapper:
 
 
 class _Rooms:
-    """How many rows may still be written, as this process knows."""
+    """The number of rows that may still be written, as far as this process knows."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class _Rooms:
                 self._count(model, connection.alias, most, messages[0].subject)
 
     def _take(self, alias: str, most: int, count: int) -> bool:
-        """Whether there is room for so many without another look."""
+        """Take room for so many rows; return True if there is some without another look."""
         with self._lock:
             if self._known != (alias, most) or time.monotonic() >= self._count_at or self._left < count:
                 return False
@@ -133,6 +133,6 @@ class _Notifier:
         self._connection = connection
 
     def notify(self) -> None:
-        """Where this fails the rows are found by looking."""
+        """Notify of the rows; where this fails they are found by looking."""
         with self._connection.cursor() as cursor:
             cursor.execute(f"NOTIFY {CHANNEL}")
