@@ -49,11 +49,11 @@ class ValidityFilter(admin.SimpleListFilter):
     parameter_name = "validity"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The three states."""
+        """Return the three states."""
         return [("now", gettext("in force")), ("later", gettext("not yet")), ("ended", gettext("ended"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Rule]) -> QuerySet[Rule]:
-        """The rules of the chosen state."""
+        """Return the rules of the chosen state."""
         now = timezone.now()
         later, ended = Q(valid_from__gt=now), Q(valid_until__lte=now)
         chosen = {"now": ~later & ~ended & Q(enabled=True), "later": later, "ended": ended}.get(self.value() or "")
@@ -67,7 +67,7 @@ class WhoFilter(admin.SimpleListFilter):
     parameter_name = "who"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The four ways to say who."""
+        """Return the four ways to say who."""
         return [
             ("user", gettext("a user")),
             ("group", gettext("a group")),
@@ -76,7 +76,7 @@ class WhoFilter(admin.SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Rule]) -> QuerySet[Rule]:
-        """The rules of the chosen kind."""
+        """Return the rules of the chosen kind."""
         kind = self.value()
         if kind in ("user", "group"):
             return queryset.filter(**{f"{kind}__isnull": False})
@@ -158,17 +158,17 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
 
     @admin.display(description="ID", ordering="id")
     def number(self, rule: Rule) -> str:
-        """A name, and no amount: as it is searched for."""
+        """Return the rule's number as it is searched for: a name, and no amount."""
         return str(rule.pk)
 
     @admin.display(description=gettext_lazy("who"), ordering="group__name")
     def who(self, rule: Rule) -> str:
-        """The holder, in words."""
+        """Return the holder, in words."""
         return rule.who_text()
 
     @admin.display(description=gettext_lazy("action"), ordering="action")
     def what(self, rule: Rule) -> str:
-        """The action, in a word."""
+        """Return the action, in a word."""
         return rule.action_word()
 
     @admin.display(description=gettext_lazy("effect"), ordering="effect")
@@ -178,7 +178,7 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
 
     @admin.display(description=gettext_lazy("validity"), ordering="valid_until")
     def validity(self, rule: Rule) -> str:
-        """From when to when, and whether that is now."""
+        """Return from when to when the rule is in force, and whether that is now."""
         now = timezone.now()
         if rule.valid_from and rule.valid_from > now:
             return gettext("from %(time)s") % {"time": moment(rule.valid_from)}
@@ -190,7 +190,7 @@ class RuleAdmin(Recorded, RulePages, admin.ModelAdmin):  # type: ignore[type-arg
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """With the rule's number, by which the sidecar names it, and its newest changes."""
+        """Show the rule with its number, by which the sidecar names it, and its newest changes."""
         changes = RuleChange.objects.filter(rule=object_id) if object_id.isdecimal() else RuleChange.objects.none()
         title = gettext("Rule %(number)s") % {"number": object_id}
         more = {"changes": changes[:CHANGES_SHOWN], "changes_total": changes.count(), "title": title}
@@ -255,7 +255,7 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=gettext_lazy("rule"), ordering="rule")
     def number(self, change: RuleChange) -> SafeString | str:
-        """The rule's number, which leads to it while it is there."""
+        """Return the rule's number, which leads to the rule while that is there."""
         if change.after is None:
             return str(change.rule)
         return format_html(
@@ -264,12 +264,12 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=gettext_lazy("change"))
     def kind(self, change: RuleChange) -> str:
-        """Added, changed or deleted."""
+        """Return added, changed or deleted."""
         return change.kind_word()
 
     @admin.display(description=gettext_lazy("from what to what"))
     def what(self, change: RuleChange) -> SafeString:
-        """The change in words: each value that differs, or the whole rule."""
+        """Return the change in words: each value that differs, or the whole rule."""
         if change.kind() == "changed":
             return format_html_join("; ", "{}: {} → {}", change.differences())
         state = change.after or change.before or {}
@@ -278,7 +278,7 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Changes come about by themselves."""
+        """Refuse everybody: changes come about by themselves."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: RuleChange | None = None) -> bool:
@@ -289,13 +289,14 @@ class RuleChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 class GroupRules(Recorded):
-    """What a project's own page of groups takes to have the groups' rules (docs/develop/entitlement.md).
+    """The columns and rows that a project's own page of groups takes to have the groups' rules
+    (docs/develop/entitlement.md).
 
     ``rule_count`` and ``member_count`` are columns for its ``list_display``.
     """
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
-        """With the counts that the list shows."""
+        """Return the groups with the counts that the list shows."""
         rules = Rule.objects.filter(group=OuterRef("pk")).order_by().values("group").annotate(n=Count("pk"))
         groups = super().get_queryset(request)  # type: ignore[misc]
         groups = groups.annotate(rules_n=Subquery(rules.values("n")))
@@ -307,12 +308,12 @@ class GroupRules(Recorded):
         return groups.annotate(members_n=Subquery(members.values("n")))
 
     def get_inlines(self, request: HttpRequest, obj: Group | None) -> Any:
-        """A group has rules once it exists; very many are shown in their own list."""
+        """Return the inlines: a group has rules once it exists; very many are shown in their own list."""
         others = super().get_inlines(request, obj)  # type: ignore[misc]
         return others if obj is None or _many_rules(obj) else [*others, RuleInline]
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """With the way to the group's rules."""
+        """Show the form with the way to the group's rules."""
         group = kwargs.get("obj")
         if group is not None and _many_rules(group):
             link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
@@ -322,12 +323,12 @@ class GroupRules(Recorded):
 
     @admin.display(description=gettext_lazy("members"))
     def member_count(self, group: Group) -> int | str:
-        """The number of users in the group."""
+        """Return the number of users in the group."""
         return (group.members_n or 0) if membership_field() is not None else "–"  # type: ignore[attr-defined]
 
     @admin.display(description=gettext_lazy("rules"))
     def rule_count(self, group: Group) -> SafeString:
-        """The number of rules about the group, as a link to them."""
+        """Return the number of rules about the group, as a link to them."""
         link = f"{reverse('admin:entitlement_rule_changelist')}?group__id__exact={group.pk}"
         return format_html('<a href="{}">{}</a>', link, group.rules_n or 0)  # type: ignore[attr-defined]
 
@@ -338,13 +339,13 @@ class GroupAdmin(GroupRules, DjangoGroupAdmin):
     list_display = ("name", "member_count", "rule_count")
 
     def get_form(self, request: HttpRequest, obj: Group | None = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form with members, for who may change them."""
+        """Return the form, with members for users who may change these."""
         if _may_change_members(request):
             kwargs["form"] = MembersForm
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: Group | None = None) -> Any:
-        """Members before permissions, which are many."""
+        """Return the fields, members before permissions, which are many."""
         members = ("members",) if _may_change_members(request) else ()
         return (
             (None, {"fields": ("name", *members)}),
@@ -359,7 +360,7 @@ class GroupAdmin(GroupRules, DjangoGroupAdmin):
 
 
 def _may_change_members(request: HttpRequest) -> bool:
-    """To put a user into a group is to change the user: the right to change groups alone gives nobody another's."""
+    """Return True for users who may change users: the right to change groups alone gives nobody another's rights."""
     opts = get_user_model()._meta
     permission = f"{opts.app_label}.{get_permission_codename('change', opts)}"
     return membership_field() is not None and request.user.has_perm(permission)
@@ -370,7 +371,7 @@ def _many_rules(group: Group) -> bool:
 
 
 def _replace_group_admin() -> None:
-    """Only Django's own page: one of the project's stays, and so does its wish to have none."""
+    """Replace Django's own page alone: one of the project's stays, and so does its wish to have none."""
     if admin.site.is_registered(Group) and type(admin.site.get_model_admin(Group)) is DjangoGroupAdmin:
         admin.site.unregister(Group)
         admin.site.register(Group, GroupAdmin)

@@ -64,7 +64,7 @@ class SubjectForm(forms.Form):
     )
 
     def clean_subject(self) -> str:
-        """One that can be, or why it cannot."""
+        """Return a subject that can be, or raise why it cannot."""
         subject = str(self.cleaned_data["subject"])
         try:
             check_subject(subject)
@@ -83,14 +83,15 @@ class Answer:
 
 
 def shown(row: SubjectOptions, name: str) -> Any:
-    """An option of a row as people read it."""
+    """Return an option of a row as people read it."""
     value = getattr(row, name)
     choices = SubjectOptions._meta.get_field(name).flatchoices
     return dict(choices).get(value, value)
 
 
 def answers(subject: str) -> tuple[list[Answer], list[SubjectOptions]]:
-    """What is in force for a subject, and the rows that cover it, the most specific first: as the sidecar decides."""
+    """Return what is in force for a subject, as the sidecar decides, and the rows that cover it, the most specific
+    first."""
     matcher = Matcher(TopicOptions(0, 0), read_records([], [], [], option_records()).options or [])
     rows = SubjectOptions.objects.in_bulk([row.id for row in matcher.covering(subject)])
     won = matcher.winners(subject)
@@ -126,12 +127,12 @@ class SubjectOptionsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     )
 
     def get_urls(self) -> list[URLPattern]:
-        """Before Django's own, whose last one takes everything for a row's number."""
+        """Return our addresses before Django's own, whose last one takes everything for a row's number."""
         view = self.admin_site.admin_view(self.preview_view)
         return [path("preview/", view, name="entitlement_subjectoptions_preview"), *super().get_urls()]
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
-        """The page that shows which row says what for a subject."""
+        """Show which row says what for a subject."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         form = SubjectForm(request.GET if "subject" in request.GET else None)

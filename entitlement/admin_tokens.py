@@ -32,7 +32,7 @@ class RevokeForm(forms.ModelForm):  # type: ignore[type-arg]
     field_order = ("token", "note")
 
     def clean_token(self) -> str:
-        """The token, if it can be revoked; ValidationError says what is wrong with it."""
+        """Return the token, if it can be revoked; raise ValidationError, which says what is wrong with the token."""
         given = str(self.cleaned_data["token"])
         try:
             found = tokens.find(given)
@@ -64,7 +64,7 @@ class RevokedTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: RevokedToken | None = None) -> Any:
-        """The fields to fill in, with a sentence on what revoking does."""
+        """Return the fields to fill in, with a sentence on what revoking does."""
         if obj is not None:
             return super().get_fieldsets(request, obj)
         what = gettext(

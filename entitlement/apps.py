@@ -31,7 +31,7 @@ class EntitlementConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        """First of all look at Django: an older one would fail at a model, with words that say nothing of it."""
+        """Look at Django first of all: an older one would fail at a model, with words that say nothing of it."""
         require_django()
         super().import_models()
 

@@ -23,7 +23,7 @@ _SECRET_BYTES_MIN = 32
 
 
 def check_database(**_: Any) -> list[CheckMessage]:
-    """Changes are seen by triggers, which exist for some databases, inside one of them."""
+    """Find a database in which triggers cannot see all changes: they exist for some databases, inside one of them."""
     connection = connections[router.db_for_write(Rule)]
     found: list[CheckMessage] = []
     if connection.vendor not in triggers.VENDORS:
@@ -91,7 +91,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 
 
 def check_permissions(**_: Any) -> list[CheckMessage]:
-    """The first who asks for a token would be the one to find out, and get none."""
+    """Find faults of the project's function, before the first who asks for a token finds out, and gets none."""
     try:
         asking.function()
     except ImproperlyConfigured as error:
@@ -104,12 +104,13 @@ FIRST_RULE = "entitlement_rules allow everyone '/scores/**'"
 
 
 def check_rules(**_: Any) -> list[CheckMessage]:
-    """Only for ``manage.py check``: without a rule nobody may read, which a newcomer takes for a fault."""
+    """Find that there is no rule, so that nobody may read, which a newcomer takes for a fault; for ``manage.py check``
+    alone."""
     return rules_messages() if "check" in sys.argv[1:2] else []
 
 
 def rules_messages() -> list[CheckMessage]:
-    """A hint with the command that makes the first rule, where rules decide and there is none."""
+    """Return a hint with the command that makes the first rule, where rules decide and there is none."""
     if os.environ.get("FASTPATH_MODE", "rules") != "rules":
         return []
     try:
@@ -127,7 +128,7 @@ def rules_messages() -> list[CheckMessage]:
 
 
 def _check_keys() -> list[CheckMessage]:
-    """The file of keys holds one that signs, and is not everybody's to read."""
+    """Find a file of keys that holds none which signs, or that everybody may read."""
     path = conf.token_keys()
     if not path:
         return []
@@ -153,7 +154,7 @@ def _check_keys() -> list[CheckMessage]:
 
 
 def check_rows(databases: Any = None, **_: Any) -> list[CheckMessage]:
-    """Each row can be read by a sidecar (with ``check --database``); none keeps ``migrate`` from running."""
+    """Find rows that a sidecar cannot read (with ``check --database``); none keeps ``migrate`` from running."""
     alias = router.db_for_write(Rule)
     if alias not in (databases or ()) or connections[alias].vendor not in triggers.VENDORS:
         return []
@@ -175,7 +176,7 @@ def check_rows(databases: Any = None, **_: Any) -> list[CheckMessage]:
 
 
 def check_triggers(databases: Any = None, **_: Any) -> list[CheckMessage]:
-    """The triggers are there, or can be made (with ``check --database``, and before ``migrate``)."""
+    """Find missing triggers that cannot be made (with ``check --database``, and before ``migrate``)."""
     alias = router.db_for_write(Rule)
     connection = connections[alias]
     if alias not in (databases or ()) or connection.vendor not in triggers.VENDORS:

@@ -19,14 +19,14 @@ _SOCKET_PATH_BYTES_MAX = 100
 _NO_CONTROL = 'Set REALTIME["CONTROL"] to the path of the sidecar\'s control socket.'
 
 TOKEN_SECONDS = 12 * 3600
-"""How long a token is valid unless asked otherwise; one of a session is never valid for longer."""
+"""Seconds that a token is valid unless asked otherwise; one of a session is never valid for longer."""
 
 TOKEN_SECONDS_MAX = 30 * 24 * 3600
 """The longest that a token without a session (a publisher's) may be valid; changes are remembered as long."""
 
 
 def token_secret() -> str:
-    """The HS256 secret of tokens: REALTIME["TOKEN_SECRET"], else derived from SECRET_KEY."""
+    """Return the HS256 secret of tokens: REALTIME["TOKEN_SECRET"], else one derived from SECRET_KEY."""
     given = _read("TOKEN_SECRET", "")
     if given:
         return str(given)
@@ -34,32 +34,34 @@ def token_secret() -> str:
 
 
 def sidecar_secret() -> str:
-    """The secret that the sidecar is given: none where tokens are signed with keys, unless TOKEN_SECRET is set too."""
+    """Return the secret for the sidecar: none where tokens are signed with keys, unless TOKEN_SECRET is set too."""
     return token_secret() if _read("TOKEN_SECRET", "") or not token_keys() else ""
 
 
 def token_keys() -> str:
-    """REALTIME["TOKEN_KEYS"]: the path of the JWK set with the keys that sign; empty: the secret signs (HS256)."""
+    """Return the path of the JWK set with the keys that sign, REALTIME["TOKEN_KEYS"]; empty: the secret signs
+    (HS256)."""
     return str(_read("TOKEN_KEYS", "") or "")
 
 
 def token_seconds() -> int:
-    """The default lifetime of a token in seconds: REALTIME["TOKEN_SECONDS"]."""
+    """Return the default lifetime of a token in seconds: REALTIME["TOKEN_SECONDS"]."""
     return int(_read("TOKEN_SECONDS", TOKEN_SECONDS))
 
 
 def token_seconds_max() -> int:
-    """The longest validity a token may be minted with, in seconds: REALTIME["TOKEN_SECONDS_MAX"]."""
+    """Return the longest validity a token may be minted with, in seconds: REALTIME["TOKEN_SECONDS_MAX"]."""
     return max(int(_read("TOKEN_SECONDS_MAX", TOKEN_SECONDS_MAX)), token_seconds())
 
 
 def permissions() -> Any:
-    """REALTIME["PERMISSIONS"]: the project's function of a user, or its dotted path; None: there is none."""
+    """Return the project's function of a user, or its dotted path, REALTIME["PERMISSIONS"]; None: there is none."""
     return _read("PERMISSIONS", None) or None
 
 
 def control_addresses() -> list[str]:
-    """REALTIME["CONTROL"]: one or more paths of control sockets and tls:// addresses; else ``default_control()``."""
+    """Return paths of control sockets and tls:// addresses, one or more: REALTIME["CONTROL"], else
+    ``default_control()``."""
     given = _read("CONTROL", None)
     if given is None:
         return [default_control()]
@@ -70,7 +72,8 @@ def control_addresses() -> list[str]:
 
 
 def default_control() -> str:
-    """BASE_DIR/var/fastpath.sock, where a project names no socket; raises ImproperlyConfigured without BASE_DIR."""
+    """Return BASE_DIR/var/fastpath.sock, where a project names no socket; raise ImproperlyConfigured without
+    BASE_DIR."""
     base = getattr(settings, "BASE_DIR", None)
     if not base:
         raise ImproperlyConfigured(_NO_CONTROL)
@@ -78,7 +81,7 @@ def default_control() -> str:
 
 
 def control_path(folder: Path) -> str:
-    """The control socket in a folder, or in a private one of the system's where that path would be too long.
+    """Return the control socket in a folder, or in a private one of the system's where that path would be too long.
 
     Raises ImproperlyConfigured when the private folder is somebody else's as well.
     """
@@ -95,7 +98,7 @@ def control_path(folder: Path) -> str:
 
 
 def given() -> Mapping[str, Any]:
-    """REALTIME as the project has it; empty where it is none that can be read, which a check tells."""
+    """Return REALTIME as the project has it; empty where it is none that can be read, which a check tells."""
     found = getattr(settings, "REALTIME", {})
     return found if isinstance(found, Mapping) else {}
 

@@ -29,7 +29,7 @@ SHOWN = {
     "until": gettext_lazy("until"),
     "note": gettext_lazy("note"),
 }
-"""What is kept of a rule, and what it is called on pages."""
+"""Names of what is kept of a rule, and the words for each on pages."""
 
 _BATCH = 500
 
@@ -103,7 +103,7 @@ class RuleQuerySet(models.QuerySet):  # type: ignore[type-arg]
 
 
 def states(rules: models.QuerySet) -> dict[int, State]:  # type: ignore[type-arg]
-    """The states of rules as the database has them, by primary key."""
+    """Return the states of rules as the database has them, by primary key."""
     user = f"user__{get_user_model().USERNAME_FIELD}"
     fields = ("pk", "user_id", user, "group_id", "group__name", "everyone")
     rest = ("pattern", "action", "effect", "enabled", "valid_from", "valid_until", "note")
@@ -148,7 +148,7 @@ def before_delete(sender: Any, instance: Any, using: str, origin: Any = None, **
 
 
 def differences(before: State | None, after: State | None) -> list[tuple[str, str, str]]:
-    """The differences of two states in words, as (name, old, new); a value that is not set is a dash."""
+    """Return the differences of two states in words, as (name, old, new); a value that is not set is a dash."""
     old, new = before or {}, after or {}
     return [
         (str(title), _words(old.get(name)), _words(new.get(name)))
@@ -179,7 +179,7 @@ def _by_keys(rules: models.QuerySet, keys: Iterable[int]) -> dict[int, State]:  
 
 
 def _deleter(rule: Any, origin: Any) -> Actor | None:
-    """The admin's user who deletes the user or group that the rule belongs to; None outside of Django's admin.
+    """Return the admin's user who deletes the user or group that the rule belongs to; None outside of Django's admin.
 
     The admin logs a deletion just before. ``origin`` is what is deleted; the log is asked once for all its rules.
     """
@@ -206,7 +206,7 @@ def _deleter(rule: Any, origin: Any) -> Actor | None:
 
 
 def _record(using: str, before: dict[int, State], after: dict[int, State], actor: Actor | None = None) -> None:
-    """A row for each rule that is not what it was."""
+    """Write a row for each rule that is not what it was."""
     change = apps.get_model("entitlement", "RuleChange")
     actor = actor or _actor.get()
     name, user_key = (actor.user.get_username(), str(actor.user.pk)) if actor.user is not None else ("", "")

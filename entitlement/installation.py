@@ -21,12 +21,12 @@ _AGAIN = f"pip install --force-reinstall --no-deps {NAME}"
 
 
 def check_packages(**_: Any) -> list[CheckMessage]:
-    """Only for ``manage.py check``: it reads what is installed, which takes a moment."""
+    """Find packages in the way; for ``manage.py check`` alone, as reading what is installed takes a moment."""
     return [*package_messages(sys.path, ROOT), *app_messages()] if "check" in sys.argv[1:2] else []
 
 
 def app_messages() -> list[CheckMessage]:
-    """Rules alone let nobody read anything; the other way round Django cannot even start (realtime/apps.py)."""
+    """Find this app without the other: rules alone let nobody read anything. Without this one Django does not start."""
     if apps.is_installed("realtime"):
         return []
     return [
@@ -39,7 +39,7 @@ def app_messages() -> list[CheckMessage]:
 
 
 def package_messages(path: Sequence[str], root: Path) -> list[CheckMessage]:
-    """What is in the way of the packages in ``root`` for who imports from ``path``."""
+    """Return what is in the way of the packages in ``root`` for a program that imports from ``path``."""
     found: list[CheckMessage] = []
     for name in PACKAGES:
         spec = PathFinder.find_spec(name, list(path))
@@ -65,7 +65,7 @@ def package_messages(path: Sequence[str], root: Path) -> list[CheckMessage]:
 
 
 def _bringing(package: str, path: Sequence[str], place: Path) -> list[str]:
-    """The other distributions that have files in the folder ``place`` of a package."""
+    """Return the other distributions that have files in the folder ``place`` of a package."""
     return sorted(
         {_name(one) for one in distributions(path=list(path)) if _is_other(one) and _has(one, package, place)}
     )

@@ -26,7 +26,8 @@ from fastpath.core.protocol.errors import InvalidKeys
 ALGORITHMS = ("EdDSA", "ES256", "RS256")
 
 START_SECONDS = 10
-"""How long a new key waits before it signs: a sidecar reads its public part within a second, once it has the file."""
+"""Seconds that a new key waits before it signs: a sidecar reads its public part within a second, once it has the
+file."""
 
 _RSA_BITS = 3072
 _PUBLIC = ("kty", "crv", "n", "e", "x", "y", "kid", "alg", "use")
@@ -46,11 +47,11 @@ class SigningKey(NamedTuple):
 
 _Stamp = tuple[int, int, int]
 _read: dict[str, tuple[_Stamp, list[dict[str, Any]], dict[str, SigningKey]]] = {}
-"""What was read of each file, and in which state that was: reading a private key takes milliseconds."""
+"""Keys that were read of each file, and in which state that was: reading a private key takes milliseconds."""
 
 
 def signing_key() -> SigningKey | None:
-    """The key that signs now; None: the secret does. Raises KeysError."""
+    """Return the key that signs now; None: the secret does. Raise KeysError."""
     path = conf.token_keys()
     if not path:
         return None
@@ -68,19 +69,19 @@ def signing_key() -> SigningKey | None:
 
 
 def verification_keys() -> Keys:
-    """The keys that verify tokens of this project, here as in the sidecar; raises KeysError."""
+    """Return the keys that verify tokens of this project, here as in the sidecar; raise KeysError."""
     path = conf.token_keys()
     named = read_key_set(json.dumps(public_set(load(path))).encode())[0] if path else []
     return Keys(conf.token_secret(), named)
 
 
 def load(path: str) -> list[dict[str, Any]]:
-    """The keys in the file, oldest first, all with ``kid`` and ``alg``; raises KeysError."""
+    """Return the keys in the file, oldest first, all with ``kid`` and ``alg``; raise KeysError."""
     return _load(path)[0]
 
 
 def signer(jwks: list[dict[str, Any]], now: int) -> dict[str, Any] | None:
-    """The newest private key that has begun to sign (``nbf``); where none has, the one that begins first."""
+    """Return the newest private key that has begun to sign (``nbf``); where none has, the one that begins first."""
     private = [jwk for jwk in jwks if "d" in jwk and jwk.get("exp", now + 1) > now]
     begun = [jwk for jwk in private if jwk.get("nbf", 0) <= now]
     if begun:
@@ -124,14 +125,14 @@ def remove(path: str, kid: str) -> None:
 
 
 def public_set(jwks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The public parts, for sidecars and anybody who verifies; keys past their end are left out."""
+    """Return the public parts, for sidecars and anybody who verifies; keys past their end are left out."""
     now = int(time.time())
     living = [jwk for jwk in jwks if jwk.get("exp", now + 1) > now]
     return {"keys": [{name: jwk[name] for name in _PUBLIC if name in jwk} for jwk in living]}
 
 
 def public_path(path: str) -> str:
-    """Where the public parts are kept beside the private ones: keys.public.json beside keys.json."""
+    """Return where the public parts are kept beside the private ones: keys.public.json beside keys.json."""
     file = Path(path)
     return str(file.with_name(f"{file.stem}.public{file.suffix}"))
 
@@ -178,7 +179,7 @@ def _parse(data: bytes, path: str) -> list[dict[str, Any]]:
 
 
 def _make(algorithm: str) -> dict[str, Any]:
-    """A new key pair as a JWK."""
+    """Make a new key pair as a JWK."""
     jwk: dict[str, Any]
     if algorithm == "RS256":
         jwk = RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, _RSA_BITS), as_dict=True)

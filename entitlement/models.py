@@ -21,7 +21,7 @@ from fastpath.core.protocol.subject import NAMES, is_reported, is_system
 
 
 class Action(models.TextChoices):
-    """What a rule is about."""
+    """The actions that a rule is about."""
 
     SUBSCRIBE = "subscribe", gettext_lazy("subscribe (read)")
     PUBLISH = "publish", gettext_lazy("publish (write)")
@@ -29,7 +29,7 @@ class Action(models.TextChoices):
 
 
 class Effect(models.TextChoices):
-    """What a rule says."""
+    """The effect of a rule."""
 
     ALLOW = "allow", gettext_lazy("allow")
     DENY = "deny", gettext_lazy("deny")
@@ -47,7 +47,7 @@ _WORDS = {
 
 
 def word(value: str) -> str:
-    """An action, an effect or a holder that is a word, as people read it; what is none of these stays what it is."""
+    """Return the word of an action, effect or holder as people read it; what is none of these stays what it is."""
     return str(_WORDS.get(str(value), value))
 
 
@@ -64,12 +64,13 @@ def _one_of(*names: str) -> Q:
 
 
 def with_its_holder(collector: Any, field: models.ForeignKey, rules: Any, using: str) -> None:
-    """``CASCADE`` that deletes at once: on MariaDB Django's own clears the column first, and each rule has a holder."""
+    """Delete rules at once with their holder: on MariaDB Django's ``CASCADE`` clears the column first, and each has
+    one."""
     collector.collect(rules, source=field.remote_field.model, source_attr=field.name, fail_on_restricted=False)
 
 
 class Rule(models.Model):
-    """Who may, or may not, subscribe to or publish the subjects of a pattern (docs/develop/entitlement.md)."""
+    """The right, or its denial, to subscribe to or publish the subjects of a pattern (docs/develop/entitlement.md)."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -140,11 +141,11 @@ class Rule(models.Model):
         }
 
     def action_word(self) -> str:
-        """The action in a word: subscribe, publish or both."""
+        """Return the action in a word: subscribe, publish or both."""
         return word(self.action)
 
     def who_text(self) -> str:
-        """Who the rule is about, in words."""
+        """Return who the rule is about, in words."""
         if self.user_id is not None:
             return gettext("user %(name)s") % {"name": self.user}
         if self.group_id is not None:
@@ -152,7 +153,7 @@ class Rule(models.Model):
         return gettext("everyone") if self.everyone else gettext("anonymous")
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """With the note of who changed what (history.py), in one transaction.
+        """Save with the note of who changed what (history.py), in one transaction.
 
         Raises ValidationError for what no sidecar could read; one that is there already may be switched off.
         """
@@ -183,7 +184,7 @@ class Rule(models.Model):
             raise ValidationError(found)
 
     def _pattern_fault(self) -> str:
-        """Why the pattern cannot be used (protocol.md 2), or an empty text."""
+        """Return why the pattern cannot be used (protocol.md 2), or an empty text."""
         if fault := patterns.fault(self.pattern):
             return fault
         if is_system(self.pattern) and self.action != Action.SUBSCRIBE and not is_reported(self.pattern):
@@ -226,34 +227,34 @@ class RuleChange(models.Model):
         return gettext("rule %(number)s %(change)s") % {"number": self.rule, "change": self.kind_word()}
 
     def kind(self) -> str:
-        """What happened, in a word."""
+        """Return what happened, in a word."""
         return "added" if self.before is None else "deleted" if self.after is None else "changed"
 
     def kind_word(self) -> str:
-        """What happened, in a word of the reader's language."""
+        """Return what happened, in a word of the reader's language."""
         return {"added": gettext("added"), "deleted": gettext("deleted"), "changed": gettext("changed")}[self.kind()]
 
     def differences(self) -> list[tuple[str, str, str]]:
-        """What differs, in words: name, old, new."""
+        """Return what differs, in words: name, old, new."""
         return differences(self.before, self.after)
 
 
 Kept = ((True, gettext_lazy("kept")), (False, gettext_lazy("not kept")))
-"""What options say of snapshots."""
+"""Words for what options say of snapshots."""
 
 Known = ((True, gettext_lazy("known")), (False, gettext_lazy("not known")))
-"""What options say of presence."""
+"""Words for what options say of presence."""
 
 
 class Delivery(models.TextChoices):
-    """Of which quality publications are."""
+    """The quality of publications."""
 
     GUARANTEED = "guaranteed", gettext_lazy("as each publication asks")
     STANDARD = "standard", gettext_lazy("standard")
 
 
 class SubjectOptions(models.Model):
-    """What the sidecars keep and send of the subjects of a pattern (docs/operate/options.md)."""
+    """The options of the subjects of a pattern: what the sidecars keep and send (docs/operate/options.md)."""
 
     pattern = models.CharField(gettext_lazy("pattern"), max_length=SUBJECT_BYTES_MAX, unique=True)
     cache_messages = models.PositiveIntegerField(
@@ -359,7 +360,7 @@ class KeyIndex(models.Index):
     """An index of kinds and keys; MariaDB and MySQL are told how much of a long text it has."""
 
     def create_sql(self, model: type[models.Model], schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
-        """As of any index."""
+        """Return the statement as for any index."""
         if schema_editor.connection.vendor != "mysql":
             return super().create_sql(model, schema_editor, using, **kwargs)
         fields = [model._meta.get_field(name) for name in self.fields]
@@ -368,10 +369,10 @@ class KeyIndex(models.Index):
 
 
 class Change(models.Model):
-    """What a generation changed: the key of a rule, a user, one with a new password, a session, a token or options."""
+    """The key that a generation changed: of a rule, a user, one with a new password, a session, a token or options."""
 
     class Kind(models.TextChoices):
-        """What the key is a key of."""
+        """The kind of thing that the key is a key of."""
 
         RULE = "rule"
         USER = "user"
@@ -406,7 +407,8 @@ class Change(models.Model):
 
 
 class DeletedChange(models.Model):
-    """What somebody has deleted from the log on MariaDB, where no trigger can put it back: who reads the log does."""
+    """A note that somebody has deleted from the log on MariaDB, where no trigger can put it back: who reads the log
+    does."""
 
     kind = models.CharField(max_length=8)
     key = models.TextField()

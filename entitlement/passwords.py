@@ -27,10 +27,10 @@ WAITING_MAX = 2000
 
 RETRY_SECONDS = 0.5
 UNKNOWN_SECONDS = 5.0
-"""When a node is asked again that has no use for this: it has another mode, the setting, or is of an older version."""
+"""Seconds until a node is asked again that has no use for this: another mode or setting, or an older version."""
 
 _LOOK_SECONDS = 0.5
-"""How long it may take to notice the end."""
+"""Seconds that the end may go unnoticed."""
 
 _log = logging.getLogger("entitlement.agent")
 
@@ -133,7 +133,8 @@ class Unsettled(Exception):
 
 
 def check(user: str, password: str, address: str = "") -> str:
-    """A token of the user if all backends of the project together say that this is the password, else an empty text.
+    """Return a token of the user if all backends of the project together say that this is the password, else an empty
+    text.
 
     The token's generation is that of a moment when the password was right: a change after it ends the token, as any
     token. Raises Unsettled when the change came between.

@@ -64,7 +64,8 @@ _OTHERS = (
 
 
 def fault(pattern: str) -> str:
-    """A sentence that says what is wrong with the pattern, at which character, and what would be right; or nothing."""
+    """Return a sentence that says what is wrong with the pattern, at which character, and what would be right; or
+    nothing."""
     reason = _reason(pattern)
     if not reason:
         return ""
@@ -79,7 +80,7 @@ def fault(pattern: str) -> str:
 
 
 def option_fault(pattern: str) -> str:
-    """The same of the pattern of options: these are nobody's own, and the server's subjects have none."""
+    """Return the fault of a pattern of options: these are nobody's own, and the server's subjects have none."""
     if text := fault(pattern):
         return text
     if is_system(pattern):
@@ -93,12 +94,12 @@ def option_fault(pattern: str) -> str:
 
 
 def reason_words(reason: str) -> str:
-    """Why a text is no subject or pattern, ``InvalidSubject.reason``, in the language of the page."""
+    """Return why a text is no subject or pattern, ``InvalidSubject.reason``, in the language of the page."""
     return gettext(reason)
 
 
 def repaired(pattern: str) -> str:
-    """The pattern that was probably meant; empty when there is no telling."""
+    """Return the pattern that was probably meant; empty when there is no telling."""
     for _ in range(REPAIRS_MAX):
         reason = _reason(pattern)
         if not reason:
@@ -118,7 +119,8 @@ def _reason(pattern: str) -> str:
 
 
 def _segment(pattern: str, wrong: Callable[[str, bool], bool], right: Callable[[str], str]) -> tuple[int, str]:
-    """Where the first segment begins that is wrong (told if it is the last), and the pattern with it put right."""
+    """Return where the first segment begins that is wrong (told if it is the last), and the pattern with it put
+    right."""
     segments = pattern[1:].split("/")
     place = 1
     for index, segment in enumerate(segments):
@@ -129,12 +131,12 @@ def _segment(pattern: str, wrong: Callable[[str, bool], bool], right: Callable[[
 
 
 def _too_long(pattern: str) -> tuple[int, str]:
-    """The first character beyond the bound."""
+    """Return the first character beyond the bound."""
     return len(pattern.encode(errors="replace")[:SUBJECT_BYTES_MAX].decode(errors="ignore")), ""
 
 
 def _too_many(pattern: str) -> tuple[int, str]:
-    """The first segment beyond the bound; the last one that may be stands for it."""
+    """Return the first segment beyond the bound; the last one that may be stands for it."""
     kept = pattern[1:].split("/")[:SUBJECT_SEGMENTS_MAX]
     return len("/" + "/".join(kept)) + 1, "/" + "/".join((*kept[:-1], "**"))
 
@@ -144,7 +146,7 @@ def _surrogate(pattern: str) -> tuple[int, str]:
 
 
 def _meant(segment: str) -> str:
-    """What stands for who asks and was probably meant by a segment in braces; else any segment."""
+    """Return the name that was probably meant by a segment in braces, of who asks; else any segment."""
     text = segment.lower()
     if "user" in text or "name" in text:
         return "{user_id}" if text.strip("{}").endswith(("id", "pk")) else USERNAME
@@ -175,11 +177,12 @@ _PLACES: dict[str, Callable[[str], tuple[int, str]]] = {
         pattern.replace("{user_id}", USERNAME, 1),
     ),
 }
-"""For each reason (protocol.md 2.1, 2.3): the character at fault, counted from 0, and the pattern without it."""
+"""Functions for each reason (protocol.md 2.1, 2.3): the character at fault, counted from 0, and the pattern put
+right."""
 
 
 def wider(pattern: str, user: str = "", most: int = 2000, *, uid: str = "", asked: bool = False) -> set[str] | None:
-    """The texts of all patterns that cover every subject of this one (a subject is one, too), itself among them.
+    """Return the texts of all patterns that cover every subject of this one (a subject is one, too), itself among them.
 
     Where it is a subject that somebody has ``asked`` about, or with a user, also those with ``NAMES``: of who has no
     such name every one, because it may deny. None when there are more than ``most``: a pattern of many segments.
@@ -206,7 +209,7 @@ def wider(pattern: str, user: str = "", most: int = 2000, *, uid: str = "", aske
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some subject is covered by both; ``NAMES`` may be any name."""
+    """Return True if some subject is covered by both; ``NAMES`` may be any name."""
     first, second = one[1:].split("/"), other[1:].split("/")
     if USERS in (first[0], second[0]) and first[0] != second[0]:
         return False
@@ -230,12 +233,14 @@ class Bytes(Func):
 
 
 def readable(actions: list[str], effects: list[str], names: Sequence[str] = NAMES) -> Q:
-    """A rule that is switched off, or has a pattern (protocol.md 2.3), and one of these actions and effects."""
+    """Return the condition of a rule that is switched off, or has a pattern (protocol.md 2.3), and such actions and
+    effects."""
     return Q(enabled=False) | (Q(action__in=actions) & Q(effect__in=effects) & _pattern(names))
 
 
 def _pattern(names: Sequence[str]) -> Q:
-    """What ``check_pattern`` accepts, but for NUL and half a character, which databases refuse or cannot look for."""
+    """Return what ``check_pattern`` accepts, but for NUL and half a character, which databases refuse or cannot look
+    for."""
     pattern = F("pattern")
     closed = Concat(pattern, Value("/"))
     # Each segment with slashes of its own: /a/*/b as //a//*//b/. A wildcard is a whole segment, or none.
@@ -259,7 +264,7 @@ def _pattern(names: Sequence[str]) -> Q:
 
 
 def _without(text: Combinable, part: str) -> Q:
-    """That the part is nowhere in the text.
+    """Return the condition that the part is nowhere in the text.
 
     No LIKE, nor an argument of one character: Django cannot read a table of SQLite whose checks have such.
     """

@@ -28,19 +28,20 @@ _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
 def session_id(session_key: str) -> str:
-    """The ``sid`` of a session's tokens (protocol.md 8.4), which does not give the key itself away."""
+    """Return the ``sid`` of a session's tokens (protocol.md 8.4), which does not give the key itself away."""
     return hashlib.sha256(session_key.encode()).hexdigest()[:32]
 
 
 def lasting_key(session: SessionBase | None) -> str:
-    """The key that names a session until it ends; empty for none, and for cookies, whose key is their content."""
+    """Return the key that names a session until it ends; empty for none, and for cookies, whose key is their
+    content."""
     if session is None or isinstance(session, CookieStore):
         return ""
     return session.session_key or ""
 
 
 def session_model() -> type[models.Model] | None:
-    """The model that keeps the sessions; None if the session engine has no table."""
+    """Return the model that keeps the sessions; None if the session engine has no table."""
     store = import_module(settings.SESSION_ENGINE).SessionStore
     if not hasattr(store, "get_model_class"):
         return None
@@ -52,7 +53,7 @@ def session_model() -> type[models.Model] | None:
 
 
 def seconds_left(session: SessionBase) -> int:
-    """How long a session lives from now on if nothing puts its end off, as far as its store tells.
+    """Return how long a session lives from now on if nothing puts its end off, as far as its store tells.
 
     ``get_expiry_age()`` says how long it would live if it were saved now.
     """

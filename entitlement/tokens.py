@@ -45,7 +45,7 @@ class UnknownUser(ValueError):
 
 
 def user_named(name: str) -> AbstractBaseUser:
-    """The user of this name; raises UnknownUser, which lists some who exist."""
+    """Return the user of this name; raise UnknownUser, which lists some who exist."""
     model = get_user_model()
     try:
         user: AbstractBaseUser = model._default_manager.get_by_natural_key(name)
@@ -64,14 +64,14 @@ def mint(
     *,
     request: HttpRequest | None = None,
 ) -> tuple[str, int]:
-    """A token for this user as the database knows it now, and when it ends (ms).
+    """Return a token for this user as the database knows it now, and when it ends (ms).
 
     Raises MintError, KeysError; PermissionsError where ``REALTIME["PERMISSIONS"]`` gives no rights that a token could
-    carry, as its function fails: ``request`` is what that is told, where it asks for one.
+    carry, as its function fails: ``request`` is what that function is told, where it asks for one.
 
     The token of a session is revoked with it, and outlives neither it nor the default validity. Groups and flags are
-    read anew, after the generation: a user object that is some seconds old must not make an old right look new. It is
-    signed with the newest key of REALTIME["TOKEN_KEYS"], else with the secret.
+    read anew, after the generation: a user object that is some seconds old must not make an old right look new. The
+    token is signed with the newest key of REALTIME["TOKEN_KEYS"], else with the secret.
     """
     lifetime = _lifetime(session, seconds)
     now = time.time()
@@ -98,7 +98,8 @@ def mint(
 
 
 def expired() -> str:
-    """A token of nobody that ended long ago, signed like all: only who has the keys can tell that; raises KeysError."""
+    """Return a token of nobody that ended long ago, signed like all: only who has the keys can tell that; raise
+    KeysError."""
     return _signed({"aud": AUDIENCE, "sub": "", "iat": 0, "exp": 1})
 
 
@@ -114,7 +115,7 @@ def revoke(token: str, by: AbstractBaseUser | None = None, note: str = "") -> Re
 
 
 def find(token: str) -> RevokedToken:
-    """The entry by which this token, or the token of this id, is revoked, saved or not; raises RevokeError."""
+    """Return the entry by which this token, or the token of this id, is revoked, saved or not; raise RevokeError."""
     text = token.strip()
     latest = time.time() + conf.token_seconds_max()
     user, expires = "", latest
@@ -136,7 +137,7 @@ def find(token: str) -> RevokedToken:
 
 
 def bearer(token: str) -> AbstractBaseUser:
-    """The user whose token of this project this is, as the database knows it now; raises TokenRefused.
+    """Return the user whose token of this project this is, as the database knows it now; raise TokenRefused.
 
     What ends a token on the sidecar ends it here: its time, a new password, the end of its session, its revocation.
     """
@@ -171,7 +172,7 @@ def _keys(notes: Iterable[QuerySet[Any]], kind: Change.Kind) -> Iterator[str]:
 
 
 def _is_key_of(user: AbstractBaseUser, key: str) -> bool:
-    """Whether a key in the log is this user's; one that is nobody's is not."""
+    """Return True if a key in the log is this user's; one that is nobody's is not."""
     try:
         return bool(user._meta.pk.to_python(key) == user.pk)
     except (ValidationError, ValueError, TypeError):
@@ -186,7 +187,7 @@ def _signed(claims: dict[str, Any]) -> str:
 
 
 def _lifetime(session: SessionBase | None, seconds: int | None) -> int:
-    """The lifetime of a new token in seconds; raises MintError for one that is not allowed."""
+    """Return the lifetime of a new token in seconds; raise MintError for one that is not allowed."""
     asked = conf.token_seconds() if seconds is None else seconds
     if asked <= 0:
         raise MintError(f"A token cannot be valid for {asked} seconds.")

@@ -11,7 +11,6 @@ from pathlib import Path
 from tools.check_sizes import PRODUCT, modules
 
 OPEN = (
-    "entitlement",
     "fastpath/bench",
     "fastpath/core",
     "fastpath/edge/audit",

@@ -23,7 +23,7 @@ from fastpath.client.control.nodes import label
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 
 POLL_SECONDS = 0.2
-"""How often the sidecar is asked which process it is and what it holds, and the generation row is read."""
+"""Seconds between two looks at which process the sidecar is, what it holds, and at the generation row."""
 
 MORE_SECONDS = 0.01
 """The same while there is more than could be sent at once: other threads have their turn."""
@@ -32,16 +32,16 @@ BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 0.5
 
 UPKEEP_SECONDS = 60.0
-"""How often the database connection is renewed (it may be another file now)."""
+"""Seconds after which the database connection is renewed (it may be another file now)."""
 
 RESTART_SECONDS = 1.0
 """The pause before an agent that failed in a way that it does not know is started again."""
 
 JOIN_SECONDS = 1.0
-"""How long stopping agents may take; one may be waiting for a node that does not answer."""
+"""Seconds that stopping agents may take; one may be waiting for a node that does not answer."""
 
 FORGET_SECONDS = 3600.0
-"""How often changes that no living token can contradict are deleted."""
+"""Seconds between deletions of changes that no living token can contradict."""
 
 FORGET_MORE_SECONDS = 1.0
 """The same while there may be more of them than are deleted at once."""
@@ -65,7 +65,8 @@ def follow(addresses: Sequence[str], stop_event: threading.Event) -> None:
 
 
 def _keep_following(address: str, stop_event: threading.Event, poll: Poll) -> None:
-    """The agent gives up on nothing that it knows of; what it does not know must not leave the rights as they are."""
+    """Run an agent, and another one after a fault that the agent does not know of: the rights must not stay as they
+    are."""
     poll.began.wait(LATE_SECONDS)
     while not stop_event.is_set():
         try:
@@ -216,7 +217,7 @@ class Agent:
             self._has_more |= self._sent < at.generation
 
     def _send_options(self, generation: int) -> None:
-        """The set that the sidecar has came from an agent of a version that knows of no options: they are added."""
+        """Add the options that the sidecar lacks: its set came from an agent of a version that knows of none."""
         try:
             self._control.rules_diff(after=generation, generation=generation, options=compiler.option_records())
         except ControlRefused as error:
@@ -242,7 +243,7 @@ class Agent:
         )
 
     def _lost(self) -> None:
-        """Nothing is known of the sidecar any more: greet it first."""
+        """Forget the sidecar, of which nothing is known any more: greet it first."""
         self._sent = None
         self._server = ""
         self._done_at = time.monotonic()

@@ -37,13 +37,13 @@ CHUNK = 1000
 """Records of a kind in one frame of the control socket (protocol.md 8.1)."""
 
 AHEAD = 250
-"""How many of them are of changes that come before others, while there are more than fit into one frame."""
+"""Number of changes that come before others, while there are more than fit into one frame."""
 
 QUERY_KEYS = 500
 """Keys in one IN (…): SQLite binds at most 999 values in older versions."""
 
 MARGIN_SECONDS = 3600
-"""How much longer than the longest token a change is remembered."""
+"""Seconds that a change is remembered longer than the longest token lives."""
 
 _NUMBER = re.compile("-?[0-9]{1,18}")
 """The key of a rule; what is none is nobody's."""
@@ -63,7 +63,7 @@ class Position:
     generation: int
     forgotten: int
     has_more: bool = field(default=False, compare=False)
-    """Whether changes were noted that have no generation yet, as there are many."""
+    """State of the notes: True while there are some without a generation yet, as there are many."""
 
 
 @dataclass(slots=True)
@@ -79,11 +79,12 @@ class Records:
     """All that there are; None, in a difference: none of them has changed."""
 
     def largest(self) -> int:
-        """The length of the longest list."""
+        """Return the length of the longest list."""
         return max(map(len, (self.rules, self.removed, self.users, self.sessions, self.options or ())))
 
     def chunks(self) -> Iterator[dict[str, list[dict[str, Any]]]]:
-        """The arguments of ``rules_chunk``, as often as it takes: once for nothing, or options were not spoken of."""
+        """Yield the arguments of ``rules_chunk``, as often as it takes: once for nothing, or options were not spoken
+        of."""
         lists = {
             "rules": self.rules,
             "users": self.users,
@@ -95,14 +96,15 @@ class Records:
 
 
 def position() -> Position | None:
-    """The database's current generation; None before the end of the first ``migrate``."""
+    """Return the database's current generation; None before the end of the first ``migrate``."""
     has_more = number_notes(connections[router.db_for_write(Generation)])
     row = Generation.objects.values_list("value", "forgotten").first()
     return None if row is None else Position(*row, has_more)
 
 
 def full_set(generation: int) -> Records:
-    """Enabled rules, the users and sessions of whom a living token may say otherwise, and the options of subjects."""
+    """Return enabled rules, the users and sessions of whom a living token may say otherwise, and the options of
+    subjects."""
     lasting = Q(time__gte=_since(time.time(), conf.token_seconds_max()))
     rules = rule_records(Rule.objects.filter(enabled=True))
     users = user_records(_latest(_OF_USERS, lasting))
@@ -112,24 +114,25 @@ def full_set(generation: int) -> Records:
 
 
 def options_set(generation: int) -> Records:
-    """The options of subjects alone: all that a sidecar takes in modes other than ``rules``."""
+    """Return the options of subjects alone: all that a sidecar takes in modes other than ``rules``."""
     return Records(generation, options=option_records())
 
 
 def options_difference(after: int, generation: int) -> Records:
-    """The same as a difference: all of them if one has changed after a generation."""
+    """Return the options as a difference: all of them if one has changed after a generation."""
     changed = _latest([Change.Kind.OPTIONS], Q(generation__gt=after))
     return Records(generation, options=option_records() if changed else None)
 
 
 def difference(after: int, generation: int) -> Records:
-    """The rules, users, sessions and tokens that changed after a generation; and all options if one of them did."""
+    """Return the rules, users, sessions and tokens that changed after a generation; and all options if one of them
+    did."""
     newer = Q(generation__gt=after)
     return _difference(generation, newer, newer)
 
 
 def next_difference(after: int, generation: int, ahead: int) -> Records:
-    """The same, or where more than ``CHUNK`` changed a part of it, whose generation it has then.
+    """Return that difference, or where more than ``CHUNK`` changed a part of it, whose generation it has then.
 
     A part has first what changed after ``ahead``, up to which the parts before have looked: all rules and options, and
     some of what is new, so that no single change waits for many others. The rest comes in its order.
@@ -145,7 +148,7 @@ def next_difference(after: int, generation: int, ahead: int) -> Records:
 
 
 def _ahead(seen: Q) -> list[int]:
-    """The keys of new changes that are sent before it is their turn: of who has made the fewest, and the newest."""
+    """Return the keys of new changes that are sent out of turn: of writers who have made the fewest, and the newest."""
     new = Change.objects.filter(seen).order_by("-generation", "-id").values_list("id", "writer")
     rows = list(new[: 10 * CHUNK])
     made = Counter(writer for _, writer in rows)
@@ -190,7 +193,7 @@ def forget() -> int:
 
 
 def rule_records(rules: QuerySet[Rule]) -> list[dict[str, Any]]:
-    """Rules in wire form; of one that cannot be sent, why (protocol.md 8.3)."""
+    """Return rules in wire form; of one that cannot be sent, why (protocol.md 8.3)."""
     effects = Rule._base_manager.values_list("effect", flat=True)
     return [
         _record(rule_record, row, lambda pk: {"id": pk, "denies": effects.filter(pk=pk).first() != Effect.ALLOW})
@@ -199,7 +202,7 @@ def rule_records(rules: QuerySet[Rule]) -> list[dict[str, Any]]:
 
 
 def rule_record(rule: Rule) -> dict[str, Any]:
-    """A rule in wire form (protocol.md 8.2)."""
+    """Return a rule in wire form (protocol.md 8.2)."""
     if rule.user_id is not None:
         who = f"user:{rule.user_id}"
     elif rule.group_id is not None:
@@ -221,12 +224,12 @@ def rule_record(rule: Rule) -> dict[str, Any]:
 
 
 def option_records() -> list[dict[str, Any]]:
-    """All options in wire form (protocol.md 8.3); of those that cannot be sent, why."""
+    """Return all options in wire form (protocol.md 8.3); of those that cannot be sent, why."""
     return [_record(option_record, row, lambda pk: {"id": pk}) for row in _rows(SubjectOptions.objects.all())]
 
 
 def option_record(row: SubjectOptions) -> dict[str, Any]:
-    """The options of a pattern in wire form."""
+    """Return the options of a pattern in wire form."""
     seconds, interval = row.cache_seconds, row.conflation_ms
     return {
         "id": row.pk,
@@ -242,10 +245,10 @@ def option_record(row: SubjectOptions) -> dict[str, Any]:
 
 
 def user_records(changed: dict[str, int]) -> list[dict[str, Any]]:
-    """The users of these keys as they are now (protocol.md 8.3); one who is gone is not active.
+    """Return the users of these keys as they are now (protocol.md 8.3); one who is gone is not active.
 
-    Each comes with the generation at which the password was changed last, for as long as an older token can live. Of
-    one who cannot be read it is said why. The key ``OTHERS`` stands for all of whom nothing is noted.
+    Each comes with the generation at which the password was changed last, for as long as an older token can live. Of a
+    user who cannot be read the reason is said. The key ``OTHERS`` stands for all of whom nothing is noted.
     """
     primary = get_user_model()._meta.pk
     keys: dict[Any, str] = {}  # the log has them as the database writes them
@@ -271,7 +274,7 @@ def user_records(changed: dict[str, int]) -> list[dict[str, Any]]:
 
 
 def group_ids(users: Iterable[Any]) -> dict[Any, list[str]]:
-    """The ids of the groups of each of these users, by the user's key."""
+    """Return the ids of the groups of each of these users, by the user's key."""
     memberships = membership_field()
     found: dict[Any, list[str]] = {}
     if memberships is None:
@@ -284,17 +287,17 @@ def group_ids(users: Iterable[Any]) -> dict[Any, list[str]]:
 
 
 def session_records(changed: dict[str, int]) -> list[dict[str, Any]]:
-    """The revoked sessions of these keys (protocol.md 8.3).
+    """Return the revoked sessions of these keys (protocol.md 8.3).
 
-    Kept for the longest that a token may live, not for what one of a session lives today: TOKEN_SECONDS may have been
-    lowered since.
+    They are kept for the longest that a token may live, not for what one of a session lives today: TOKEN_SECONDS may
+    have been lowered since.
     """
     until = _until(conf.token_seconds_max())
     return [{"sid": session_id(key), "generation": at, "until": until} for key, at in changed.items()]
 
 
 def token_records(changed: dict[str, int]) -> list[dict[str, Any]]:
-    """The revoked tokens of these ids, in the list of the sessions (protocol.md 8.3)."""
+    """Return the revoked tokens of these ids, in the list of the sessions (protocol.md 8.3)."""
     until = _until(conf.token_seconds_max())
     return [{"sid": f"jti:{key}", "generation": at, "until": until} for key, at in changed.items()]
 
@@ -320,7 +323,7 @@ def _user_record(key: Any, user: Model | None, groups: list[str], generation: in
 
 
 def name_of(user: Any) -> str:
-    """A user's name as a text, whatever field of the project's holds it; empty for none."""
+    """Return a user's name as a text, whatever field of the project's holds it; empty for none."""
     name = user.get_username()
     return "" if name is None else str(name)
 
@@ -333,7 +336,7 @@ class Unread(NamedTuple):
 
 
 def _rows(query: QuerySet[Any]) -> Iterator[Any]:
-    """The rows of a query by their keys, ``Unread`` where one cannot be read; raises what the database does."""
+    """Yield the rows of a query by their keys, ``Unread`` where one cannot be read; raise what the database does."""
     last = None
     try:
         for row in query.order_by("pk").iterator():
@@ -350,7 +353,7 @@ def _rows(query: QuerySet[Any]) -> Iterator[Any]:
 
 
 def _of_keys(query: QuerySet[Any], keys: Sequence[Any]) -> Iterator[Any]:
-    """The rows with these keys that are there, ``Unread`` where one cannot be read."""
+    """Yield the rows with these keys that are there, ``Unread`` where one cannot be read."""
     try:
         rows = list(query.filter(pk__in=keys))
     except Exception as error:
@@ -368,14 +371,14 @@ def _of_keys(query: QuerySet[Any], keys: Sequence[Any]) -> Iterator[Any]:
 
 
 def _is_of_a_row(error: Exception) -> bool:
-    """Whether it is a value that cannot be read, and not the database that does not answer."""
+    """Return True for a value that cannot be read, and False where the database does not answer."""
     return not isinstance(error, DatabaseFailure) or isinstance(error, DataError) or "decode" in str(error).lower()
 
 
 def _record(
     make: Callable[[Any], dict[str, Any]], row: Any, otherwise: Callable[[Any], dict[str, Any]]
 ) -> dict[str, Any]:
-    """A row in wire form; of one that has none, or none that can be sent, the reason beside its key."""
+    """Return a row in wire form; of one that has none, or none that can be sent, the reason beside its key."""
     if isinstance(row, Unread):
         return otherwise(row.pk) | {"unreadable": row.reason}
     try:
@@ -394,14 +397,14 @@ def _reason(error: Exception) -> str:
 
 
 def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    """The items in lists of at most ``size``."""
+    """Yield the items in lists of at most ``size``."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some
 
 
 def _latest(kinds: Sequence[Change.Kind], condition: Q) -> dict[str, int]:
-    """The last generation of each key that changed in one of these ways."""
+    """Return the last generation of each key that changed in one of these ways."""
     changes = Change.objects.filter(condition, kind__in=kinds, generation__gt=Change.PENDING)
     return dict(changes.order_by("key").values_list("key").annotate(Max("generation")))
 
@@ -411,7 +414,7 @@ def _since(now: float, seconds: int) -> int:
 
 
 def _until(seconds: int) -> int:
-    """When no token that was valid for so long and is known today is alive any more, in ms."""
+    """Return when no token that was valid for so long and is known today is alive any more, in ms."""
     return int((time.time() + seconds + MARGIN_SECONDS) * 1000)
 
 

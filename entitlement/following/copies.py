@@ -31,7 +31,7 @@ class Copy:
         }
 
     def changes_since(self, older: Copy) -> set[tuple[str, str]]:
-        """The changes since an older copy, as the change log would list them: (kind, key), of tables that both have."""
+        """Return the changes since an older copy, as the log would list them: (kind, key), of tables that both have."""
         changes: set[tuple[str, str]] = set()
         now = time.time()
         for watches, rows in self._tables.items():
@@ -42,7 +42,7 @@ class Copy:
         return changes
 
     def everybody(self) -> set[tuple[str, str]]:
-        """A change of every user, for when it is not known since when changes were not noted."""
+        """Return a change of every user, for when it is not known since when changes were not noted."""
         kind = Change.Kind.USER.value
         return {
             (kind, str(key))
@@ -73,9 +73,9 @@ def note(connection: BaseDatabaseWrapper, changes: Collection[tuple[str, str]], 
 
 
 def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[Watch]) -> dict[Any, tuple[float, ...]]:
-    """By key the digests, one for each way in which a row's change matters; those of rows with one key add up.
+    """Return the digests by key, one for each way in which a row's change matters; those of rows with one key add up.
 
-    Of a row that ends by itself it is the second in which it does.
+    Of a row that ends by itself the digest is the second in which it does.
     """
     quote = connection.ops.quote_name
     columns, spans = [quote(key)], []
@@ -101,12 +101,12 @@ def _read(connection: BaseDatabaseWrapper, table: str, key: str, updates: list[W
 
 
 def _seconds(moment: Any) -> float:
-    """What is no moment never comes."""
+    """Return the moment in seconds; what is no moment never comes."""
     return inf if moment is None else float(moment)
 
 
 def _plain(connection: BaseDatabaseWrapper, column: str) -> str:
-    """A column as no driver fails to read it: of a date or a text that is none one row would stop all others."""
+    """Return a column as no driver fails to read it: a date or text that is none would stop all other rows."""
     name = connection.ops.quote_name(column)
     return {"postgresql": f"{name}::text", "sqlite": f"CAST({name} AS BLOB)"}.get(connection.vendor, name)
 
@@ -114,7 +114,7 @@ def _plain(connection: BaseDatabaseWrapper, column: str) -> str:
 def _kinds(
     watches: tuple[Watch, ...], before: tuple[float, ...] | None, after: tuple[float, ...] | None, now: float
 ) -> Iterator[str]:
-    """The kinds of change of a key with these digests; None: there is no such row."""
+    """Yield the kinds of change of a key with these digests; None: there is no such row."""
     updates = [watch for watch in watches if watch.event == "UPDATE"]
     if before is None or after is None:
         event = "INSERT" if before is None else "DELETE"

@@ -17,7 +17,7 @@ from entitlement.following.watch import Watch, ended_by, stands
 from entitlement.models import Change, DeletedChange, Generation
 
 VENDOR = "mysql"
-"""What Django calls both."""
+"""Name by which Django calls both."""
 
 AT_ONCE = 200
 """Rows that are deleted before other work has its turn, each with a statement; ten times as many on other databases."""
@@ -30,7 +30,7 @@ _HARMLESS_ACTIONS = ("RESTRICT", "NO ACTION")
 
 
 def body(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
-    """The statement that makes the trigger, but for its name; ``told``: its notes say who has written them."""
+    """Return the statement that makes the trigger, but for its name; ``told``: its notes say who has written them."""
     if watch.table == Change._meta.db_table:
         return _deleted_log(connection) if watch.event == "DELETE" else _altered_log(connection)
     quote = connection.ops.quote_name
@@ -58,7 +58,7 @@ def body(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
 
 
 def _deleted_log(connection: BaseDatabaseWrapper) -> str:
-    """No trigger may write the table that it is of, so that what was deleted goes to another."""
+    """Return the trigger that moves deleted notes to another table: no trigger may write the table that it is of."""
     quote = connection.ops.quote_name
     values = ", ".join(quote(name) for name in ("kind", "key", "time"))
     old = ", ".join(f"OLD.{quote(name)}" for name in ("kind", "key", "time"))
@@ -71,7 +71,7 @@ def _deleted_log(connection: BaseDatabaseWrapper) -> str:
 
 
 def _altered_log(connection: BaseDatabaseWrapper) -> str:
-    """What must not be changes nothing."""
+    """Return the trigger by which an UPDATE that must not be changes nothing."""
     quote = connection.ops.quote_name
     log, generations = quote(Change._meta.db_table), quote(Generation._meta.db_table)
     same = " AND ".join(_same(quote(name)) for name in ("kind", "key"))
@@ -85,7 +85,8 @@ def _altered_log(connection: BaseDatabaseWrapper) -> str:
 
 
 def _same(column: str) -> str:
-    """As bytes: most collations do not tell ``Bob`` from ``bob``, nor from ``bob`` with a space behind it."""
+    """Return a comparison as bytes: most collations do not tell ``Bob`` from ``bob``, nor from ``bob`` with a space
+    behind."""
     return f"(CAST(OLD.{column} AS BINARY) <=> CAST(NEW.{column} AS BINARY))"
 
 
@@ -105,7 +106,7 @@ def install(connection: BaseDatabaseWrapper, statements: Iterable[str], wait_ms:
 
 @contextmanager
 def _waiting(cursor: Any, wait_ms: int) -> Iterator[None]:
-    """Within it statements wait for a table in use no longer than that, in whole seconds: MySQL knows no less."""
+    """Have statements within wait for a table in use no longer than that, in whole seconds: MySQL knows no less."""
     if not wait_ms:
         yield
         return
@@ -144,9 +145,11 @@ def delete_keys(connection: BaseDatabaseWrapper, model: type[Model], keys: list[
 
 
 def cascades(connection: BaseDatabaseWrapper, tables: Collection[str]) -> dict[str, str]:
-    """The foreign keys by which the database itself changes rows of these tables, and the tables: no trigger fires.
+    """Return the foreign keys by which the database itself changes rows of these tables, and the tables: no trigger
+    fires.
 
-    In words: ``auth_user_groups.fk_name (ON DELETE CASCADE)``. Those that Django makes have it do so in Python.
+    Each is named in words: ``auth_user_groups.fk_name (ON DELETE CASCADE)``. Those that Django makes have it do so in
+    Python.
     """
     if connection.vendor != VENDOR:
         return {}

@@ -15,7 +15,7 @@ VERSIONS = {True: ("MariaDB", (10, 6)), False: ("MySQL", (8, 0))}
 
 
 def database_messages(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-    """What stands between this database and triggers that see every change; raises django.db.Error."""
+    """Return what stands between this database and triggers that see every change; raise django.db.Error."""
     if connection.vendor != mariadb.VENDOR:
         return []
     return [*_version(connection), *_isolation(connection), *_engines(connection), *_cascades(connection)]
@@ -36,7 +36,8 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _isolation(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
-    """What others have not committed yet must not be taken for a change, nor count as told."""
+    """Find transactions that see what others have not committed, which must not be taken for a change nor count as
+    told."""
     rows = _rows(connection, "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')")
     if any(value == "READ-UNCOMMITTED" for _, value in rows):
         yield Error(
@@ -48,7 +49,8 @@ def _isolation(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
 
 
 def _engines(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
-    """Only InnoDB has transactions: elsewhere a note would stay behind a rollback, or go without its change."""
+    """Find tables without transactions, which InnoDB alone has: a note would outlive a rollback, or go without its
+    change."""
     ours = triggers.own_tables() | {watch.table for watch in triggers.watches()}
     rows = _rows(connection, "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE()")
     others = sorted(table for table, engine in rows if table in ours and engine != "InnoDB")
@@ -72,7 +74,7 @@ def _cascades(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
 
 
 def privilege_messages(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-    """What keeps this database user from making triggers; to be asked where some are missing."""
+    """Return what keeps this database user from making triggers; to be asked where some are missing."""
     if connection.vendor != mariadb.VENDOR:
         return []
     [(user, role, database)] = _rows(connection, "SELECT CURRENT_USER(), CURRENT_ROLE(), DATABASE()")

@@ -34,7 +34,8 @@ _ALTERING = (
     kinds.RenameField,
     kinds.RenameModel,
 )
-"""What a trigger may stand in the way of; an added field, index or constraint does not touch what one names."""
+"""Operations that a trigger may stand in the way of; an added field, index or constraint touches nothing that one
+names."""
 
 _ALTERING_CALLS = frozenset({"alter_db_table", "alter_field", "delete_model", "execute", "remove_field"})
 """The same of a schema editor, which RunPython and operations of somebody's own call; first comes the model, or SQL."""
@@ -42,8 +43,8 @@ _ALTERING_CALLS = frozenset({"alter_db_table", "alter_field", "delete_model", "e
 _REMAKING_CALLS = frozenset(
     {"add_constraint", "add_field", "alter_index_together", "alter_unique_together", "remove_constraint"}
 )
-"""What nothing stands in the way of, but that makes SQLite's table anew without its triggers: what the same code then
-changes in it would not be seen."""
+"""Calls that nothing stands in the way of, but that make SQLite's table anew without its triggers: what the same code
+then changes in it would not be seen."""
 
 _MODEL_NAMES = ("model_name", "name", "old_name", "new_name")
 
@@ -132,7 +133,7 @@ class _Wrapped:
         return issubclass(kind, kinds.RunPython) or not kind.__module__.startswith("django.")
 
     def _in_the_way(self, app_label: str, states: Iterable[Any], tables: set[str]) -> set[str]:
-        """The tables, of those that have triggers, whose triggers would be."""
+        """Return the tables, of those that have triggers, whose triggers would be in the way."""
         operation = self._operation
         if isinstance(operation, kinds.RunSQL):
             return _of_sql(f"{operation.sql} {operation.reverse_sql}", tables)
@@ -148,7 +149,7 @@ class _Aside:
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
         self.copy: Copy | None = None
-        """What the tables held before, where something may change that no trigger sees."""
+        """Copy of what the tables held before, where something may change that no trigger sees."""
 
     def take(self, tables: set[str], *, may_write: bool) -> None:
         """Set the triggers of the tables aside; ``may_write``: the operation may also change rows of them."""
@@ -192,17 +193,17 @@ class _Editor:
 
 
 def _is_held(connection: BaseDatabaseWrapper) -> bool:
-    """Whether all that is done to tables and triggers is part of a transaction."""
+    """Return True if all that is done to tables and triggers is part of a transaction."""
     return connection.in_atomic_block and triggers.holds_ddl(connection)
 
 
 def _refuses_alterations(connection: BaseDatabaseWrapper) -> bool:
-    """Whether Django refuses to alter a table: on MariaDB it does in a transaction, which that would commit."""
+    """Return True if Django refuses to alter a table: on MariaDB it does in a transaction, which that would commit."""
     return connection.in_atomic_block and not triggers.holds_ddl(connection)
 
 
 def _of_sql(text: str, tables: set[str]) -> set[str]:
-    """The tables, of those that have triggers, whose triggers statements may be hindered by."""
+    """Return the tables, of those that have triggers, whose triggers may hinder statements."""
     if not _ALTERING_SQL.search(text):
         return set()
     if any(table in text for table in triggers.own_tables()):  # every trigger writes them
@@ -211,12 +212,12 @@ def _of_sql(text: str, tables: set[str]) -> set[str]:
 
 
 def _with_relations(model: type[models.Model]) -> set[str]:
-    """The tables of a model and of its own many-to-many relations."""
+    """Return the tables of a model and of its own many-to-many relations."""
     return {model._meta.db_table, *(field.m2m_db_table() for field in model._meta.local_many_to_many)}
 
 
 def _tables_of(operation: Operation, app_label: str, states: Iterable[Any]) -> set[str]:
-    """The tables of the model that an operation is about, before and after it."""
+    """Return the tables of the model that an operation is about, before and after it."""
     names = {str(getattr(operation, name, "")).lower() for name in _MODEL_NAMES}
     if hasattr(operation, "model_name"):  # its name is that of a field, an index or a constraint
         names = {operation.model_name.lower()}

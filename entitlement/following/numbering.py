@@ -52,7 +52,7 @@ def number_notes(connection: BaseDatabaseWrapper) -> bool:
 
 
 def number_now(connection: BaseDatabaseWrapper) -> bool:
-    """The same, also in a transaction."""
+    """Number what is noted, also in a transaction."""
     alias = connection.alias
     if connection.vendor == _NUMBERED_BY_TRIGGERS or not (_pending(alias).exists() or _deleted(connection).exists()):
         return False
@@ -92,7 +92,8 @@ def _pending(alias: str) -> QuerySet[Change]:
 
 
 def _deleted(connection: BaseDatabaseWrapper) -> QuerySet[DeletedChange]:
-    """What was deleted from the log and is to come back; where triggers can put it back themselves there is none."""
+    """Return what was deleted from the log and is to come back; where triggers can put it back themselves there is
+    none."""
     rows = DeletedChange.objects.using(connection.alias)
     return rows.all() if connection.vendor == mariadb.VENDOR else rows.none()
 
@@ -107,7 +108,7 @@ def _put_back(connection: BaseDatabaseWrapper, deleted: Collection[DeletedChange
 
 
 def _slice(alias: str) -> tuple[list[int], bool]:
-    """The keys of the notes whose turn it is, and whether others are left."""
+    """Return the keys of the notes whose turn it is, and True if others are left."""
     pending = _pending(alias)
     # Their order does not matter: by the index that has them.
     keys = list(pending.values_list("id", flat=True)[: SLICE + 1])
@@ -129,7 +130,7 @@ def _slice(alias: str) -> tuple[list[int], bool]:
 
 
 def _writers(pending: QuerySet[Change]) -> Iterator[int | None]:
-    """Who has noted what is pending; None for notes of which that is not known. Each is a look at the index."""
+    """Yield the writers of what is pending; None for notes whose writer is not known. Each is a look at the index."""
     if pending.filter(writer=None).exists():
         yield None
     writer = pending.aggregate(first=Min("writer"))["first"]
@@ -139,7 +140,7 @@ def _writers(pending: QuerySet[Change]) -> Iterator[int | None]:
 
 
 def _share(noted: QuerySet[Change], newest: list[tuple[int, str]], most: int) -> list[int]:
-    """The keys of the newest of one writer's many notes, as on MariaDB several transactions may be one.
+    """Return the keys of the newest of one writer's many notes, as on MariaDB several transactions may be one.
 
     Those of rules and options come when nothing else is left: a rule that comes with the end of a membership must not
     be in force before it.
@@ -151,7 +152,7 @@ def _share(noted: QuerySet[Change], newest: list[tuple[int, str]], most: int) ->
 
 
 def _superseded(alias: str, keys: list[int]) -> list[int]:
-    """The keys of what need not be listed any more: earlier notes of the same, numbered or among these."""
+    """Return the keys of what need not be listed any more: earlier notes of the same, numbered or among these."""
     notes = Change.objects.using(alias)
     last: dict[str, dict[str, int]] = {}
     gone = []
@@ -170,7 +171,7 @@ def _superseded(alias: str, keys: list[int]) -> list[int]:
 
 
 def _set_generation(connection: BaseDatabaseWrapper, keys: list[int], generation: int) -> None:
-    """Of notes that are neither forgotten yet; those that become so are no news.
+    """Set the generation of notes that are not forgotten yet; those that become so are no news.
 
     By primary keys: any other way might wait on MariaDB for the notes of transactions that are still open.
     """

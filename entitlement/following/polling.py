@@ -23,22 +23,22 @@ from entitlement.models import Change, Rule
 from fastpath.awake import AwakeClock
 
 POLL_SECONDS = 0.2
-"""How often it is looked whether the triggers are there, and the tables are compared while they are not."""
+"""Seconds between two looks whether the triggers are there, and two comparisons while they are not."""
 
 COPY_SECONDS = 60.0
-"""How old the copy is at most with which a comparison begins: what changed before the first look counts as well."""
+"""Seconds that a copy may be old with which a comparison begins: what changed before the first look counts as well."""
 
 COPY_SHARE = 100
 """A copy is taken so seldom that it takes a hundredth of the time at most, so that large tables have an older one."""
 
 INSTALL_SECONDS = 5.0
-"""How long they are missing before they are installed, and how often that is tried: a migration may be at work."""
+"""Seconds that triggers are missing before they are installed, and between two tries: a migration may be at work."""
 
 INSTALL_WAIT_MS = 200
-"""How long that waits on PostgreSQL for a table that is in use: others wait behind it."""
+"""Milliseconds that the installation waits on PostgreSQL for a table that is in use: others wait behind it."""
 
 LATE_SECONDS = 2.0
-"""When the last look began so long ago, it would not be seen within seconds that triggers are missing.
+"""Seconds since the last look began after which it would not be seen in time that triggers are missing.
 
 Time in which this process did not run is not counted: when it runs again it looks at once."""
 
@@ -46,15 +46,16 @@ FOLLOWED_SECONDS = 1.0
 """A change of rights is to have reached the clients by then."""
 
 PUSH_SECONDS = 0.3
-"""What an agent takes to find a note and to send it."""
+"""Seconds that an agent takes to find a note and to send it."""
 
 _log = logging.getLogger("entitlement.polling")
 
 
 def comparing_late(since_seconds: float, look_seconds: float) -> str:
-    """The reason why comparing takes longer than FOLLOWED_SECONDS; empty where it does not.
+    """Return the reason why comparing takes longer than FOLLOWED_SECONDS; empty where it does not.
 
-    The last look began so long ago, and took so long. What changes right behind it is found at the end of the next one.
+    ``since_seconds`` is how long ago the last look began, ``look_seconds`` how long it took. What changes right behind
+    it is found at the end of the next one.
     """
     takes = max(since_seconds, 2 * look_seconds + POLL_SECONDS) + PUSH_SECONDS
     if takes <= FOLLOWED_SECONDS:
@@ -63,7 +64,7 @@ def comparing_late(since_seconds: float, look_seconds: float) -> str:
 
 
 class Poll:
-    """For all agents of a process; ``run`` returns when the stop event is set."""
+    """The looks of all agents of a process; ``run`` returns when the stop event is set."""
 
     def __init__(self, stop_event: threading.Event) -> None:
         self._stop = stop_event
@@ -88,7 +89,7 @@ class Poll:
         self.began = threading.Event()
         """Set with the first look, before which nobody should rely on it."""
         self.missing = 0
-        """How many triggers are."""
+        """Number of triggers that are missing."""
 
     def run(self) -> None:
         """Look until told to stop."""
@@ -100,14 +101,15 @@ class Poll:
             connections[self._database].close()
 
     def trouble(self) -> str:
-        """The reason why changes of rights may take longer than a second to be noted; empty when there is none."""
+        """Return the reason why changes of rights may take longer than a second to be noted; empty when there is
+        none."""
         late = self._awake_time() - self._looked_at
         if late >= LATE_SECONDS:
             return self._failure or f"Django has not looked for changes for {late:.0f} s"
         return comparing_late(late, self._look_seconds) if self._comparing else ""
 
     def _awake_time(self) -> float:
-        """How long this process has run (s), by who asks: the agents, and each look."""
+        """Return how long this process has run (s), as the agents and each look find it."""
         with self._awake_lock:
             self._awake.tick(time.monotonic())
             return self._awake.time
@@ -169,7 +171,7 @@ class Poll:
         self._copy_at = now + max(COPY_SECONDS, COPY_SHARE * (time.monotonic() - now))
 
     def _look_for_cascades(self, connection: BaseDatabaseWrapper) -> None:
-        """While there are such foreign keys the tables are compared at each look, and else once a minute."""
+        """Compare the tables at each look while there are such foreign keys, and else once a minute."""
         if connection.vendor != mariadb.VENDOR:
             return
         cascades = mariadb.cascades(connection, triggers.watched_rows(connection))
@@ -181,7 +183,7 @@ class Poll:
         self._emptied.learn(connection, compared=cascades.values())
 
     def _look_beside_triggers(self, connection: BaseDatabaseWrapper, now: float) -> None:
-        """On MariaDB there are changes that fire no trigger: TRUNCATE, and what the database does to a foreign key."""
+        """Look for changes that fire no trigger on MariaDB: TRUNCATE, and what the database does to a foreign key."""
         emptied = self._emptied.look(connection, self._own)
         if emptied:
             _log.warning("%s was emptied by TRUNCATE: everything is sent anew", " and ".join(sorted(emptied)))

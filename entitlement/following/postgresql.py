@@ -28,7 +28,8 @@ _REFERENCING = {
 
 
 def trigger(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> tuple[str, str, str]:
-    """The function's name with its schema, the statements that make it, and the trigger, whose name is ``%NAME%``.
+    """Return the function's name with its schema, the statements that make it, and the trigger, whose name is
+    ``%NAME%``.
 
     The function's name holds a digest: no other version of the project replaces it. ``told``: its notes say who has
     written them.
@@ -67,7 +68,7 @@ def install_function(cursor: Any, wanted: Trigger) -> None:
 
 
 def qualified(connection: BaseDatabaseWrapper, table: str) -> str:
-    """The table's name with its schema, quoted, as this connection's search path finds it."""
+    """Return the table's name with its schema, quoted, as this connection's search path finds it."""
     return ".".join(_place(connection, table))
 
 
@@ -77,12 +78,13 @@ def _note(connection: BaseDatabaseWrapper, watch: Watch, told: bool) -> str:
 
 
 def _deleted_log(connection: BaseDatabaseWrapper, _watch: Watch, told: bool) -> str:
-    """What was deleted is noted anew, unless nobody needs it any more."""
+    """Return the statement that notes anew what was deleted, unless nobody needs it any more."""
     return _insert(connection, f"SELECT kind, key FROM old_rows WHERE generation <> {Change.FORGOTTEN}", told)  # noqa: S608
 
 
 def _altered_log(connection: BaseDatabaseWrapper, _watch: Watch, _told: bool) -> str:
-    """What must not be is not done: a row for which a trigger before it answers NULL stays as it is."""
+    """Return the statements that keep a note from a change that must not be: where a trigger answers NULL a row
+    stays."""
     log, generations = qualified(connection, Change._meta.db_table), qualified(connection, Generation._meta.db_table)
     same = "NEW.kind = OLD.kind AND NEW.key = OLD.key"
     return f"""
@@ -92,7 +94,7 @@ def _altered_log(connection: BaseDatabaseWrapper, _watch: Watch, _told: bool) ->
 
 
 def _insert(connection: BaseDatabaseWrapper, noted: str, told: bool) -> str:
-    """The statement that notes what a query finds: kind and key."""
+    """Return the statement that notes what a query finds: kind and key."""
     return f"""
             INSERT INTO {qualified(connection, Change._meta.db_table)} (kind, key, generation, time{told * ", writer"})
                 SELECT noted.*, {Change.PENDING}, 0{told * ", txid_current()"}
@@ -100,7 +102,7 @@ def _insert(connection: BaseDatabaseWrapper, noted: str, told: bool) -> str:
 
 
 def _keys(connection: BaseDatabaseWrapper, watch: Watch) -> str:
-    """The query for the keys of what a statement changed."""
+    """Return the query for the keys of what a statement changed."""
     quote = connection.ops.quote_name
     key = quote(watch.key)
     if watch.event == "INSERT":
@@ -121,7 +123,8 @@ def _keys(connection: BaseDatabaseWrapper, watch: Watch) -> str:
 
 
 def _emptied_log(connection: BaseDatabaseWrapper, watch: Watch, _told: bool) -> str:
-    """It hides what ended: a full set is to be sent, and every user's tokens end. Its first reader numbers the rest."""
+    """Return the statements for an emptied log, which hides what ended: a full set is to be sent, every user's tokens
+    end. The first reader of the log numbers the rest."""
     generation, change = qualified(connection, Generation._meta.db_table), qualified(connection, Change._meta.db_table)
     users = qualified(connection, get_user_model()._meta.db_table)
     return f"""

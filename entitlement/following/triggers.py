@@ -26,10 +26,10 @@ from entitlement.models import Change, DeletedChange, Generation, RevokedToken, 
 
 PREFIX = "entitlement_on_"
 SPARE_SECONDS = 3600
-"""How much longer than its tokens the end of a session counts."""
+"""Seconds that the end of a session counts longer than its tokens."""
 
 ZONE_SECONDS = 14 * 3600
-"""How far the time of a place is from UTC at most; a database need not keep UTC."""
+"""Seconds that the time of a place is from UTC at most; a database need not keep UTC."""
 
 VENDORS = ("sqlite", "postgresql", mariadb.VENDOR)
 
@@ -44,7 +44,7 @@ _PRESENT = {
 
 
 def watches() -> Iterator[Watch]:
-    """Everything that changes a right, or options of subjects, for whatever user and session models the project has."""
+    """Yield everything that changes a right, or options of subjects, for whatever user and session models there are."""
     for model, kind in ((Rule, Change.Kind.RULE), (SubjectOptions, Change.Kind.OPTIONS)):
         for event in ("INSERT", "UPDATE", "DELETE"):
             yield Watch(model._meta.db_table, event, kind.value, "id")
@@ -57,27 +57,31 @@ def watches() -> Iterator[Watch]:
 
 
 def _emptied_log() -> Watch:
-    """The event of an emptied log: it hides what ended, so every user's tokens end; users signed in get new ones."""
+    """Return the event of an emptied log: it hides what ended, so every user's tokens end; users signed in get new
+    ones."""
     return Watch(Change._meta.db_table, "TRUNCATE", Change.Kind.PASSWORD.value, get_user_model()._meta.pk.column)
 
 
 def _deleted_log() -> Watch:
-    """The event of deleted notes, which are noted anew: only ``compiler.forget`` knows what nobody needs any more."""
+    """Return the event of deleted notes, which are noted anew: ``compiler.forget`` alone knows what nobody needs any
+    more."""
     return Watch(Change._meta.db_table, "DELETE", "", "key")
 
 
 def _altered_log() -> Watch:
-    """The event of altered notes, which stand as they are: numbering.py and ``compiler.forget`` alone change any."""
+    """Return the event of altered notes, which stand as they are: numbering.py and ``compiler.forget`` alone change
+    any."""
     return Watch(Change._meta.db_table, "UPDATE", "", "key")
 
 
 def _can_come_back(connection: BaseDatabaseWrapper) -> bool:
-    """Whether there is a place for them; amid a migration it may be still missing."""
+    """Return True if there is a place for deleted notes; amid a migration the table may be still missing."""
     return connection.vendor != mariadb.VENDOR or DeletedChange._meta.db_table in connection.introspection.table_names()
 
 
 def _session_watches() -> Iterator[Watch]:
-    """Sessions that go, or are ended by their date, while a token of theirs may live: none outlives it by more."""
+    """Yield sessions that go, or are ended by their date, while a token of theirs may live: none outlives it by
+    more."""
     store = sessions.session_model()
     if store is None:
         return
@@ -91,7 +95,7 @@ def _session_watches() -> Iterator[Watch]:
 
 
 def _user_watches() -> Iterator[Watch]:
-    """The user's table, and that of a parent model which holds one of the columns."""
+    """Yield the user's table, and that of a parent model which holds one of the columns."""
     user = get_user_model()
     kind = Change.Kind.USER.value
     for event in ("INSERT", "DELETE"):
@@ -107,14 +111,14 @@ def _user_watches() -> Iterator[Watch]:
 
 
 def membership_field() -> models.ManyToManyField | None:
-    """The user model's many-to-many field to Django's groups, if it has one."""
+    """Return the user model's many-to-many field to Django's groups, if it has one."""
     return next((f for f in get_user_model()._meta.many_to_many if f.remote_field.model is Group), None)
 
 
 def watched(connection: BaseDatabaseWrapper) -> list[Watch]:
-    """The watches whose tables and columns this database has: amid a migration some are missing.
+    """Return the watches whose tables and columns this database has: amid a migration some are missing.
 
-    Empty before there is a generation to raise.
+    The list is empty before there is a generation to raise.
     """
     tables = set(connection.introspection.table_names())
     if not own_tables() <= tables:
@@ -138,17 +142,17 @@ def _keeps_utc(connection: BaseDatabaseWrapper) -> bool:
 
 
 def watched_rows(connection: BaseDatabaseWrapper) -> set[str]:
-    """The tables of which rows that change or go are watched, and not only new ones."""
+    """Return the tables of which rows that change or go are watched, and not only new ones."""
     return {watch.table for watch in watched(connection) if watch.event != "INSERT"}
 
 
 def own_tables() -> set[str]:
-    """The tables that every trigger writes."""
+    """Return the tables that every trigger writes."""
     return {Generation._meta.db_table, Change._meta.db_table}
 
 
 def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
-    """The triggers that belong into this database, by name."""
+    """Return the triggers that belong into this database, by name."""
     found = watched(connection)
     if connection.vendor == "postgresql":
         found += [replace(watch, event="TRUNCATE") for watch in found if watch.event == "DELETE"]
@@ -162,26 +166,26 @@ def wanted(connection: BaseDatabaseWrapper) -> dict[str, Trigger]:
 
 
 def _tells_writers(connection: BaseDatabaseWrapper) -> bool:
-    """Whether notes can say who has written them: amid a migration the column may be still missing."""
+    """Return True if notes can say who has written them: amid a migration the column may be still missing."""
     with connection.cursor() as cursor:
         columns = connection.introspection.get_table_description(cursor, Change._meta.db_table)
     return Change._meta.get_field("writer").column in {column.name for column in columns}
 
 
 def present(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    """The triggers of ours that the database has: name → table. One that is disabled is none."""
+    """Return the triggers of ours that the database has: name → table. One that is disabled is none."""
     with connection.cursor() as cursor:
         cursor.execute(_PRESENT[connection.vendor])
         return {name: table for name, table in cursor.fetchall() if name.startswith(PREFIX)}
 
 
 def missing(connection: BaseDatabaseWrapper) -> list[str]:
-    """The names of the triggers that ``migrate`` would install now."""
+    """Return the names of the triggers that ``migrate`` would install now."""
     return sorted(wanted(connection).keys() - present(connection).keys())
 
 
 def in_words(connection: BaseDatabaseWrapper, names: Collection[str]) -> str:
-    """The tables and events of these triggers, of those that are wanted: ``auth_user (DELETE, INSERT)``."""
+    """Return the tables and events of these triggers, of those that are wanted: ``auth_user (DELETE, INSERT)``."""
     events: dict[str, list[str]] = {}
     for name, trigger in wanted(connection).items():
         if name in names:
@@ -232,7 +236,8 @@ def remove(connection: BaseDatabaseWrapper, tables: Collection[str] | None = Non
 
 
 def holds_ddl(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a transaction takes back what it did to triggers and tables; else each such statement commits it."""
+    """Return True if a transaction takes back what it did to triggers and tables; else each such statement commits
+    it."""
     return bool(connection.features.can_rollback_ddl)
 
 
@@ -265,7 +270,7 @@ def _column(model: type[models.Model], name: str) -> str:
 
 
 def _named(quote: Callable[[str], str], watch: Watch, body: str) -> Trigger:
-    """The trigger whose statement, but for its name, is ``body``."""
+    """Return the trigger whose statement, but for its name, is ``body``."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:10]
     # PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64 characters.
     name = f"{PREFIX}{watch.table[:24]}_{watch.event.lower()}_{digest}"

@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
 
 class Emptied:
-    """For the one thread that looks (polling.py)."""
+    """The tables that were emptied, for the one thread that looks (polling.py)."""
 
     def __init__(self) -> None:
         self._places: list[_Place] = []
@@ -44,7 +44,7 @@ class Emptied:
         self._kept: int | None = None
 
     def learn(self, connection: BaseDatabaseWrapper, compared: Collection[str]) -> None:
-        """Which tables there are; those that are ``compared`` at each look show by that what is gone."""
+        """Learn which tables there are; those that are ``compared`` at each look show by that what is gone."""
         places = []
         with connection.cursor() as cursor:
             for watch in watched(connection):
@@ -55,7 +55,8 @@ class Emptied:
         self._rows = {place: self._rows[place] for place in places if place in self._rows}
 
     def look(self, connection: BaseDatabaseWrapper, own: Collection[int]) -> set[str]:
-        """The tables that were emptied, and for which ``told`` was not called since; ``own``: as ``unnoted`` has it."""
+        """Return the tables that were emptied, and for which ``told`` was not called since; ``own``: as for
+        ``unnoted``."""
         # Others are known before it is looked whether these are there, so that at any time some are.
         rows, now = self._present(connection, self._places)
         for place, known in self._rows.items():
@@ -67,7 +68,7 @@ class Emptied:
         return self._emptied
 
     def told(self, connection: BaseDatabaseWrapper) -> None:
-        """Everything was noted that their being emptied may have changed."""
+        """Note that everything was noted which the emptied tables may have changed."""
         # What was known of them may have been there before.
         anew = [place for place in self._places if place.table in self._emptied]
         self._rows |= self._present(connection, anew)[0]
@@ -76,7 +77,7 @@ class Emptied:
     def _present(
         self, connection: BaseDatabaseWrapper, places: list[_Place]
     ) -> tuple[dict[_Place, list[tuple[Any, ...]]], int]:
-        """The rows that are there, each of which still is when all notes until then have this generation."""
+        """Return the rows that are there, each of which still is when all notes until then have this generation."""
         rows = {place: _ends(connection, place) for place in places}
         numbering.number_notes(connection)
         now = generation(connection)
@@ -106,7 +107,7 @@ def begin_log(connection: BaseDatabaseWrapper) -> None:
 
 
 def generation(connection: BaseDatabaseWrapper) -> int:
-    """The database's generation; 0 when there is none."""
+    """Return the database's generation; 0 when there is none."""
     return Generation.objects.using(connection.alias).values_list("value", flat=True).first() or 0
 
 
@@ -134,9 +135,10 @@ def note_emptied(connection: BaseDatabaseWrapper, tables: Collection[str], befor
 def unnoted(
     connection: BaseDatabaseWrapper, changes: set[tuple[str, str]], since: int, own: Collection[int]
 ) -> set[tuple[str, str]]:
-    """Those of the changes, (kind, key), that no note after a generation tells of.
+    """Return those of the changes, (kind, key), that no note after a generation tells of.
 
-    ``own``: the generations of what the caller has noted itself, which tells of what it saw before, and not of these.
+    ``own`` are the generations of what the caller has noted itself, which tells of what the caller saw before, and not
+    of these.
     """
     return changes - set(_noted_since(connection, since, own).values_list("kind", "key")) if changes else changes
 

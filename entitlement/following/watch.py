@@ -26,14 +26,15 @@ class Watch:
     margin_seconds: int = 0
 
     def ends(self, before: float, after: float | None, now: float) -> bool:
-        """Whether a row that was to end at ``before`` and now does at ``after`` (None: is gone) is ended by that."""
+        """Return True if a row that was to end at ``before`` and now does at ``after`` (None: is gone) is ended by
+        that."""
         if after is None:
             return before > now - self.margin_seconds
         return after < before and after <= now - self.margin_seconds
 
 
 def epoch(connection: BaseDatabaseWrapper, moment: str = "") -> str:
-    """SQL: the seconds since 1970 of a moment, a column's for one; of now where none is named."""
+    """Return SQL for the seconds since 1970 of a moment, a column's for one; of now where none is named."""
     if connection.vendor == "postgresql":
         return f"extract(epoch FROM {moment or 'clock_timestamp()'})"
     if connection.vendor == "sqlite":
@@ -43,7 +44,7 @@ def epoch(connection: BaseDatabaseWrapper, moment: str = "") -> str:
 
 
 def ended_by(connection: BaseDatabaseWrapper, watch: Watch, old: str, new: str) -> str:
-    """``Watch.ends`` as SQL, of rows that are called so; empty where every row counts."""
+    """Return ``Watch.ends`` as SQL, of rows that are called so; empty where every row counts."""
     if not watch.until:
         return ""
     column = connection.ops.quote_name(watch.until)
@@ -58,11 +59,11 @@ def ended_by(connection: BaseDatabaseWrapper, watch: Watch, old: str, new: str) 
 
 
 def stands(connection: BaseDatabaseWrapper, log: str, generations: str, kind_and_key: str) -> str:
-    """SQL: whether an UPDATE of a note of the log hides nothing, with the names of the two tables, and what says that
-    its kind and key are the same.
+    """Return SQL that is true where an UPDATE of a note of the log hides nothing.
 
-    It may get the next generation, or be forgotten: where there is a newer one of the same, or it is so old that all
-    are sent anew who have not read it. What is forgotten may become anything.
+    ``log`` and ``generations`` are the names of the two tables, ``kind_and_key`` says that kind and key of the note are
+    the same. A note may get the next generation, or be forgotten: where there is a newer one of the same, or where it
+    is so old that all are sent anew who have not read it. What is forgotten may become anything.
     """
     key = connection.ops.quote_name("key")  # a word of SQL on MariaDB
     value, forgotten = (f"(SELECT MAX({column}) FROM {generations})" for column in ("value", "forgotten"))  # noqa: S608

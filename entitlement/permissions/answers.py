@@ -12,7 +12,7 @@ from entitlement.patterns import fault
 from fastpath.core.auth.tokens import PERMISSIONS_MAX
 
 ACTIONS = {"subscribe": "sub", "publish": "pub", "both": "all"}
-"""What the function calls an action, as rules do, and what a token calls it (protocol.md 8.4)."""
+"""Names by which the function calls an action, as rules do, and those that a token has (protocol.md 8.4)."""
 
 CLAIM_BYTES_MAX = 8 << 10
 """Patterns of one token as JSON: it goes through heads of HTTP, of which servers and proxies take 8 to 32 KiB."""
@@ -25,7 +25,7 @@ class Unusable(ValueError):
 
 
 def claim_of(answer: Any) -> dict[str, list[str]]:
-    """An answer as the claim; raises Unusable."""
+    """Return an answer as the claim; raise Unusable."""
     if answer is None:
         return {}
     if inspect.isawaitable(answer):
@@ -51,7 +51,7 @@ def claim_of(answer: Any) -> dict[str, list[str]]:
 
 
 def _patterns(action: str, given: Any) -> Iterable[str]:
-    """The patterns of an action; raises Unusable."""
+    """Yield the patterns of an action; raise Unusable."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise Unusable(f"{_shown(given)} for {action!r}: that is a list of patterns")
     for count, pattern in enumerate(given):

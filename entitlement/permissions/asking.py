@@ -24,7 +24,7 @@ class PermissionsError(RuntimeError):
 
 
 def function() -> Callable[..., Any] | None:
-    """The project's function; None: the setting is not set. Raises ImproperlyConfigured."""
+    """Return the project's function; None: the setting is not set. Raise ImproperlyConfigured."""
     given = conf.permissions()
     if given is None:
         return None
@@ -53,7 +53,8 @@ def function() -> Callable[..., Any] | None:
 
 
 def permissions_of(user: AbstractBaseUser, request: HttpRequest | None = None) -> dict[str, list[str]]:
-    """What the function permits this user, as the claim of a token; raises PermissionsError, which has been logged.
+    """Return what the function permits this user, as the claim of a token; raise PermissionsError, which has been
+    logged.
 
     Nothing for a superuser, who may do everything. A function that has a parameter ``request`` gets the one that asks
     for the token, or None where none does.
@@ -79,7 +80,7 @@ def permissions_of(user: AbstractBaseUser, request: HttpRequest | None = None) -
 
 
 def name_of(given: Any) -> str:
-    """What a function is called in messages."""
+    """Return what a function is called in messages."""
     return given if isinstance(given, str) else str(getattr(given, "__qualname__", type(given).__qualname__))
 
 

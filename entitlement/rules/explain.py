@@ -26,7 +26,7 @@ from fastpath.core.broker.rights_records import read_records
 from fastpath.core.protocol.subject import is_reported, is_system, owner_of, presence_of, specificity
 
 SIDECAR_SECONDS = 2.0
-"""How long a page waits for the sidecar."""
+"""Seconds that a page waits for the sidecar."""
 
 TOKEN_SECONDS = 60
 """The token that asks for a user lives as long as a slow question."""
@@ -42,9 +42,10 @@ class Person:
     superuser: bool = False
     active: bool = True
     permitted: RuleSet | None = None
-    """What the project's code permits in a token that is made now; None: there is no such code, or it is not asked."""
+    """Rights that the project's code permits in a token that is made now; None: there is no such code, or it is not
+    asked."""
     tokenless: str = ""
-    """Why there is no token now for somebody who is active."""
+    """Reason why there is no token now for somebody who is active."""
 
     @property
     def uid(self) -> str:
@@ -69,7 +70,7 @@ class Verdict:
     asked: str = ""
     """The subject whose rules were asked, where it is another one: that whose presence is told."""
     implied: bool = False
-    """It is the user's own, for which there need not be a rule."""
+    """True where the subject is the user's own, for which there need not be a rule."""
     permitted: bool = False
     """The project's code permits it, in the user's token."""
 
@@ -105,7 +106,7 @@ class Explanation:
     sidecar: Sidecar | None = None
 
     def sentence(self) -> str:
-        """The verdict in a sentence."""
+        """Return the verdict in a sentence."""
         if self.verdict.allowed:
             words = gettext("%(person)s may %(action)s %(subject)s: %(reason)s.")
         else:
@@ -134,7 +135,7 @@ class Decider:
                     self._enabled.put(record)
 
     def verdict(self, subject: str, action: str, now: int) -> Verdict:
-        """The decision as the sidecar takes it at ``now`` (ms since 1970)."""
+        """Return the decision as the sidecar takes it at ``now`` (ms since 1970)."""
         person = self.person
         if not person.active:
             words = gettext("%(person)s is not active: there is no token, live connections are closed")
@@ -156,7 +157,7 @@ class Decider:
         return verdict
 
     def _by_rules(self, subject: str, action: str, now: int) -> Verdict:
-        """What the rules say alone of who is no superuser."""
+        """Return what the rules say alone of a user who is no superuser."""
         person = self.person
         decisive = self._enabled.decide(person.holders, person.name, subject, action, now, person.uid)
         if decisive is OWN:
@@ -173,7 +174,7 @@ class Decider:
         return Verdict(decisive.allow, rule, words)
 
     def lines(self, subject: str, action: str, now: int) -> list[Line]:
-        """Every rule that covers the subject, in the order in which they decide."""
+        """Return every rule that covers the subject, in the order in which they decide."""
         verdict = self.verdict(subject, action, now)
         return [
             Line(rule, rule == verdict.rule, self._part(rule, record, verdict, action, now))
@@ -204,7 +205,7 @@ class Decider:
 
 
 def weaker(rule: Rule, decisive: Rule) -> str:
-    """The reason in words why another rule decides."""
+    """Return the reason in words why another rule decides."""
     mine, theirs = specificity(rule.pattern), specificity(decisive.pattern)
     if mine == theirs:
         if rule.effect == decisive.effect:
@@ -219,7 +220,7 @@ def weaker(rule: Rule, decisive: Rule) -> str:
 
 
 def person(user: AbstractBaseUser | None) -> Person:
-    """The user as the database knows it now; None is somebody who is not signed in."""
+    """Return the user as the database knows it now; None is somebody who is not signed in."""
     if user is None:
         return Person(None, "", ("anonymous", "everyone"))
     groups = group_ids([user.pk]).get(user.pk, [])
@@ -243,7 +244,7 @@ def person(user: AbstractBaseUser | None) -> Person:
 
 
 def rules_about(who: Person, subjects: Iterable[str]) -> list[Rule]:
-    """The person's rules whose pattern covers one of the subjects, found by the index of patterns."""
+    """Return the person's rules whose pattern covers one of the subjects, found by the index of patterns."""
     held = Q(everyone=True) | (Q(anonymous=True) if who.user is None else Q(user=who.user.pk))
     if groups := [holder.removeprefix("group:") for holder in who.holders if holder.startswith("group:")]:
         held |= Q(group__in=groups)
@@ -258,7 +259,7 @@ def rules_about(who: Person, subjects: Iterable[str]) -> list[Rule]:
 
 
 def explain(who: Person, subject: str, action: str, ask: bool = True) -> Explanation:
-    """All there is to say; with ``ask`` also what the running sidecar answers. The subject is well-formed."""
+    """Return all there is to say; with ``ask`` also what the running sidecar answers. The subject is well-formed."""
     now = int(time.time() * 1000)
     decider = Decider(who, [subject])
     return Explanation(
@@ -284,7 +285,7 @@ def sidecar_says(who: Person, subject: str, action: str) -> Sidecar:
 
 
 def differs(hello: dict[str, Any]) -> str:
-    """The reason why the sidecar may answer otherwise than the rules in the database; usually empty."""
+    """Return the reason why the sidecar may answer otherwise than the rules in the database; usually empty."""
     if hello.get("mode") != "rules":
         words = gettext("The sidecar runs in mode %(mode)s: there these rules do not decide.")
         return words % {"mode": hello.get("mode")}
@@ -297,7 +298,7 @@ def differs(hello: dict[str, Any]) -> str:
 
 
 def text(explanation: Explanation) -> Sequence[str]:
-    """The explanation for a terminal."""
+    """Return the explanation for a terminal."""
     found = [explanation.sentence()]
     if explanation.lines:
         found.append("Rules that cover it, the most specific first:")
@@ -315,12 +316,12 @@ def text(explanation: Explanation) -> Sequence[str]:
 
 
 def validity(rule: Rule) -> str:
-    """From when and until when, in words; empty for always."""
+    """Return from when and until when a rule counts, in words; empty for always."""
     begin = f" from {moment(rule.valid_from)}" if rule.valid_from else ""
     return begin + (f" until {moment(rule.valid_until)}" if rule.valid_until else "")
 
 
 def moment(time_: Any) -> str:
-    """A time of the database as people of this site read it."""
+    """Return a time of the database as people of this site read it."""
     local = timezone.localtime(time_) if timezone.is_aware(time_) else time_
     return f"{local:%Y-%m-%d %H:%M}"

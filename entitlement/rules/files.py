@@ -22,7 +22,7 @@ BYTES_MAX = 64 << 20
 FORMATS = ("json", "csv")
 
 MARK = "\ufeff"
-"""Without it a spreadsheet reads a file of UTF-8 in the code page of its country."""
+"""Mark without which a spreadsheet reads a file of UTF-8 in the code page of its country."""
 
 _DELIMITERS = ",;\t"
 
@@ -41,10 +41,10 @@ class TransferError(ValueError):
 
 
 class FileRow(NamedTuple):
-    """What a file says of one rule."""
+    """The words of a file about one rule."""
 
     number: int
-    """In CSV the line of the file that it begins in, in JSON its place in the list; counted from 1."""
+    """Number of the line that the row begins in (CSV), or of its place in the list (JSON); counted from 1."""
     values: dict[str, Any]
 
 

@@ -25,7 +25,8 @@ from fastpath.core.protocol.errors import InvalidSubject
 from fastpath.core.protocol.subject import check_subject, is_wildcard
 
 TEXT_MAX = 1 << 20
-"""What is shown of a file that was tried, so that it can be put right in place; a larger one is chosen again."""
+"""Characters that are shown of a file that was tried, so that it can be put right in place; a larger one is chosen
+again."""
 
 PATTERN_HELP = gettext_lazy(
     "<code>/stocks/us/IBM</code> this subject alone · "
@@ -39,7 +40,7 @@ PLAIN_INPUT = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "
 
 
 def pattern_widgets() -> dict[str, forms.TextInput]:
-    """The inputs of a row that is about a pattern, and has a note."""
+    """Return the inputs of a row that is about a pattern, and has a note."""
     return {
         "pattern": forms.TextInput(attrs={"size": 60, "placeholder": "/stocks/us/*"} | PLAIN_INPUT),
         "note": forms.TextInput(attrs={"size": 60}),
@@ -70,7 +71,7 @@ class MembersWidget(FilteredSelectMultiple):
     """Two lists to move users between, in the frame that the admin's script expects around them."""
 
     def render(self, *args: Any, **kwargs: Any) -> SafeString:
-        """The widget, so that its label stays in front of it."""
+        """Return the widget, so that its label stays in front of it."""
         return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))
 
 
@@ -106,7 +107,7 @@ class UserWidget(AutocompleteSelect):
     """A search box for users that shows nothing in place of what is no user's key."""
 
     def optgroups(self, name: str, value: Any, attr: Any = None) -> Any:
-        """Django's own looks a selected key up in the database, whatever it is."""
+        """Return Django's own groups of choices, or none for a key that it cannot look up in the database."""
         try:
             return super().optgroups(name, value, attr)
         except (ValueError, OverflowError, ValidationError):
@@ -146,7 +147,7 @@ class WhoForm(forms.Form):
         self.order_fields(["user"])
 
     def clean_user(self) -> Any:
-        """The user, or None."""
+        """Return the user, or None."""
         given = self.cleaned_data["user"]
         if not isinstance(given, str):
             return given
@@ -237,7 +238,7 @@ class ImportForm(forms.Form):
     replace = forms.BooleanField(required=False, label=gettext_lazy("Delete the rules that are not in the file"))
 
     def clean(self) -> dict[str, Any]:
-        """The text and its form; a file goes before a text."""
+        """Return the text and its form; a file goes before a text."""
         data: dict[str, Any] = super().clean() or {}
         file = data.get("file")
         data["name"] = "text"
@@ -261,7 +262,7 @@ class ImportForm(forms.Form):
 
 
 def members_of(group: Group) -> Any:
-    """The manager of a group's users, by whatever name the user model gives it."""
+    """Return the manager of a group's users, by whatever name the user model gives it."""
     memberships = membership_field()
     if memberships is None:
         raise TypeError("The user model has no groups.")

@@ -17,7 +17,8 @@ HINTS_MAX = 4
 
 
 def hints(rule: Rule) -> list[str]:
-    """Sentences about the rules that decide in its place or over which it decides; none for a rule without effect."""
+    """Return sentences about the rules that decide in its place or over which it decides; none for one without
+    effect."""
     now = timezone.now()
     patterns = wider(rule.pattern)
     if not rule.enabled or patterns is None or (rule.valid_until is not None and rule.valid_until <= now):
@@ -34,7 +35,7 @@ def hints(rule: Rule) -> list[str]:
 
 
 def _tie(rule: Rule, other: Rule) -> str:
-    """The hint about two rules with the same pattern, or an empty text."""
+    """Return the hint about two rules with the same pattern, or an empty text."""
     if rule.effect == other.effect:
         if not _embraces(other, rule):
             return ""
@@ -51,7 +52,7 @@ def _tie(rule: Rule, other: Rule) -> str:
 
 
 def _redundant(rule: Rule, near: list[Rule]) -> list[str]:
-    """The hint that a wider rule says the same and nothing between the two says otherwise; empty if not so."""
+    """Return the hint that a wider rule says the same and nothing between the two says otherwise; empty if not so."""
     wide = [other for other in near if other.effect == rule.effect and _embraces(other, rule)]
     if not wide:
         return []

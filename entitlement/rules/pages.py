@@ -31,7 +31,7 @@ class RulePages:
     opts: Any
 
     def get_urls(self) -> list[URLPattern]:
-        """Before Django's own, whose last one takes everything for a rule's number."""
+        """Return our addresses before Django's own, whose last one takes everything for a rule's number."""
         view = self.admin_site.admin_view
         return [
             path("preview/", view(self.preview_view), name="entitlement_rule_preview"),
@@ -42,7 +42,7 @@ class RulePages:
         ]
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
-        """The page that shows which of the subjects in use a user may read and publish."""
+        """Show which of the subjects in use a user may read and publish."""
         self._may(request, "view")
         asked = bool(request.GET)
         form = PreviewForm(request, self.admin_site, request.GET if asked else None, initial={"show": preview.ALL})
@@ -62,7 +62,7 @@ class RulePages:
         return self._page(request, "preview", gettext("What a user can see"), form, context)
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
-        """The page that shows which rule decides about a user, a subject and an action, and why."""
+        """Show which rule decides about a user, a subject and an action, and why."""
         self._may(request, "view")
         asked = "subject" in request.GET
         initial = {"user": request.GET.get("user"), "action": "subscribe"}
@@ -75,7 +75,7 @@ class RulePages:
         return self._page(request, "explain", gettext("Why may they, or why not"), form, context)
 
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
-        """A file of the rules, of those in the list that the request came from."""
+        """Answer with a file of the rules, of those in the list that the request came from."""
         self._may(request, "view")
         try:
             rules = self.get_changelist_instance(request).queryset  # type: ignore[attr-defined]
@@ -129,6 +129,6 @@ class RulePages:
 
 
 def _with_text(chosen: dict[str, Any]) -> ImportForm:
-    """The form again, with what was tried in it, so that it can be put right in place."""
+    """Return the form again, with what was tried in it, so that it can be put right in place."""
     text = chosen["text"] if len(chosen["text"]) <= TEXT_MAX else ""
     return ImportForm(initial={"text": text, "format": chosen["format"], "replace": chosen["replace"]})

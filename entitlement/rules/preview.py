@@ -20,7 +20,7 @@ LOOK = 1000
 """Subjects that are asked for at once when only some of them are shown."""
 
 LOOKS_MAX = 5
-"""After so many of these a page ends, however few it shows: the next one goes on there."""
+"""Number of looks after which a page ends, however few rows it shows: the next page goes on there."""
 
 ALL, ALLOWED, DENIED = "all", "allowed", "denied"
 
@@ -56,7 +56,7 @@ class Page:
 
 
 def page(who: Person, text: str = "", show: str = ALL, after: str = "", rows: int = ROWS) -> Page:
-    """The next rows behind the subject ``after``; ``text`` is a pattern, or how the subjects begin.
+    """Return the next rows behind the subject ``after``; ``text`` is a pattern, or how the subjects begin.
 
     ``show`` keeps those that may be read, or those that may not. ``error`` of the page says why there is none.
     """

@@ -64,7 +64,7 @@ class Plan:
     errors: list[RowError] = field(default_factory=list)
 
     def summary(self) -> str:
-        """In a sentence."""
+        """Return the plan in a sentence."""
         words = gettext("%(add)s to add, %(change)s to change, %(delete)s to delete, %(same)s as they are.")
         return words % {
             "add": len(self.add),
@@ -75,7 +75,7 @@ class Plan:
 
 
 def export(rules: QuerySet[Rule], form: str) -> Iterator[str]:
-    """The text of a file, in parts; ``form`` is json or csv."""
+    """Return the text of a file, in parts; ``form`` is json or csv."""
     return files.write(map(_row, rules.select_related("user", "group").order_by("pattern", "id").iterator(BATCH)), form)
 
 
@@ -116,7 +116,7 @@ def _row(rule: Rule) -> dict[str, Any]:
 
 
 def _plan(rows: list[files.FileRow], form: str, *, replace: bool) -> Plan:
-    """The plan of an import: each row compared with the rules that there are."""
+    """Return the plan of an import: each row compared with the rules that there are."""
     plan = Plan()
     unfit = [_unfit(row.values) for row in rows]
     users, groups = _holders([row.values for row, faults in zip(rows, unfit, strict=True) if not faults])
@@ -155,7 +155,7 @@ def _where(number: int, form: str) -> str:
 
 
 def _unfit(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The faults of a row's values, also texts that no database takes nor a page shows: (column, sentence)."""
+    """Return the faults of a row's values, also texts that no database takes nor a page shows: (column, sentence)."""
     faults = []
     for name, value in row.items():
         column = name if name in COLUMNS else ""
@@ -169,7 +169,7 @@ def _unfit(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _holders(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keys of the users and groups that the rows name."""
+    """Return the keys of the users and groups that the rows name."""
     model = get_user_model()
     named: dict[str, set[str]] = {"user": set(), "group": set()}
     for row in rows:
@@ -189,7 +189,7 @@ def _holders(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]
 def _rule(
     row: dict[str, Any], users: dict[str, Any], groups: dict[str, Any]
 ) -> tuple[Rule | None, list[tuple[str, str]]]:
-    """The rule of a row, or what is wrong with it, as (column, sentence)."""
+    """Return the rule of a row, or what is wrong with it, as (column, sentence)."""
     errors: list[tuple[str, str]] = []
     if unknown := [str(name) or gettext("a column without a name") for name in row if name not in COLUMNS]:
         words = gettext("unknown: %(unknown)s; there are %(columns)s")
@@ -247,8 +247,8 @@ def _text(row: dict[str, Any], name: str) -> str:
 
 
 def _time(text: str) -> datetime | None:
-    """A time in ISO 8601; without a zone it is the site's. Raises ValueError, also for one that has no date in UTC or
-    in the site's zone: it could be neither kept nor shown."""
+    """Return a time in ISO 8601; without a zone it is the site's. Raise ValueError, also for one that has no date in
+    UTC or in the site's zone: it could be neither kept nor shown."""
     if not text:
         return None
     try:

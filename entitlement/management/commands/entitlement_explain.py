@@ -14,7 +14,7 @@ from fastpath.core.protocol.subject import check_subject
 
 
 class Command(BaseCommand):
-    """What the admin's page *Explain* shows."""
+    """The explanation that the admin's page *Explain* shows."""
 
     help = (
         'Say whether a user ("-": not signed in) may subscribe to or publish a subject, which rule decides, '
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """USER SUBJECT [subscribe|publish]."""
+        """Take USER SUBJECT [subscribe|publish]."""
         parser.add_argument("user", help='user name, or "-" for somebody who is not signed in')
         parser.add_argument("subject")
         parser.add_argument("action", nargs="?", choices=("subscribe", "publish"), default="subscribe")

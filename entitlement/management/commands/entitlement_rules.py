@@ -102,7 +102,7 @@ class Command(BaseCommand):
 
 
 def _who(holder: str) -> dict[str, Any]:
-    """The fields of a rule about this holder; raises CommandError, UnknownUser."""
+    """Return the fields of a rule about this holder; raise CommandError, UnknownUser."""
     kind, _, name = holder.partition(":")
     match kind:
         case "everyone" | "anonymous" if not name:
@@ -118,7 +118,7 @@ def _who(holder: str) -> dict[str, Any]:
 
 
 def _system_user() -> str:
-    """Who runs the command, as the operating system knows them."""
+    """Return who runs the command, as the operating system knows them."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -14,12 +14,12 @@ from fastpath.stop_signal import stop_on_signals
 
 
 class Command(BaseCommand):
-    """What runrealtime starts as a thread, as a process."""
+    """The agents that runrealtime starts as a thread, as a process."""
 
     help = "Send the rules to every node, and every change of them, and check passwords for them, until stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--control ADDRESS]."""
+        """Take [--control ADDRESS]."""
         parser.add_argument(
             "--control",
             action="append",

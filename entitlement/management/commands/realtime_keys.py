@@ -13,7 +13,7 @@ from entitlement import conf, keys
 
 
 class Command(BaseCommand):
-    """Without options: a line for each key."""
+    """The keys; without options: a line for each."""
 
     help = (
         'Make, rotate, list and publish the keys of REALTIME["TOKEN_KEYS"], with which tokens are signed. A new key '
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """[--new ALGORITHM [--start SECONDS]] [--remove KID] [--public FILE] | --secret."""
+        """Take [--new ALGORITHM [--start SECONDS]] [--remove KID] [--public FILE] | --secret."""
         parser.add_argument("--new", choices=keys.ALGORITHMS, help="make a new key, which replaces the one that signs")
         parser.add_argument(
             "--start",
@@ -66,7 +66,7 @@ class Command(BaseCommand):
 
 
 def _secret() -> str:
-    """What a sidecar verifies with; CommandError where that is keys alone."""
+    """Return what a sidecar verifies with; raise CommandError where that is keys alone."""
     secret = conf.sidecar_secret()
     if not secret:
         public = keys.public_path(conf.token_keys())

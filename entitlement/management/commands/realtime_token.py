@@ -17,7 +17,7 @@ class Command(BaseCommand):
     help = "Print a token for a user, valid 12 hours unless asked otherwise."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """USER [--seconds N]."""
+        """Take USER [--seconds N]."""
         parser.add_argument("user", help="user name")
         parser.add_argument("--seconds", type=int, help="validity in seconds")
 
