@@ -11,7 +11,7 @@ MODULES = (*WORKER_MODULES, "pyspark_fastpath", "spark", "fastpath")
 
 
 def pythons() -> list[str]:
-    """The interpreters that Spark starts, by the names that it takes: who plans first, then who runs tasks."""
+    """Return the interpreters that Spark starts, by the names that it takes: who plans first, then who runs tasks."""
     tasks = os.environ.get("PYSPARK_PYTHON") or "python3"
     return list(dict.fromkeys([os.environ.get("PYSPARK_DRIVER_PYTHON") or tasks, tasks]))
 

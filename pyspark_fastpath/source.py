@@ -27,27 +27,27 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format`."""
+        """Return the name to give to `format`."""
         return "fastpath"
 
     def schema(self) -> str:
-        """The columns of a read."""
+        """Return the columns of a read."""
         return str(self._source.schema())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `session.read`; raises spark.options.InvalidOption."""
+        """Return the reader for `session.read`; raise spark.options.InvalidOption."""
         return self._source.reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `session.readStream`; raises spark.options.InvalidOption."""
+        """Return the reader for `session.readStream`; raise spark.options.InvalidOption."""
         return self._source.streamReader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`; raises spark.options.InvalidOption or spark.sink.rows.InvalidColumns."""
+        """Return the writer for `df.write`; raise spark.options.InvalidOption or spark.sink.rows.InvalidColumns."""
         return self._source.writer(schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For `df.writeStream`; raises as `writer`."""
+        """Return the writer for `df.writeStream`; raise as `writer` does."""
         return self._source.streamWriter(schema, overwrite)
 
 

@@ -9,7 +9,8 @@ from typing import Any, SupportsIndex
 
 
 class Travels:
-    """What is pickled for workers; where they cannot import its class the task fails with what to install there."""
+    """The base of what is pickled for workers; where they cannot import its class the task fails with what to install
+    there."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         kind = type(self)

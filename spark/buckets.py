@@ -29,7 +29,8 @@ Told = dict[str, dict[str, dict[str, float | None]]]
 
 
 def read(session: SparkSession, folder: str) -> DataFrame:
-    """The buckets of the files that `manage.py realtime_statistics export` wrote to `folder`: with their `size` (s).
+    """Read the buckets of the files that `manage.py realtime_statistics export` wrote to `folder`: with their `size`
+    (s).
 
     A line that is broken off is left out.
     """
@@ -46,7 +47,7 @@ def read(session: SparkSession, folder: str) -> DataFrame:
 
 
 def merge(buckets: DataFrame, start: Column) -> DataFrame:
-    """Buckets as of one where `start` (s since 1970) is the same: exactly what all their samples together are."""
+    """Merge the buckets where `start` (s since 1970) is the same: exactly what all their samples together are."""
     parts = F.sort_array(F.collect_list(F.struct(*SUMS)))  # in one order, so that it is the same bits each time
     together = buckets.groupBy("name", start.alias("start")).agg(parts.alias("parts"))
     together = together.select("name", "start", "parts", _sum(lambda part: part["n"]).alias("n"))
@@ -59,17 +60,17 @@ def merge(buckets: DataFrame, start: Column) -> DataFrame:
 
 
 def whole(size: int) -> Column:
-    """The beginning of the minute, hour or day (UTC) of a row's `start`; `size` is in seconds."""
+    """Return the beginning of the minute, hour or day (UTC) of a row's `start`; `size` is in seconds."""
     return F.col("start") - F.pmod("start", F.lit(size))
 
 
 def month() -> Column:
-    """The beginning of the calendar month of a row's `start`, in the session's time zone, which is UTC."""
+    """Return the beginning of the calendar month of a row's `start`, in the session's time zone, which is UTC."""
     return F.unix_timestamp(F.date_trunc("month", F.timestamp_seconds("start")))
 
 
 def most(*several: DataFrame) -> DataFrame:
-    """Of a bucket that is in several frames the one with the most samples: whoever has seen less was away."""
+    """Return of a bucket that is in several frames the one with the most samples: whoever has seen less was away."""
     every = several[0].select("name", "start", *SUMS)
     for one in several[1:]:
         every = every.unionByName(one.select("name", "start", *SUMS))
@@ -78,7 +79,7 @@ def most(*several: DataFrame) -> DataFrame:
 
 
 def firsts(moment: int) -> dict[str, int]:
-    """Where each window that ends at `moment` begins (both s since 1970), as docs/operate/figures.md says it."""
+    """Return where each window that ends at `moment` begins (both s since 1970), as docs/operate/figures.md says it."""
     found = {name: moment - MINUTE * count for name, count in MINUTES.items()}
     found |= {name: moment // MINUTE * MINUTE - MINUTE * count for name, count in HOURS.items()}
     found |= {name: moment // HOUR * HOUR - HOUR * count for name, count in DAYS.items()}
@@ -86,11 +87,11 @@ def firsts(moment: int) -> dict[str, int]:
 
 
 def windows(buckets: DataFrame, moment: int) -> Told:
-    """Maximum, average and standard deviation of each name over each window, as `/api/stats/` answers them.
+    """Return maximum, average and standard deviation of each name over each window, as `/api/stats/` answers them.
 
-    `buckets` are minutes; one that begins in a window belongs to it. The windows lie in one another, so each bucket
-    is added up once, in the smallest window that it is in; a first pass finds the means and a second the squares
-    about them, so that no difference of large sums is taken.
+    `buckets` are minutes; one that begins in a window belongs to it. The windows lie in one another, so each bucket is
+    added up once, in the smallest window that it is in; a first pass finds the means and a second the squares about
+    them, so that no difference of large sums is taken.
     """
     begins = firsts(moment)
     segment = F.when(F.col("start") >= begins["1min"], 0)
@@ -132,7 +133,7 @@ def _told(parts: list[list[float]]) -> dict[str, float | None]:
 
 
 def _months_before(moment: int, months: int) -> int:
-    """The beginning of the same day so many months before, or of the last of that month if it is shorter."""
+    """Return the beginning of the same day so many months before, or of the last of that month if it is shorter."""
     today = datetime.fromtimestamp(moment, UTC).date()
     year, place = divmod(today.year * 12 + today.month - 1 - months, 12)
     last = calendar.monthrange(year, place + 1)[1]

@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 5.0
 DAEMON_MEMORY = "128m"
-"""Of the master's and each worker's own process; executors come on top."""
+"""Memory of the master's and each worker's own process; executors come on top."""
 
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+:\d+)")
 _REGISTERED = re.compile(r"Successfully registered with master")

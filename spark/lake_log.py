@@ -24,7 +24,7 @@ import msgspec
 from fastpath.core.protocol.subject import is_wildcard
 
 STATE_ENTRIES = 50
-"""After so many entries a state is written, and what is older than it deleted."""
+"""Number of entries after which a state is written, and what is older than it deleted."""
 
 GROUPS = 8
 """Groups of subjects: of a reader who names subjects only their groups' files are opened."""
@@ -101,7 +101,7 @@ class Log:
         self._log = folder / "_log"
 
     def state(self) -> ArchiveState:
-        """The archive's current state; empty where there is no archive yet."""
+        """Return the archive's current state; empty where there is no archive yet."""
         while True:
             try:
                 return self._read()
@@ -161,7 +161,7 @@ class Log:
 
 
 def by_partition(files: Iterable[File]) -> dict[str, list[File]]:
-    """The files of each partition, which is a date and a group of subjects."""
+    """Return the files of each partition, which is a date and a group of subjects."""
     found: dict[str, list[File]] = {}
     for file in files:
         found.setdefault(file.partition, []).append(file)

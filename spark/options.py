@@ -24,7 +24,7 @@ OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
 """Options that Spark itself puts among ours."""
 
 KAFKA_NAMES = {"topic": "subject"}
-"""What Kafka's connector calls options of a write that mean the same there."""
+"""Names that Kafka's connector gives to options of a write that mean the same there."""
 
 Delivery = Literal["exactly_once", "at_least_once"]
 Compression = Literal["none", "zlib"]
@@ -36,7 +36,7 @@ class InvalidOption(ValueError):
 
 @dataclass(frozen=True)
 class Option:
-    """What an option means, and what it is when left out; both are shown in errors and in docs/develop/spark.md."""
+    """The meaning of an option, and its default; both are shown in errors and in docs/develop/spark.md."""
 
     meaning: str
     default: str | None = None
@@ -101,7 +101,8 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
-        """Raises InvalidOption. Case and underscores of names are ignored, Kafka's names taken as well."""
+        """Read the options; raise InvalidOption. Case and underscores of names are ignored, Kafka's names taken as
+        well."""
         text = chosen(given, OPTIONS, KAFKA_NAMES)
         delivery = choice("delivery", text["delivery"] or "exactly_once", ("exactly_once", "at_least_once"))
         if delivery == "at_least_once":
@@ -137,14 +138,15 @@ class SinkOptions:
         )
 
     def tls(self) -> ssl.SSLContext | None:
-        """What certificates to trust, where the option says it; raises InvalidOption."""
+        """Return what certificates to trust, where the option says it; raise InvalidOption."""
         return trusted(self.ca_file)
 
 
 def chosen(
     given: Mapping[str, str], options: Mapping[str, Option], others: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The value of each option, given under its name or under its other one (``others``: that to ours), or its default.
+    """Return the value of each option, given under its name or under its other one (``others``: that to ours), or its
+    default.
 
     Case and underscores of names are ignored. Raises InvalidOption for unknown, missing and doubly given ones.
     """
@@ -174,7 +176,7 @@ def _plain(name: str) -> str:
 
 
 def addresses(urls: str) -> str:
-    """The option `url`, each address tried for its form; raises InvalidOption before anything waits for one."""
+    """Return the option `url`, each address tried for its form; raise InvalidOption before anything waits for one."""
     found = [url.strip() for url in urls.split(",") if url.strip()]
     for url in found or [urls]:
         try:
@@ -185,7 +187,8 @@ def addresses(urls: str) -> str:
 
 
 def trusted(ca_file: str) -> ssl.SSLContext | None:
-    """What certificates to trust, where `ca_file` says it; raises InvalidOption for a file that cannot be read."""
+    """Return what certificates to trust, where `ca_file` says it; raise InvalidOption for a file that cannot be
+    read."""
     try:
         return ssl.create_default_context(cafile=ca_file) if ca_file else None
     except OSError as error:
@@ -193,7 +196,7 @@ def trusted(ca_file: str) -> ssl.SSLContext | None:
 
 
 def template_columns(template: str) -> list[str]:
-    """The columns that a template names in braces; raises InvalidOption where it is not a template."""
+    """Return the columns that a template names in braces; raise InvalidOption where it is not a template."""
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
@@ -209,7 +212,7 @@ def template_columns(template: str) -> list[str]:
 
 
 def number(name: str, value: str, low: float, high: float, whole: bool = False) -> float:
-    """An option that is a number in a range; raises InvalidOption."""
+    """Return an option that is a number in a range; raise InvalidOption."""
     try:
         result: float = int(value) if whole else float(value)
     except ValueError:
@@ -222,7 +225,7 @@ def number(name: str, value: str, low: float, high: float, whole: bool = False) 
 
 
 def choice(name: str, value: str, choices: Collection[str]) -> str:
-    """An option that is one of some words, in any case; raises InvalidOption."""
+    """Return an option that is one of some words, in any case; raise InvalidOption."""
     if value.lower() not in choices:
         raise InvalidOption(f"option {name!r} must be one of {', '.join(choices)}, not {value!r}")
     return value.lower()

@@ -20,10 +20,10 @@ from fastpath.client.errors import ClientError, ConnectionRejected, RefusedMessa
 from fastpath.client.publisher.reporting import Reporter
 
 PAUSE_SECONDS = 10.0
-"""How long a server is left alone that could not be told."""
+"""Seconds that a server is left alone that could not be told."""
 
 CLOSE_SECONDS_MAX = 1.0
-"""How long the end of a job waits for its last report."""
+"""Seconds that the end of a job waits for its last report."""
 
 ERROR_CHARS_MAX = 500
 
@@ -88,9 +88,9 @@ class Reports:
         self._put(job, {"state": state, **(fields or {})})
 
     def close(self, error: str = "", job: str = "") -> None:
-        """All jobs told of have stopped, or failed with `error`: `job`, if none has been told of yet.
+        """Report that all jobs told of have stopped, or failed with `error`: `job`, if none has been told of yet.
 
-        Waits for at most CLOSE_SECONDS_MAX.
+        This waits for at most CLOSE_SECONDS_MAX.
         """
         with self._lock:
             if error and job:
@@ -151,7 +151,7 @@ class _Server:
 
 
 def fields_of(query: Query) -> Fields:
-    """The fields of a query's report, times in ms since 1970; what is not known is left out."""
+    """Return the fields of a query's report, times in ms since 1970; what is not known is left out."""
     if not query.isActive:
         state = "stopped"
     else:
@@ -163,7 +163,7 @@ def fields_of(query: Query) -> Fields:
 
 
 def of_progress(progress: Mapping[str, Any]) -> Fields:
-    """The fields that a batch's progress gives (Spark's StreamingQueryProgress as a dictionary)."""
+    """Return the fields that a batch's progress gives (Spark's StreamingQueryProgress as a dictionary)."""
     durations = progress.get("durationMs") or {}
     batch_ms = durations.get("triggerExecution")
     event = progress.get("eventTime") or {}
@@ -197,12 +197,12 @@ def _published(progress: Mapping[str, Any]) -> int | None:
 
 
 def _rate(value: Any) -> str | None:
-    """A number a second; Spark tells NaN and infinities of batches that took no time."""
+    """Return a number a second; Spark tells NaN and infinities of batches that took no time."""
     return f"{value:.1f}" if isinstance(value, int | float) and abs(value) < float("inf") else None
 
 
 def _behind(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """The number of messages of sources `realtime` not read yet, by the numbers of their subjects."""
+    """Return the number of messages of sources `realtime` not read yet, by the numbers of their subjects."""
     total = None
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
@@ -214,7 +214,7 @@ def _behind(sources: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _offsets(told: Any) -> dict[str, tuple[int, int]] | None:
-    """Positions `{subject: [epoch, seq]}`; None for the offset of any other source."""
+    """Return positions `{subject: [epoch, seq]}`; None for the offset of any other source."""
     if isinstance(told, str):
         try:
             told = json.loads(told)
@@ -231,7 +231,8 @@ def _offsets(told: Any) -> dict[str, tuple[int, int]] | None:
 
 
 def _milliseconds(text: Any) -> int | None:
-    """ISO 8601 in UTC, as Spark writes it, in ms since 1970; None for nothing and for 1970, which is "none yet"."""
+    """Return ISO 8601 in UTC, as Spark writes it, in ms since 1970; None for nothing and for 1970, which is "none
+    yet"."""
     if not text:
         return None
     try:

@@ -43,7 +43,7 @@ SETTINGS = {
     "spark.sql.streaming.stopTimeout": "4s",
 }
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""Where master and executors are on this machine, nobody else reaches the driver."""
+"""Settings where master and executors are on this machine: nobody else reaches the driver."""
 LOCAL = LOOPBACK | {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
 CLUSTER = {"spark.sql.shuffle.partitions": "8"}
 """Spark's own 200 are 200 stores of state in each query, all opened and closed in each batch."""
@@ -56,7 +56,7 @@ thread has used of its stack takes memory."""
 
 
 WORKER_MODULES = ("pyspark", "pyarrow", "msgspec")
-"""What a Python worker imports that runs the data source, apart from `spark` and `fastpath`, which are sent to it."""
+"""Modules that a Python worker imports for the data source, apart from `spark` and `fastpath`, which are sent to it."""
 
 
 class ConnectRefused(ValueError):
@@ -68,7 +68,8 @@ class WorkersLack(ValueError):
 
 
 def build(app_name: str = "realtime", **conf: Any) -> SparkSession:
-    """A Spark session with the data source `realtime` registered: `build("bars", **{"spark.executor.cores": "2"})`.
+    """Build a Spark session with the data source `realtime` registered: `build("bars", **{"spark.executor.cores":
+    "2"})`.
 
     Each keyword is a Spark setting and wins over ours, those of REALTIME_SPARK_CONF win over both, and those of
     `spark-submit` over all. The master is that of these, of REALTIME_SPARK_MASTER, or `local[2]`. If this process has a
@@ -138,7 +139,7 @@ def _teach(session: SparkSession) -> None:
 
 
 def check_worker(python: str, modules: Sequence[str] = WORKER_MODULES) -> None:
-    """Raises WorkersLack where a Python has not all of these: each query would fail with a trace of Spark's."""
+    """Raise WorkersLack where a Python has not all of these: each query would fail with a trace of Spark's."""
     program = f"import importlib.util as u; print(*(n for n in {tuple(modules)!r} if u.find_spec(n) is None))"
     try:
         # Not where we are: the caller's folder is not on the path of a worker.
@@ -154,7 +155,7 @@ _REMEDY = f"Set PYSPARK_PYTHON to a Python that has all, such as {sys.executable
 
 
 def _log_file() -> Path:
-    """What configures the JVM's log; written out where the packages were imported from an archive."""
+    """Return what configures the JVM's log; write it out where the packages were imported from an archive."""
     beside = Path(__file__).with_name(LOG_FILE)
     if beside.is_file():
         return beside
@@ -166,7 +167,7 @@ def _log_file() -> Path:
 
 
 def _quiet(session: SparkSession) -> None:
-    """Under spark-submit the JVM runs already, with Spark's log: it gets ours, unless somebody chose another."""
+    """Give our log to the JVM that runs already under spark-submit, with Spark's, unless somebody chose another."""
     jvm = session.sparkContext._jvm
     assert jvm is not None
     if jvm.java.lang.System.getProperty(LOG_PROPERTY) is None:
@@ -175,8 +176,8 @@ def _quiet(session: SparkSession) -> None:
 
 
 def _without_ends(context: SparkContext) -> None:
-    """A stop that interrupts a task closes a connection to PySpark's server for accumulators, which it would tell with
-    a trace; a new one is made for the next task."""
+    """Keep the end of a connection quiet: a stop that interrupts a task closes one to PySpark's server for
+    accumulators, which would tell that with a trace; a new one is made for the next task."""
     server = context._accumulatorServer
     handle_error = type(server).handle_error
 
@@ -188,7 +189,8 @@ def _without_ends(context: SparkContext) -> None:
 
 
 def _refuse_connect(given: Mapping[str, str]) -> None:
-    """A Connect session has no driver here: nothing could be sent to the executors, nor a job ended in order."""
+    """Refuse a Connect session, which has no driver here: nothing could be sent to the executors, nor a job ended in
+    order."""
     master = given.get("spark.master", os.environ.get(MASTER_VARIABLE, ""))
     if (
         "spark.remote" in given
@@ -204,7 +206,7 @@ def _refuse_connect(given: Mapping[str, str]) -> None:
 
 
 def _submitted() -> dict[str, str]:
-    """What `spark-submit` was given, whose JVM runs already; nothing in a process that was started otherwise."""
+    """Return what `spark-submit` was given, whose JVM runs already; nothing in a process that was started otherwise."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ or SparkContext._active_spark_context is not None:
         return {}
     SparkContext._ensure_initialized()
@@ -212,14 +214,14 @@ def _submitted() -> dict[str, str]:
 
 
 def _python_path() -> str:
-    """This repository first, then what the caller has: Spark's workers import `spark` and `fastpath` by name."""
+    """Return this repository first, then what the caller has: Spark's workers import `spark` and `fastpath` by name."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, given)]))
 
 
 @contextmanager
 def _environment(loopback: bool) -> Iterator[None]:
-    """What the JVM and the Python workers that it starts must find in their environment; ours is put back after."""
+    """Set what the JVM and the Python workers that it starts must find in their environment; put ours back after."""
     wanted = {"PYTHONPATH": _python_path()}
     # Without it the workers run the first `python3` on PATH, which may be one without pyspark.
     wanted |= {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}

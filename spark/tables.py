@@ -18,7 +18,8 @@ FILE = "part.parquet"
 
 
 def read(session: SparkSession, table: Path, schema: str, months: Iterable[str] | None = None) -> DataFrame:
-    """The rows of a table, of all months or of those named (`2026-11`); none where nothing has been written yet."""
+    """Read the rows of a table, of all months or of those named (`2026-11`); none where nothing has been written
+    yet."""
     wanted = sorted(table.glob("month=*")) if months is None else [table / f"month={month}" for month in months]
     files = [str(path / FILE) for path in wanted if (path / FILE).is_file()]
     return session.read.schema(schema).parquet(*files) if files else session.createDataFrame([], schema)
@@ -48,6 +49,6 @@ def write(table: Path, rows: DataFrame, order: Iterable[str]) -> list[str]:
 
 
 def months_of(rows: DataFrame) -> list[str]:
-    """The months (`2026-11`) of the column `start` of some rows, in order."""
+    """Return the months (`2026-11`) of the column `start` of some rows, in order."""
     month = F.date_format(F.timestamp_seconds("start"), "yyyy-MM")
     return sorted(row[0] for row in rows.select(month).distinct().collect())

@@ -48,13 +48,13 @@ class Subject:
 
 @contextlib.contextmanager
 def memory() -> Iterator[Subject]:
-    """Channels' own, for one process."""
+    """Yield Channels' own layer, for one process."""
     yield Subject(InMemoryChannelLayer, [])
 
 
 @contextlib.contextmanager
 def fastpath() -> Iterator[Subject]:
-    """A sidecar of one worker, as it comes."""
+    """Yield the layer of a sidecar of one worker, as it comes."""
     from realtime.layers import FastpathChannelLayer  # noqa: PLC0415 - after settings.configure()
 
     with sidecar(None) as server:
@@ -118,7 +118,7 @@ class Room:
 
 
 async def measure(subject: Subject, consumers: int) -> Figures:
-    """The figures of one layer with so many consumers in a group."""
+    """Return the figures of one layer with so many consumers in a group."""
     layer = subject.make()
     await layer.flush()
     room = Room(layer, consumers)
@@ -150,7 +150,7 @@ async def measure(subject: Subject, consumers: int) -> Figures:
 
 
 def measure_sync(subject: Subject) -> float:
-    """How many group_sends a second a thread without a loop does, as a view under WSGI or a task of Celery."""
+    """Return how many group_sends a second a thread without a loop does, as a view under WSGI or a task of Celery."""
     send = async_to_sync(subject.make().group_send)
     began, count = time.perf_counter(), 0
     while (took := time.perf_counter() - began) < SYNC_SECONDS:

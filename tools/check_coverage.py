@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def reached(files: Mapping[str, Any], folder: str) -> float:
-    """The percentage of the lines of a folder that were run; 0 where there is none."""
+    """Return the percentage of the lines of a folder that were run; 0 where there is none."""
     sums = [file["summary"] for path, file in files.items() if path.startswith(f"{folder}/")]
     lines = sum(one["num_statements"] for one in sums)
     return 100 * sum(one["covered_lines"] for one in sums) / lines if lines else 0.0

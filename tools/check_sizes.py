@@ -12,7 +12,7 @@ from pathlib import Path
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
 FOLDER_MODULES_MAX = 14
-"""Beside `__init__.py`: about as many names as a reader takes in at a glance."""
+"""Modules of a folder beside `__init__.py`: about as many names as a reader takes in at a glance."""
 NO_MODULES = {"__init__.py", "__main__.py"}
 PRODUCT = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 FOLDERS_EXEMPT = {
@@ -35,7 +35,7 @@ GENERATED = "migrations"
 
 
 def faults(name: str, source: str) -> Iterator[str]:
-    """Each fault of one module as `file:line: what is wrong`."""
+    """Yield each fault of one module as `file:line: what is wrong`."""
     lines = source.count("\n")
     if lines > FILE_LINES_MAX:
         yield f"{name}:{FILE_LINES_MAX + 1}: {lines} lines, more than {FILE_LINES_MAX}: split the file"
@@ -63,7 +63,7 @@ def _docstring_faults(name: str, tree: ast.Module) -> Iterator[str]:
 
 
 def crowded(names: Iterable[str]) -> Iterator[str]:
-    """Each folder of the product that holds more modules than a reader finds his way in."""
+    """Yield each folder of the product that holds more modules than a reader finds his way in."""
     folders = Counter(str(Path(name).parent) for name in names if Path(name).name not in NO_MODULES)
     for folder, count in sorted(folders.items()):
         if folder.startswith(PRODUCT) and folder not in FOLDERS_EXEMPT and count > FOLDER_MODULES_MAX:
@@ -71,7 +71,8 @@ def crowded(names: Iterable[str]) -> Iterator[str]:
 
 
 def modules(root: Path, suffix: str = ".py") -> Iterator[str]:
-    """Every Python file that git has or would take, or with another suffix, except those that Django generates."""
+    """Yield every Python file that git has or would take, or with another suffix, except those that Django
+    generates."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", f"*{suffix}"],
         cwd=root,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parents[1] / "realtime/static/realtime"
 MAIN = "client/client.js"
-"""What is exported by it is exported by the file."""
+"""Module whose exports are those of the file."""
 TARGET = "client.js"
 MAP = f"{TARGET}.map"
 
@@ -50,7 +50,7 @@ class _Module(NamedTuple):
 
 
 def bundle(folder: Path = FOLDER) -> Bundle:
-    """Both, out of the modules of a folder. Raises UnknownForm."""
+    """Make the file and its map, out of the modules of a folder; raise UnknownForm."""
     modules = list(_in_order(folder, MAIN, ()))
     lines = [
         "/**",
@@ -78,7 +78,7 @@ def write(made: Bundle, folder: Path = FOLDER) -> None:
 
 
 def _in_order(folder: Path, name: str, above: tuple[str, ...], seen: dict[str, None] | None = None) -> list[_Module]:
-    """A module after those that it imports, each once."""
+    """Return a module after those that it imports, each once."""
     seen = {} if seen is None else seen
     if name in above:
         raise UnknownForm(f"{' imports '.join((*above, name))}: a ring")
@@ -110,12 +110,12 @@ def _read(folder: Path, name: str) -> _Module:
 
 
 def _variable(name: str) -> str:
-    """What a module's exports are called in the file: that no module has a name with a dollar keeps it apart."""
+    """Return the name of a module's exports in the file: that no module has a name with a dollar keeps it apart."""
     return f"${name.removeprefix('client/').removesuffix('.js').replace('/', '_')}"
 
 
 def _map(sources: list[str], places: list[tuple[int, int] | None]) -> str:
-    """A source map of version 3, a segment for each line: its source and its line there, as differences."""
+    """Return a source map of version 3, a segment for each line: its source and its line there, as differences."""
     source = line = 0
     rows = []
     for place in places:
@@ -129,7 +129,7 @@ def _map(sources: list[str], places: list[tuple[int, int] | None]) -> str:
 
 
 def _quantity(number: int) -> str:
-    """A number in base 64 of variable length, its sign in the lowest bit."""
+    """Return a number in base 64 of variable length, its sign in the lowest bit."""
     rest = (abs(number) << 1) | (number < 0)
     digits = ""
     while True:

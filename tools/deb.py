@@ -23,16 +23,16 @@ from tools import sbom
 ROOT = Path(__file__).parents[1]
 NAME = "fastpath-sidecar"
 HOME = "usr/lib/fastpath"
-"""Of the virtual environment."""
+"""Folder of the virtual environment."""
 SCRIPTS = ("postinst", "prerm", "postrm")
 UNIT = "docs/operate/systemd/fastpath.service"
 IN_PLACE = {
     "/srv/mysite/.venv/bin/python": f"/{HOME}/bin/python",
     "WorkingDirectory=/srv/mysite": "WorkingDirectory=/var/lib/fastpath",
 }
-"""What the unit says of a project's folder, and what it says in the package."""
+"""Words that the unit says of a project's folder, and those that it says in the package."""
 OWN = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
-"""What pip notes of its own work."""
+"""Files in which pip notes its own work."""
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 CONTROL = """\
@@ -73,7 +73,8 @@ def environment(folder: Path, wheel: Path) -> str:
 
 
 def copied(name: str, site: Path) -> tuple[int, int]:
-    """A package as it is installed here, without what pip and Python have made; the C library that it needs."""
+    """Copy a package as it is installed here, without what pip and Python have made; return the C library that it
+    needs."""
     installed = importlib.metadata.distribution(name)
     tags = re.findall(r"^Tag: (\S+)$", installed.read_text("WHEEL") or "", re.MULTILINE)
     libraries = [(int(major), int(minor)) for major, minor in re.findall(r"manylinux_(\d+)_(\d+)_", " ".join(tags))]
@@ -109,7 +110,7 @@ def tree(folder: Path, wheel: Path) -> str:
 
 
 def build(target: Path, wheel: Path, moment: int) -> Path:
-    """The package, in a folder; raises Unfit, Mismatch, PackageNotFoundError or CalledProcessError."""
+    """Build the package, in a folder; raise Unfit, Mismatch, PackageNotFoundError or CalledProcessError."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     said = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as name:
@@ -141,7 +142,7 @@ def build(target: Path, wheel: Path, moment: int) -> Path:
 
 
 def _settle(folder: Path, moment: int) -> None:
-    """Modes and times that say nothing of who has built it."""
+    """Set modes and times that say nothing of who has built it."""
     programs = {folder / "usr/bin/fastpath", *(folder / "DEBIAN" / script for script in SCRIPTS)}
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
@@ -150,7 +151,7 @@ def _settle(folder: Path, moment: int) -> None:
 
 
 def main() -> int:
-    """The command line; the exit status."""
+    """Run the command line; return the exit status."""
     folder, moment = Path(sys.argv[1]), int(sys.argv[2])
     (wheel,) = folder.glob("*.whl")
     try:

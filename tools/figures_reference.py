@@ -11,7 +11,7 @@ UNITS = {"_per_s": "1/s", "_s": "s", "_ms": "ms", "_seconds": "s", "_bytes": "by
 
 
 def table() -> str:
-    """A row for each figure, in the order of their names."""
+    """Return a row for each figure, in the order of their names."""
     from fastpath.core.telemetry.figures import FIGURES  # noqa: PLC0415 - found by the path that main() adds
 
     lines = ["| figure | kind | unit | over workers | over nodes | sampled as |", "|---|---|---|---|---|---|"]
@@ -25,7 +25,7 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the table of today."""
+    """Return the page with the table of today."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
 

@@ -24,7 +24,7 @@ NAMESPACE = "fastpath"
 KUBERNETES = "1.30.0"
 """The version that is rendered for: a helm that was built without one takes 1.20, which the chart refuses."""
 DEFAULT_CHARACTERS_MAX = 40
-"""Of a default in the table; longer ones are in the file."""
+"""Characters of a default in the table; longer ones are in the file."""
 
 
 class Manifest(NamedTuple):
@@ -58,7 +58,7 @@ class Value(NamedTuple):
 
 
 def values() -> list[Value]:
-    """All that have a comment of their own, in the order of the file."""
+    """Return all values that have a comment of their own, in the order of the file."""
     text = (CHART / "values.yaml").read_text(encoding="utf-8")
     defaults = yaml.safe_load(text)
     found: list[Value] = []
@@ -81,7 +81,7 @@ def values() -> list[Value]:
 
 
 def table() -> str:
-    """The values as the page has them."""
+    """Return the values as the page has them."""
     lines = ["| value | default | |", "|---|---|---|"]
     for value in values():
         default = json.dumps(value.default, ensure_ascii=False)
@@ -91,13 +91,13 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the table of today."""
+    """Return the page with the table of today."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
 
 
 def digest(manifest: Manifest) -> str:
-    """Of all files that a rendering depends on, with their names."""
+    """Return the digest of all files that a rendering depends on, with their names."""
     files = sorted(path for path in CHART.rglob("*") if path.is_file())
     sha = hashlib.sha256()
     for path in [*files, *([manifest.values] if manifest.values else [])]:
@@ -106,7 +106,7 @@ def digest(manifest: Manifest) -> str:
 
 
 def rendered(manifest: Manifest, *more: str) -> str:
-    """What helm makes of the chart; subprocess.CalledProcessError with what it has to say."""
+    """Return what helm makes of the chart; raise subprocess.CalledProcessError with what helm has to say."""
     given = ["--values", str(manifest.values)] if manifest.values else []
     whither = ["--namespace", NAMESPACE, "--kube-version", KUBERNETES]
     argv = ["helm", "template", "fastpath", str(CHART), *whither, *given, *more]
@@ -115,7 +115,7 @@ def rendered(manifest: Manifest, *more: str) -> str:
 
 
 def text_of(manifest: Manifest) -> str:
-    """A rendering as it is kept."""
+    """Return a rendering as it is kept."""
     head = f"# {manifest.head}\n# Rendered by tools/kubernetes_chart.py from {digest(manifest)}\n"
     return head + rendered(manifest)
 

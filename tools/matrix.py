@@ -24,7 +24,7 @@ from tests.support.wheel import build  # noqa: E402
 
 PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 DJANGOS = {"5.2": (3, 10), "6.0": (3, 12), "6.1": (3, 12)}
-"""And the oldest Python that each of them takes; the last one is the newest that the metadata allows."""
+"""Versions of Django, and the oldest Python that each takes; the last one is the newest that the metadata allows."""
 
 PAGE = ROOT / "docs/develop/django.md"
 BEGIN, END = "<!-- made by make matrix -->\n", "<!-- end -->\n"
@@ -32,14 +32,14 @@ ABSENT = "no interpreter here"
 
 
 def version(interpreter: str) -> tuple[int, ...]:
-    """Of a Python; empty if it does not run."""
+    """Return the version of a Python; empty if it does not run."""
     script = "import sys, venv, ensurepip; print(*sys.version_info[:3])"
     done = subprocess.run([interpreter, "-c", script], capture_output=True, text=True)
     return tuple(map(int, done.stdout.split())) if done.returncode == 0 else ()
 
 
 def interpreters() -> dict[tuple[int, ...], str]:
-    """A working one of each version that can be found here."""
+    """Return a working interpreter of each version that can be found here."""
     candidates = [path for path in os.environ.get("MATRIX_PYTHONS", "").split(":") if path]
     for major, minor in PYTHONS:
         candidates += sorted(map(str, Path.home().glob(f".pyenv/versions/{major}.{minor}.*/bin/python")))
@@ -52,7 +52,7 @@ def interpreters() -> dict[tuple[int, ...], str]:
 
 
 def tried(interpreter: str, django: str, wheel: Path) -> str:
-    """What a cell says: the version of Django with which all passed, or what did not."""
+    """Return what a cell says: the version of Django with which all passed, or what did not."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         try:
             python = install(Path(folder) / "venv", f"{wheel}[test]", f"Django=={django}.*", interpreter=interpreter)
@@ -75,7 +75,7 @@ def tried(interpreter: str, django: str, wheel: Path) -> str:
 
 
 def table(rows: dict[str, list[str]], command: str) -> str:
-    """As the manual has it, with what made it."""
+    """Return the table as the manual has it, with what made it."""
     argv = ["git", "describe", "--always", "--dirty"]
     revision = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     lines = [
@@ -89,7 +89,7 @@ def table(rows: dict[str, list[str]], command: str) -> str:
 
 
 def main() -> int:
-    """1 if a pair failed; an interpreter that is not here is named, and is no failure."""
+    """Try the pairs; return 1 if one failed. An interpreter that is not here is named, and is no failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", metavar="X.Y", help="only these")
     parser.add_argument("--django", action="append", metavar="X.Y", help="only these")

@@ -27,7 +27,7 @@ from tools import sbom
 
 ROOT = Path(__file__).parents[1]
 CLIENT = "realtime/static/realtime"
-"""Where the JavaScript client is."""
+"""Folder of the JavaScript client."""
 CONTAINERS = "docs/operate/containers"
 SUMS = "SHA256SUMS"
 
@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 
 def listed(*paths: str) -> dict[str, Member]:
-    """The files below some paths that git has, as they are in the checkout."""
+    """Return the files below some paths that git has, as they are in the checkout."""
     argv = ["git", "ls-files", "--stage", "-z", "--", *paths]
     said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {}
@@ -66,7 +66,8 @@ def tarball(path: Path, members: Mapping[str, Member], moment: int) -> None:
 
 
 def npm(version: str) -> tuple[str, dict[str, Member]]:
-    """The name of the JavaScript client's package, and its files: the one, its map, the modules, types, licence."""
+    """Return the name of the JavaScript client's package, and its files: the one, its map, the modules, types,
+    licence."""
     files = listed(*(f"{CLIENT}/{name}" for name in ("client.js", "client.js.map", "client.d.ts", "client")))
     own = {f"package{name.removeprefix(CLIENT)}": member for name, member in files.items()}
     manifest = json.loads((ROOT / CLIENT / "package.json").read_text(encoding="utf-8"))
@@ -78,12 +79,12 @@ def npm(version: str) -> tuple[str, dict[str, Member]]:
 
 
 def images(wheel: Path) -> dict[str, Member]:
-    """What `docker build` reads: the files of docs/operate/containers where its Containerfile looks for them."""
+    """Return what `docker build` reads: the files of docs/operate/containers where its Containerfile looks for them."""
     return listed(CONTAINERS, "constraints.txt") | {f"dist/{wheel.name}": Member(wheel.read_bytes())}
 
 
 def manual(moment: int) -> dict[str, Member]:
-    """The site that tools/manual.sh builds."""
+    """Build the site with tools/manual.sh and return its files."""
     environment = os.environ | {"SOURCE_DATE_EPOCH": str(moment)}
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([ROOT / "tools" / "manual.sh", folder], env=environment, check=True)
@@ -92,13 +93,13 @@ def manual(moment: int) -> dict[str, Member]:
 
 
 def sums(folder: Path) -> str:
-    """As `sha256sum --check` reads it."""
+    """Return the checksums as `sha256sum --check` reads them."""
     paths = sorted(path for path in folder.iterdir() if path.name != SUMS)
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
 
 
 def notes(version: str) -> list[str]:
-    """What a release still lacks that is no file."""
+    """Return what a release still lacks that is no file."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     found = []
     if not re.search(rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$", text, re.MULTILINE):

@@ -23,17 +23,17 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE = uuid.UUID("5f2c35a3-9d5e-4e0f-8a55-6a4b8f0f7c11")
-"""Of the serial numbers of these documents: the same content has the same one."""
+"""Namespace of the serial numbers of these documents: the same content has the same one."""
 SHORT = 60
 """A licence in more characters than that is its text, and no name."""
 
 
 class Mismatch(Exception):
-    """What is installed is not what is pinned: nothing can be said of a release from here."""
+    """The difference of what is installed and what is pinned: nothing can be said of a release from here."""
 
 
 def pins(*files: str) -> dict[str, str]:
-    """The versions in files of requirements, by canonical name; markers are not looked at."""
+    """Return the versions in files of requirements, by canonical name; markers are not looked at."""
     found = {}
     for file in files:
         for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
@@ -54,7 +54,7 @@ class Resolver:
         self._seen: set[tuple[str, frozenset[str]]] = set()
 
     def follow(self, requirements: Iterable[str], extras: frozenset[str] = frozenset()) -> set[str]:
-        """The names that these ask for on this platform; all that those need is in ``edges`` afterwards."""
+        """Return the names that these ask for on this platform; all that those need is in ``edges`` afterwards."""
         names = set()
         for text in requirements:
             asked = Requirement(text)
@@ -78,7 +78,8 @@ class Resolver:
 
 
 def licence(name: str) -> list[dict[str, Any]]:
-    """What the package's metadata says: an expression of SPDX, else the name that it gives; nothing is guessed."""
+    """Return what the package's metadata says: an expression of SPDX, else the name that it gives; nothing is
+    guessed."""
     metadata = importlib.metadata.metadata(name)
     if expression := metadata.get("License-Expression"):
         return [{"expression": expression}]
@@ -90,7 +91,7 @@ def licence(name: str) -> list[dict[str, Any]]:
 
 
 def component(name: str, version: str, scope: str) -> dict[str, Any]:
-    """A package of PyPI."""
+    """Return a package of PyPI."""
     purl = f"pkg:pypi/{name}@{version}"
     found: dict[str, Any] = {
         "type": "library",
@@ -121,7 +122,7 @@ def bundled() -> dict[str, Any]:
 
 
 def document(moment: int) -> dict[str, Any]:
-    """The whole; ``moment`` is the time of the commit in seconds. Raises Mismatch, or PackageNotFoundError."""
+    """Return the whole; ``moment`` is the time of the commit in seconds. Raise Mismatch, or PackageNotFoundError."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pinned = pins("requirements.txt", "constraints.txt")
     resolver = Resolver(pinned)

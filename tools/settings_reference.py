@@ -12,7 +12,7 @@ UNITS = {"seconds": "s", "bytes": "bytes", "messages": "messages"}
 
 
 def table() -> str:
-    """A row for each setting: name, unit, default, reason."""
+    """Return a row for each setting: name, unit, default, reason."""
     from fastpath.settings import PREFIX, Settings  # noqa: PLC0415
 
     lines = ["| setting | unit | default | what it is and why |", "|---|---|---|---|"]
@@ -29,7 +29,7 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the table of today."""
+    """Return the page with the table of today."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
 

@@ -13,7 +13,7 @@ BEGIN, END = "<!-- rules: tools/truth_table.py writes this -->", "<!-- rules end
 
 
 def table() -> str:
-    """A line for each row: what it shows, the rules, who asks for what, the answer."""
+    """Return a line for each row: what it shows, the rules, who asks for what, the answer."""
     lines = ["| what it shows | rules | asked | answer |", "|---|---|---|---|"]
     for row in json.loads(TRUTH.read_text(encoding="utf-8"))["rows"]:
         texts = [f"{number}. `{text}`" for number, text in enumerate(row["rules"], 1)]
@@ -25,7 +25,7 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the table of today."""
+    """Return the page with the table of today."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
 

@@ -21,7 +21,7 @@ PER_MS = 50
 
 
 def measure(session: SparkSession, repeat: int) -> list[Figure]:
-    """Bars of 1 s and 1 min that move (update mode), and final ones (append)."""
+    """Measure bars of 1 s and 1 min that move (update mode), and final ones (append)."""
     figures = []
     for mode, what in (("update", "that move (update mode)"), ("append", "final (append)")):
         rates = []

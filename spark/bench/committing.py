@@ -62,7 +62,7 @@ def measure(session: SparkSession, repeat: int, rows: int = ROWS) -> list[Figure
 
 
 def _frame(start: int) -> bytes:
-    """Rows of 200 subjects with four fields, as a run each."""
+    """Return a frame with rows of 200 subjects with four fields, as a run each."""
     numbers = range(start, start + FRAME_ROWS)
     runs = []
     for symbol in range(SYMBOLS):

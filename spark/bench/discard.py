@@ -38,7 +38,7 @@ class Discard(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Frames, or parts of them."""
+        """Acknowledge the frames that are whole, and keep the part of one."""
         buffer = self._buffer
         buffer += data
         answers = []

@@ -61,7 +61,8 @@ def _minutes(session: SparkSession, minutes: int, path: str) -> None:
 
 
 def _apart(session: SparkSession, found: buckets.Told, path: str) -> float:
-    """The greatest relative difference from windows computed one by one by their formula, over all their minutes."""
+    """Return the greatest relative difference from windows computed one by one by their formula, over all their
+    minutes."""
     table = session.read.parquet(path)
     worst = 0.0
     for window, first in buckets.firsts(MOMENT).items():

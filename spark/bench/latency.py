@@ -26,7 +26,7 @@ WAIT_SECONDS = 60.0
 
 
 def measure(session: SparkSession, repeat: int) -> list[Figure]:
-    """Three ways back into the sidecar."""
+    """Measure three ways back into the sidecar."""
     kinds: list[tuple[str, Callable[[DataFrame, Server], object], float | None, float]] = [
         ("exactly once", _exactly_once, 220, 450),
         ("foreachBatch", _for_each, None, 350),
@@ -60,7 +60,7 @@ def _run(session: SparkSession, start: Callable[[DataFrame, Server], StreamingQu
 
 
 def _listen(server: Server, query: StreamingQuery) -> list[float]:
-    """The ages of what comes out, when the first has come and the warm-up is over."""
+    """Return the ages of what comes out, when the first has come and the warm-up is over."""
     ages = []
     with connect(server.clients) as client:
         began = 0.0
@@ -79,7 +79,7 @@ def _listen(server: Server, query: StreamingQuery) -> list[float]:
 
 @contextmanager
 def _publishing(server: Server) -> Iterator[None]:
-    """1,000 messages a second, until the block ends."""
+    """Publish 1,000 messages a second, until the block ends."""
     stop = threading.Event()
 
     def run() -> None:

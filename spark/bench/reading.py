@@ -46,7 +46,7 @@ def _batch(session: SparkSession, server: Server) -> float:
 
 
 def _stream(session: SparkSession, server: Server, rows: int) -> float:
-    """Rows a second over all batches but the first, which starts the workers."""
+    """Return rows a second over all batches but the first, which starts the workers."""
     reader = session.readStream.format("realtime").options(url=server.url, subjects="/bench/us/*", start="earliest")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         writer = reader.option("max_rows", BATCH_ROWS).load().writeStream.format("noop")

@@ -36,14 +36,14 @@ class Server:
     control: str = ""
 
     def cpu_seconds(self) -> float:
-        """The CPU time that the server has used so far, in seconds, the kernel's work for it included."""
+        """Return the CPU time that the server has used so far, in seconds, the kernel's work for it included."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / TICKS
 
 
 @contextmanager
 def sidecar(**settings: Any) -> Iterator[Server]:
-    """The product's sidecar alone, with FASTPATH_* settings; its journal is on the disk of the temporary folder."""
+    """Run the product's sidecar alone, with FASTPATH_* settings; its journal is on the disk of the temporary folder."""
     folder = Path(tempfile.mkdtemp(prefix="spark-bench-"))
     control = str(folder / "control.sock")
     chosen = {
@@ -68,7 +68,7 @@ def sidecar(**settings: Any) -> Iterator[Server]:
 
 @contextmanager
 def discarding() -> Iterator[Server]:
-    """The receiver that keeps nothing (spark.bench.discard)."""
+    """Run the receiver that keeps nothing (spark.bench.discard)."""
     with _process([sys.executable, "-m", "spark.bench.discard"], dict(os.environ)) as (process, ready):
         yield Server(process, ready.strip())
 

@@ -18,7 +18,7 @@ class Figure:
     unit: str
     values: list[float]
     target: float | None = None
-    """At least this, or at most where `least` is False."""
+    """Number that the result is to reach, or not to pass where `least` is False."""
     least: bool = True
     note: str = ""
     more: dict[str, float] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """A row each: median, the least and the greatest, target."""
+    """Return a row each: median, the least and the greatest, target."""
     lines = ["| what | median | least to greatest | target | met | |", "|---|---:|---:|---:|---|---|"]
     for one in figures:
         target = "" if one.target is None else f"{'≥' if one.least else '≤'} {shown(one.target)}"
@@ -48,7 +48,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def shown(value: float) -> str:
-    """Three digits that count, with commas above a thousand."""
+    """Return three digits that count, with commas above a thousand."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

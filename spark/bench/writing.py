@@ -19,7 +19,7 @@ WARM_ROWS = 200_000
 
 
 def frame(session: SparkSession, rows: int, fields: int) -> DataFrame:
-    """`rows` messages of 200 subjects in two partitions, with a content of some 12 bytes and so many fields."""
+    """Return `rows` messages of 200 subjects in two partitions, with a content of some 12 bytes and so many fields."""
     symbol = F.format_string("S%03d", F.col("id") % SYMBOLS)
     columns = [
         F.concat(F.lit("/bench/us/"), symbol).alias("subject"),
@@ -31,7 +31,7 @@ def frame(session: SparkSession, rows: int, fields: int) -> DataFrame:
 
 @contextmanager
 def cached(source: DataFrame) -> Iterator[DataFrame]:
-    """The rows in memory: making them is not measured."""
+    """Keep the rows in memory: making them is not measured."""
     source.persist()
     source.count()
     try:

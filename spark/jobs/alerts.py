@@ -16,7 +16,7 @@ from spark.jobs.running import JobError, positive, publish, run
 
 SUBJECT = "/alerts/us/"
 STATE_MS_MAX = 7 * 86_400_000
-"""What is known of an instrument is forgotten when the others' prices are so much newer than its last."""
+"""Milliseconds by which others' prices are newer than an instrument's last before what is known of it is forgotten."""
 OUTPUT = "symbol string, kind string, level string, price double, value double, limit double, time long"
 
 
@@ -27,13 +27,13 @@ class Watch(StatefulProcessor):
         self._limits = limits
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark before the first rows."""
+        """Make the state, as Spark asks before the first rows."""
         # Not with a time to live: that needs processing time, for which Spark runs empty batches without end.
         self._state = handle.getValueState("instrument", scorer.SCHEMA)
         self._handle = handle
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """The alerts that a batch of one instrument's prices raises."""
+        """Yield the alerts that a batch of one instrument's prices raises."""
         state = self._known()
         if state is None:
             state = scorer.InstrumentState()
@@ -47,7 +47,7 @@ class Watch(StatefulProcessor):
         return iter([Row(symbol=key[0], **alert._asdict()) for alert in found])
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        """Each instrument has one timer: it ends the state, or is set on where prices have come meanwhile."""
+        """End the state, or set the instrument's one timer on where prices have come meanwhile."""
         state = self._known()
         if state is not None and state.time + STATE_MS_MAX > timerValues.getCurrentWatermarkInMs():
             self._handle.registerTimer(state.time + STATE_MS_MAX)
@@ -60,11 +60,11 @@ class Watch(StatefulProcessor):
         return None if values is None else scorer.InstrumentState(*values)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing, as nothing is held open."""
 
 
 def transform(ticks: DataFrame, limits: scorer.Limits | None = None, late_seconds: int = 2) -> DataFrame:
-    """Prices (`spark.jobs.prices`) to alerts; columns `OUTPUT`, `time` in milliseconds since 1970.
+    """Make alerts of prices (`spark.jobs.prices`); columns `OUTPUT`, `time` in milliseconds since 1970.
 
     Prices of one batch are judged in the order of their times; one that is older than a judged one is not judged.
     """
@@ -85,7 +85,7 @@ def transform(ticks: DataFrame, limits: scorer.Limits | None = None, late_second
 
 
 def messages(alerts: DataFrame) -> DataFrame:
-    """Alerts to messages, with one line of text for people."""
+    """Make messages of alerts, with one line of text for people."""
     price = F.col("price").cast(prices.PRICE).cast("string")
     value = F.round("value", 2).cast("decimal(18,2)").cast("string")
     limit = F.round("limit", 2).cast("decimal(18,2)").cast("string")
@@ -126,13 +126,13 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments, with those of reading prices."""
+    """Add the job's own arguments, with those of reading prices."""
     prices.arguments(parser)
     own_arguments(parser)
 
 
 def own_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments."""
+    """Add the job's own arguments."""
     limits = scorer.Limits()
     for name, default, what in (
         ("--change-pct", limits.change_pct, "change since the close before in percent"),

@@ -28,7 +28,7 @@ USES = {
     "published": ("publish", "allow"),
     "refused": ("publish", "deny"),
 }
-"""Which event is a use of a rule of which action and effect."""
+"""Events that are a use of a rule, with the rule's action and effect."""
 
 HISTORY_HOURS = 12
 """Hours in which a user did something before another hour of theirs can be unusual."""
@@ -75,7 +75,7 @@ def transform(events: DataFrame) -> DataFrame:
 
 
 def _holders() -> Column:
-    """A subscription for each user who had it: the token of a connection may be renewed with that of another."""
+    """Return a subscription for each user who had it: the token of a connection may be renewed with that of another."""
     later = F.filter(
         "renewals", lambda one: (one["at"] > F.col("at")) & (F.col("end").isNull() | (one["at"] < F.col("end")))
     )
@@ -113,9 +113,9 @@ def _with_published(stays: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def usage(events: DataFrame, rules: Sequence[Rule], members: Mapping[str, frozenset[str]] | None = None) -> DataFrame:
-    """The use of each rule: `number`, `who`, `pattern`, `action`, `effect`, `n`, `users`, `last`.
+    """Return the use of each rule: `number`, `who`, `pattern`, `action`, `effect`, `n`, `users`, `last`.
 
-    `n` is 0 for one that nobody used, and null where the events tell nothing of such use, because the audit has no
+    `n` is 0 for a rule that nobody used, and null where the events tell nothing of such use, because the audit has no
     kind `message`.
     """
     kinds = F.create_map(*(F.lit(part) for event, pair in USES.items() for part in (event, "/".join(pair))))
@@ -141,11 +141,11 @@ def usage(events: DataFrame, rules: Sequence[Rule], members: Mapping[str, frozen
 
 
 def anomalies(events: DataFrame, score: float = 4.0, burst: int = 20) -> DataFrame:
-    """The unusual events, newest last: `time`, `what`, `user`, `address`, `value`, `usual`, `score`.
+    """Return the unusual events, newest last: `time`, `what`, `user`, `address`, `value`, `usual`, `score`.
 
     `volume`: an hour of a user with so many events that it is `score` deviations above that user's other hours.
-    `address`: a user, known for a day, came from an address for the first time. `refusals`: `burst` or more refusals
-    of one user and address within a minute; `value` is how many, until there was a minute without.
+    `address`: a user, known for a day, came from an address for the first time. `refusals`: `burst` or more refusals of
+    one user and address within a minute; `value` is how many, until there was a minute without.
     """
     every = (_volumes(events, score), _addresses(events), _bursts(events, burst))
     return every[0].unionByName(every[1]).unionByName(every[2]).orderBy("time", "what", "user", "address")

@@ -18,10 +18,10 @@ SCHEMA = (
 
 
 def read(session: SparkSession, *folders: str) -> DataFrame:
-    """All events of the files in these folders; a line that is none, such as one that is broken off, is left out.
+    """Read all events of the files in these folders; a line that is none, such as one that is broken off, is left out.
 
-    `line` rises with the lines of a file: events of the same millisecond have an order. Raises JobError where a
-    folder has no such file.
+    `line` rises with the lines of a file: events of the same millisecond have an order. Raises JobError where a folder
+    has no such file.
     """
     for folder in folders:
         if not any(Path(folder).glob(FILES)):

@@ -28,11 +28,12 @@ WATERMARK = "spark.watermarkDelayMs"
 
 
 def transform(ticks: DataFrame, intervals: Sequence[str] = tuple(INTERVALS), late_seconds: int = 2) -> DataFrame:
-    """Prices (`spark.jobs.prices`) to bars: one row per `symbol`, `interval` and `start`, all intervals in one pass.
+    """Make bars of prices (`spark.jobs.prices`): one row per `symbol`, `interval` and `start`, all intervals in one
+    pass.
 
     `open` and `close` are the first and last price by time and then sequence number, whatever order the rows come in,
-    so that a stream and a batch give the same. `vwap` is weighted by volume, and the close where there is none.
-    In a stream a bar ends `late_seconds` after its `end`; prices that come later for it are dropped.
+    so that a stream and a batch give the same. `vwap` is weighted by volume, and the close where there is none. In a
+    stream a bar ends `late_seconds` after its `end`; prices that come later for it are dropped.
     """
     ticks = ticks.withWatermark("time", f"{late_seconds} seconds")
     lengths = F.array(*(F.struct(F.lit(name).alias("name"), F.lit(INTERVALS[name]).alias("ms")) for name in intervals))
@@ -65,7 +66,8 @@ def transform(ticks: DataFrame, intervals: Sequence[str] = tuple(INTERVALS), lat
 
 
 def messages(bars: DataFrame, final: bool) -> DataFrame:
-    """Bars to messages. The bar that moves has a `version`, so that an older state of it cannot follow a newer one."""
+    """Make messages of bars. The bar that moves has a `version`, so that an older state of it cannot follow a newer
+    one."""
     fields = {
         **{name: F.col(name) for name in ("open", "high", "low", "close", "vwap", "volume", "ticks")},
         "start": F.unix_millis("start"),
@@ -89,7 +91,7 @@ def messages(bars: DataFrame, final: bool) -> DataFrame:
 
 
 def _simulated() -> Column:
-    """The fields that rest on values which the feed calls simulated; null when none does."""
+    """Return the fields that rest on values which the feed calls simulated; null when none does."""
     return F.when(F.col("simulated_price") == 1, "open,high,low,close,vwap,volume").when(
         F.col("simulated_volume") == 1, "vwap,volume"
     )
@@ -106,7 +108,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments."""
+    """Add the job's own arguments."""
     prices.arguments(parser)
     parser.add_argument(
         "--intervals", type=_intervals, default=",".join(INTERVALS), metavar="LIST", help="of 1s, 1m, 1d; with commas"

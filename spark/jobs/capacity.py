@@ -23,17 +23,17 @@ from spark.support.costs import CPU, MEMORY, Costs, Machine, Need, TooLittle, fi
 
 NAMES = ("cpu_percent", "memory_bytes", *dict.fromkeys((*CPU, *MEMORY)), "bytes_out_per_s")
 SAMPLES_MIN = 30
-"""Of a minute with fewer seconds little is known."""
+"""Seconds in a minute that were sampled: of a minute with fewer little is known."""
 
 PEAK = 0.999
 """The load that is planned for was not exceeded in so many of the minutes."""
 
 DIVIDED = frozenset(("cpu_percent", "memory_bytes", "messages_out_per_s", "connections", "bytes_out_per_s"))
-"""What the statistics add up over nodes; of all else each node has all (docs/operate/figures.md, Names)."""
+"""Names that the statistics add up over nodes; of all else each node has all (docs/operate/figures.md, Names)."""
 
 
 def transform(minutes: DataFrame, nodes: int = 1) -> DataFrame:
-    """Buckets of minutes (support/buckets.py) to what one of `nodes` nodes did in each: `start`, and a column a name of
+    """Make of minutes (support/buckets.py) what one of `nodes` nodes did in each: `start`, and a column a name of
     NAMES, the mean; only minutes in which all were sampled."""
     wide = minutes.where(F.col("n") >= SAMPLES_MIN).groupBy("start").pivot("name", list(NAMES)).agg(F.first("mean"))
     shared = {name: nodes if name in DIVIDED else 1 for name in NAMES}
@@ -41,7 +41,7 @@ def transform(minutes: DataFrame, nodes: int = 1) -> DataFrame:
 
 
 def moments(load: DataFrame) -> dict[tuple[str, str], float]:
-    """The means of all products of two columns of NAMES, where `1` is a constant: all that the costs depend on.
+    """Return the means of all products of two columns of NAMES, where `1` is a constant: all that the costs depend on.
 
     Raises TooLittle where there is no row.
     """
@@ -55,14 +55,14 @@ def moments(load: DataFrame) -> dict[tuple[str, str], float]:
 
 
 def peak(load: DataFrame, nodes: int = 1) -> dict[str, float]:
-    """The load of all nodes together that is exceeded in one minute of a thousand."""
+    """Return the load of all nodes together that is exceeded in one minute of a thousand."""
     row = load.agg(*(F.percentile(name, F.lit(PEAK)) for name in NAMES)).head()
     assert row is not None
     return {name: float(row[at]) * (nodes if name in DIVIDED else 1) for at, name in enumerate(NAMES)}
 
 
 def bench_rows(runs: Iterable[Mapping[str, Any]]) -> list[tuple[float, ...]]:
-    """Results of the benchmark as minutes of one node, in the order of `start` and NAMES."""
+    """Return results of the benchmark as minutes of one node, in the order of `start` and NAMES."""
     rows = []
     for place, run in enumerate(runs):
         if not run.get("server_cpu_percent") or not run.get("duration_s"):

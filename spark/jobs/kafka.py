@@ -32,14 +32,14 @@ NEEDED = {
 }
 """A class of each library that the connector needs and Spark does not have, and the library's name."""
 PLACES = ("topic", "key", "partition")
-"""What a template of the subject can name."""
+"""Places of a record that a template of the subject can name."""
 
 FORMATS = ("json", "text", "binary")
 
 
 def transform(records: DataFrame, subject: str, form: str = "json", content: str = "value") -> DataFrame:
-    """Kafka's records (`key`, `value`, `topic`, `partition`, `offset`, …) to messages: `subject`, `content`,
-    `fields`, `retained`.
+    """Make messages (`subject`, `content`, `fields`, `retained`) of Kafka's records (`key`, `value`, `topic`,
+    `partition`, `offset`, …).
 
     `subject` is a template of PLACES. Of `json`, values are objects: each entry is a field, as text, and the one named
     `content` the content; what is no object becomes content as it is. Of `text` and `binary` the value is the content.
@@ -67,7 +67,7 @@ def transform(records: DataFrame, subject: str, form: str = "json", content: str
 
 
 def _fields(entries: Column, content: str) -> Column:
-    """The fields with each name once: Spark would end the query over a name that comes twice, as JSON allows."""
+    """Return the fields with each name once: Spark would end the query over a name that comes twice, as JSON allows."""
     wanted = F.map_filter(
         entries, lambda name, value: value.isNotNull() & ~name.isin("", content, "kafka_partition", "kafka_offset")
     )
@@ -76,7 +76,7 @@ def _fields(entries: Column, content: str) -> Column:
 
 
 def _subject(template: str) -> Column:
-    """A key may hold anything: what stands between slashes must not have one, nor be empty."""
+    """Return the subject; of a key a slash becomes ``_`` and an empty text ``-``, as no segment can hold these."""
     parts: list[Column] = []
     rest = template
     for name in template_columns(template):
@@ -102,7 +102,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def check_connector(session: SparkSession) -> None:
-    """Raises JobError, with what to do, where Spark has no Kafka connector, a part of it, or one of another Spark."""
+    """Raise JobError, with what to do, where Spark has no Kafka connector, a part of it, or one of another Spark."""
     java = session.sparkContext._jvm
     assert java is not None
     loader = java.java.lang.Thread.currentThread().getContextClassLoader()

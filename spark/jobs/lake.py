@@ -84,7 +84,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def compact_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is left of the command line with --compact."""
+    """Add what is left of the command line with --compact."""
     _folder(parser)
     parser.add_argument("--compact", action="store_true", required=True, help="make one file of those of each group")
 

@@ -52,7 +52,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the four jobs."""
+    """Add the arguments of the four jobs."""
     ticks.arguments(parser)
     bars.arguments(parser)
     movers.own_arguments(parser)

@@ -21,8 +21,8 @@ SUBJECT = "/movers/us/"
 
 
 def transform(ticks: DataFrame, window_seconds: int = 60, slide_seconds: int = 5, late_seconds: int = 2) -> DataFrame:
-    """Prices (`spark.jobs.prices`) to moves: one row for each window and `symbol` with a price in it, with `name` (null
-    where no price had one), `last` and `change`.
+    """Make moves of prices (`spark.jobs.prices`): one row for each window and `symbol` with a price in it, with `name`
+    (null where no price had one), `last` and `change`.
 
     The change is that from the first to the last price within the window, in percent to two decimals, 0 for what did
     not move. In a stream a window comes once, `late_seconds` after its end.
@@ -41,7 +41,7 @@ def transform(ticks: DataFrame, window_seconds: int = 60, slide_seconds: int = 5
 
 
 def messages(moves: DataFrame) -> DataFrame:
-    """Moves to messages; the `version` keeps an older window from following a newer one."""
+    """Make messages of moves; the `version` keeps an older window from following a newer one."""
     end = F.unix_millis("window.end")
     fields = {
         "symbol": F.col("symbol"),
@@ -70,13 +70,13 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments, with those of reading prices."""
+    """Add the job's own arguments, with those of reading prices."""
     prices.arguments(parser)
     own_arguments(parser)
 
 
 def own_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments."""
+    """Add the job's own arguments."""
     parser.add_argument("--window-seconds", type=positive(int), default=60, metavar="S", help="length of the window")
     parser.add_argument("--slide-seconds", type=positive(int), default=5, metavar="S", help="from one to the next")
 

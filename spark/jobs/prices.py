@@ -17,7 +17,7 @@ PRICE = f"decimal(18,{DECIMALS})"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of a job that reads prices."""
+    """Add the arguments of a job that reads prices."""
     parser.add_argument("--subjects", default=SUBJECTS, help="the prices to read, patterns with commas")
     parser.add_argument(
         "--start",
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read(session: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """The prices of a running sidecar as a stream; columns as of `prices`."""
+    """Read the prices of a running sidecar as a stream; columns as of `prices`."""
     messages = (
         session.readStream.format("realtime")
         .option("url", options.url)
@@ -49,7 +49,7 @@ def read(session: SparkSession, options: argparse.Namespace) -> DataFrame:
 
 
 def prices(messages: DataFrame) -> DataFrame:
-    """Messages (`subject`, `content`, `fields`, `epoch`, `seq`, `time`) to prices.
+    """Make prices of messages (`subject`, `content`, `fields`, `epoch`, `seq`, `time`).
 
     The rows have `symbol` (the last segment of the subject), `name`, `price` (in cents and above 0; a message without
     such a price is left out), `previous` (the close before it, if the feed says so), `volume` (0 where the feed gives
@@ -76,7 +76,7 @@ def prices(messages: DataFrame) -> DataFrame:
 
 
 def _field(name: str) -> Column:
-    """A field as text; null where the message has none of that name."""
+    """Return a field as text; null where the message has none of that name."""
     return F.col("fields")[name].cast("string")
 
 

@@ -22,15 +22,15 @@ from pyspark.sql import SparkSession
 from fastpath.stop_signal import SIGNALS, WAKE_SECONDS, StopEvent
 
 WORKER = b"pyspark/daemon.py"
-"""What a Python worker of Spark runs."""
+"""Part of the command line of Spark's Python workers."""
 
 STOP_SECONDS_MAX = 4.0
-"""From the signal to the end; after it the JVM is killed."""
+"""Seconds from the signal to the end; after them the JVM is killed."""
 STUCK_SECONDS = 15.0
-"""From the signal to the end of a process whose alarm was not heard."""
+"""Seconds from the signal to the end of a process whose alarm was not heard."""
 JAVA_EXIT_SECONDS_MAX = 2.0
 NOISE = (b"Using incubator modules", b"Streaming TransformWithStateInPandas Python worker")
-"""What is in lines that say nothing to the user, though they are printed as if it were an error."""
+"""Parts of lines that say nothing to the user, though they are printed as if they were errors."""
 
 
 class Stop:
@@ -50,7 +50,7 @@ class Stop:
             signal.signal(number, self._handle)
 
     def started(self, session: SparkSession) -> None:
-        """From now on the JVM is stopped in order; a signal before this ends it at once."""
+        """Have the JVM stopped in order from now on; a signal before this ends it at once."""
         self._started = True
         # A signal to the process group ends the JVM as well, and this thread of Spark's would print a trace about it.
         session.sparkContext._accumulatorServer.handle_error = lambda *_: None
@@ -89,9 +89,9 @@ def run_in_thread(work: Callable[[], int]) -> int:
 
 @contextmanager
 def java_errors(stop: Stop) -> Iterator[None]:
-    """A JVM started inside writes to our stderr until the process is about to end.
+    """Let a JVM started inside write to our stderr until the process is about to end.
 
-    What it and its Python workers print after that is about being ended. Our own stderr is as before on leaving.
+    What the JVM and its Python workers print after that is about being ended. Our own stderr is as before on leaving.
     """
     read, write = os.pipe()
     own = os.dup(2)
@@ -112,8 +112,9 @@ def _forward(read: int, own: int, stop: Stop) -> None:
 
 
 def without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines that say something: without NOISE, and without the trace of a Python worker whose JVM has let go of it,
-    as it does with every worker of a query that has ended. Its first line may have got lost among those of another."""
+    """Yield the lines that say something: without NOISE, and without the trace of a Python worker whose JVM has let go
+    of it, as it does with every worker of a query that has ended. The first line of the trace may be lost among others.
+    """
     trace: list[bytes] = []
     for line in lines:
         if trace or line.startswith(b"Traceback") or (line.startswith(b"  File ") and WORKER in line):
@@ -153,7 +154,7 @@ def end_java(session: SparkSession | None, stop: Stop) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """The one line of a failed query that says why: the Python error inside Spark's, else the first line."""
+    """Return the one line of a failed query that says why: the Python error inside Spark's, else the first line."""
     text, _, _ = str(error).partition("=== Streaming Query ===")
     raised: list[str] = re.findall(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: (.+)$", text, re.MULTILINE)
     if raised and "Traceback" in text:
@@ -175,7 +176,7 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _signal_children(number: signal.Signals) -> None:
-    """While a JVM starts, PySpark does not tell its process; it is a child of ours."""
+    """Send a signal to our children: while a JVM starts, PySpark does not tell its process, but it is one of them."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():

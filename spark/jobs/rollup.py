@@ -28,7 +28,7 @@ SIZES = {"minutes": buckets.MINUTE, "hours": buckets.HOUR, "days": buckets.DAY}
 ORDER = ("name", "start")
 
 BACKFILL_SECONDS = {"minutes": 901 * buckets.MINUTE, "hours": 361 * buckets.HOUR, "days": 461 * buckets.DAY}
-"""So far back reach the minutes, hours and days that realtime keeps; what is older no window of it asks for."""
+"""Seconds that the minutes, hours and days reach back which realtime keeps; no window asks for what is older."""
 
 
 def transform(events: DataFrame, size: int = buckets.HOUR) -> DataFrame:
@@ -113,7 +113,7 @@ def _sum(column: str):  # type: ignore[no-untyped-def]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What is rolled up, and where to."""
+    """Add what is rolled up, and where to."""
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the tables")
     parser.add_argument("--audit", nargs="+", default=[], metavar="DIR", help="folders of the sidecars' audit")
     parser.add_argument("--statistics", metavar="DIR", help="folder of manage.py realtime_statistics export")

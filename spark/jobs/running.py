@@ -45,7 +45,7 @@ Work = Callable[[SparkSession, argparse.Namespace], None]
 
 
 class JobError(ValueError):
-    """What the caller can put right, such as an argument; its text is the one line that the job ends with."""
+    """A fault that the caller can put right, such as an argument; its text is the one line that the job ends with."""
 
 
 def run(
@@ -100,7 +100,7 @@ def run_batch(
 def parse(
     name: str, description: str, common: Arguments | None, arguments: Arguments, words: Sequence[str] | None
 ) -> argparse.Namespace:
-    """The command line of `python -m spark.jobs.NAME`."""
+    """Parse the command line of `python -m spark.jobs.NAME`."""
     parser = argparse.ArgumentParser(
         prog=f"python -m spark.jobs.{name}",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -114,17 +114,18 @@ def parse(
 
 
 def token() -> str:
-    """The token that the environment gives; empty where the sidecar asks for none."""
+    """Return the token that the environment gives; empty where the sidecar asks for none."""
     return os.environ.get(TOKEN_VARIABLE, "")
 
 
 def trigger(options: argparse.Namespace) -> dict[str, Any]:
-    """What goes into `DataStreamWriter.trigger(**…)` for --trigger-ms and --once."""
+    """Return what goes into `DataStreamWriter.trigger(**…)` for --trigger-ms and --once."""
     return {"availableNow": True} if options.once else {"processingTime": f"{options.trigger_ms} milliseconds"}
 
 
 def sink(messages: DataFrame, options: argparse.Namespace, job: str) -> dict[str, str]:
-    """The options of format `realtime` that every job's writer has; columns `as_of` and `version` are what they say."""
+    """Return the options of format `realtime` that every job's writer has; columns `as_of` and `version` are what they
+    say."""
     return {
         "url": options.url,
         "token": token(),
@@ -135,7 +136,7 @@ def sink(messages: DataFrame, options: argparse.Namespace, job: str) -> dict[str
 
 
 def publish(messages: DataFrame, options: argparse.Namespace, query: str, checkpoint: str) -> DataStreamWriter:
-    """A writer that publishes each new row of `messages` exactly once; start it with `.start()`."""
+    """Return a writer that publishes each new row of `messages` exactly once; start it with `.start()`."""
     given = sink(messages, options, query)
     if options.from_driver:
         writer = messages.writeStream.foreachBatch(lambda batch, number: direct.publish(batch, number, given))
@@ -151,7 +152,7 @@ def publish(messages: DataFrame, options: argparse.Namespace, query: str, checkp
 
 @contextmanager
 def reported(name: str, options: argparse.Namespace, stop: Stop) -> Iterator[Reports]:
-    """Reports to the sidecars of --url, or of the environment where a job has no such argument; ends with the error."""
+    """Report to the sidecars of --url, or of the environment where a job has no such argument; end with the error."""
     reports = Reports(getattr(options, "url", None) or os.environ.get(URL_VARIABLE, ""), token())
     error = ""
     try:
@@ -216,7 +217,7 @@ def watch(queries: Sequence[StreamingQuery], stop: Stop, reports: Reports) -> No
 
 
 def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
-    """An argument type: a number above 0."""
+    """Return an argument type: a number above 0."""
 
     def number(text: str) -> float:
         value = kind(text)
@@ -228,7 +229,7 @@ def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
 
 
 def streaming_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every job that runs queries."""
+    """Add the arguments of every job that runs queries."""
     parser.add_argument(
         "--url",
         default=os.environ.get(URL_VARIABLE, "127.0.0.1:8801"),

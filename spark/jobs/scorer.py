@@ -13,7 +13,7 @@ LEVELS = ("", "warning", "critical")
 
 @dataclass(frozen=True)
 class Limits:
-    """From which values on an alert is raised; the pairs are for a warning and for a critical one."""
+    """The values from which on an alert is raised; the pairs are for a warning and for a critical one."""
 
     change_pct: tuple[float, float] = (5.0, 10.0)
     """Change since the close before, up or down, in percent."""
@@ -22,13 +22,13 @@ class Limits:
     span: int = 100
     """Steps over which mean and deviation are weighted: the newest counts 2/(span+1)."""
     steps_min: int = 30
-    """Before so many steps nothing is known of what is ordinary."""
+    """Number of steps before which nothing is known of what is ordinary."""
     deviation_min: float = 0.0005
     """A calmer instrument counts as one of this deviation: else after a quiet hour each cent would be a sensation."""
     quiet_ms: int = 30_000
-    """After an alert there is none of its kind and level for so long."""
+    """Milliseconds after an alert in which there is none of its kind and level."""
     rearm: float = 0.8
-    """And none before the value has been below this part of the limit for a warning."""
+    """Part of a warning's limit below which the value has to be before there is another alert."""
 
 
 class Alert(NamedTuple):
@@ -43,7 +43,7 @@ class Alert(NamedTuple):
 
 
 class InstrumentState(NamedTuple):
-    """What is remembered of an instrument; its fields are a row of `SCHEMA`."""
+    """The memory of an instrument; its fields are a row of `SCHEMA`."""
 
     time: int = 0
     price: float = 0.0
@@ -65,7 +65,8 @@ SCHEMA = (
 def judge(
     state: InstrumentState, limits: Limits, time: int, price: float, previous: float | None
 ) -> tuple[InstrumentState, list[Alert]]:
-    """The state after a price (`time` in ms, `previous` the close before it, if known), and the alerts that it raises.
+    """Return the state after a price (`time` in ms, `previous` the close before it, if known), and the alerts that it
+    raises.
 
     Prices come in the order of time: one that is older than the newest is not judged.
     """

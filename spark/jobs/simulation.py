@@ -6,20 +6,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 LEVELS = 6
-"""How often the path between two closes is bent: at its middle, at the middles of its halves, and so on."""
+"""Number of times that the path between two closes is bent: at its middle, at the middles of its halves, and so on."""
 ROUGHNESS = 0.01
-"""How far, at most, the first bend moves the price, as a part of it; each further one half as far."""
+"""Part of the price by which the first bend moves it at most; each further one half as far."""
 PRICE = "decimal(12,2)"
 
 
 def updates(
     ticks: DataFrame, histories: DataFrame, symbols: int, ticks_per_day: int, seed: int = 0, first_day: int = 0
 ) -> DataFrame:
-    """Ticks (`value`, numbered from 0) and `support.histories` to updates as `spark.jobs.ticks.messages` takes them.
+    """Make of ticks (`value`, numbered from 0) and `support.histories` updates as `spark.jobs.ticks.messages` takes
+    them.
 
     Each of the `symbols` instruments gets each `symbols`-th tick, and moves in `ticks_per_day` of them from one real
-    close to the next: along the line between them, bent at random by `seed`, in cents. Instruments beyond the real
-    ones are named after them, such as AAPL.1, and bent otherwise. `step` counts the ticks of an instrument from 0.
+    close to the next: along the line between them, bent at random by `seed`, in cents. Instruments beyond the real ones
+    are named after them, such as AAPL.1, and bent otherwise. `step` counts the ticks of an instrument from 0.
     """
     number = F.pmod("value", F.lit(symbols))
     step = F.floor(F.col("value") / symbols)
@@ -53,7 +54,7 @@ def updates(
 
 
 def _bends(seed: int) -> Column:
-    """The sum of all bends at the column `place`, 0 at both ends of the day."""
+    """Return the sum of all bends at the column `place`, 0 at both ends of the day."""
     total = F.lit(0.0)
     for level in range(LEVELS):
         cell = F.floor(F.col("place") * 2**level)

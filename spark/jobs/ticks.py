@@ -29,11 +29,11 @@ PRICE = "decimal(12,2)"
 
 
 def transform(ticks: DataFrame, histories: DataFrame, first_day: int = 0, sent: Column | None = None) -> DataFrame:
-    """Ticks (`value`, numbered from 0) and `support.histories` to messages: `subject`, `content`, `fields`.
+    """Make of ticks (`value`, numbered from 0) and `support.histories` messages: `subject`, `content`, `fields`.
 
     A round is as many ticks as there are stocks and moves each of them on by one day, in an order that changes from
-    round to round. The days run from number `first_day` to the last, and then begin again there. `sent` is the time
-    of emission in milliseconds since 1970 (default: the clock, read for each row).
+    round to round. The days run from number `first_day` to the last, and then begin again there. `sent` is the time of
+    emission in milliseconds since 1970 (default: the clock, read for each row).
     """
     strides = F.array(*map(F.lit, STRIDES))
     round_number = F.expr("value div stocks")
@@ -61,7 +61,7 @@ def transform(ticks: DataFrame, histories: DataFrame, first_day: int = 0, sent: 
 
 
 def messages(updates: DataFrame, sent: Column | None = None, simulated: str = SIMULATED) -> DataFrame:
-    """The board's message of each update; all values are text. `simulated` names the fields that are made up."""
+    """Make the board's message of each update; all values are text. `simulated` names the fields that are made up."""
     change = F.col("price") - F.col("previous")
     percent = F.coalesce(F.try_divide(change * 100, F.col("previous")), F.lit(0))
     clock = F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis")).cast("long")
@@ -88,7 +88,7 @@ def messages(updates: DataFrame, sent: Column | None = None, simulated: str = SI
 
 
 def _cents(divisor: int) -> Column:
-    """0.01 to 0.03 of simulated distance to the price."""
+    """Return 0.01 to 0.03 of simulated distance to the price."""
     return ((F.pmod(F.col("chance").bitwiseXOR(divisor), F.lit(3)) + 1) / 100).cast(PRICE)
 
 
@@ -113,7 +113,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments."""
+    """Add the job's own arguments."""
     parser.add_argument(
         "--speed", type=positive(float), default=2.5, metavar="N", help="updates per second of each stock"
     )

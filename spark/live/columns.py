@@ -28,9 +28,9 @@ class Prepared(NamedTuple):
 
 
 def prepared(frame: DataFrame, options: SinkOptions, *, once: bool) -> Prepared:
-    """The columns in LiveWriter.java's order; raises spark.sink.rows.InvalidColumns where they make no message.
+    """Return the columns in LiveWriter.java's order; raise spark.sink.rows.InvalidColumns where they make no message.
 
-    With ``once`` the frame has the columns of PLACE, else those are null there. Which are no fields either way.
+    With ``once`` the frame has the columns of PLACE, else those are null there. They are no fields either way.
     """
     case = str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
     schema = without_place(frame.schema, options, case_sensitive=case)
@@ -72,7 +72,7 @@ META_ORDER = ("retained", "removed", "qos", "closure", "reply_to")
 
 
 def without_place(schema: t.StructType, options: SinkOptions, *, case_sensitive: bool) -> t.StructType:
-    """The columns that may be parts of messages: not those of PLACE, unless an option names one."""
+    """Return the columns that may be parts of messages: not those of PLACE, unless an option names one."""
     named = {*template_columns(options.subject), options.content, options.fields, options.as_of, options.version}
     named |= {getattr(options, name) for name in META}
     if not case_sensitive:
@@ -89,7 +89,7 @@ def _named(name: str) -> Column:
 
 
 def _text(column: Column, kind: t.DataType) -> Column:
-    """What Java would read in one way or another, by settings of the session, is text already."""
+    """Return as text what Java would read in one way or another, by settings of the session."""
     if isinstance(kind, t.TimestampType):
         return F.replace(F.date_format(column, ISO), F.lit(".000000"), F.lit(""))
     if isinstance(kind, (t.DateType, t.NullType)):
@@ -114,7 +114,7 @@ def _version(name: str | None) -> Column:
 
 
 def _literals(template: str) -> list[tuple[str, str | None]]:
-    """What stands before each column of the template, and behind the last one."""
+    """Return what stands before each column of the template, and behind the last one."""
     parts = [(literal, name) for literal, name, _, _ in Formatter().parse(template)]
     found: list[tuple[str, str | None]] = []
     before = ""

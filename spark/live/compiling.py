@@ -26,7 +26,7 @@ ARCHIVE = "fastpath_live.jar"
 
 
 def new_writer(context: SparkContext, settings: Mapping[str, Any]) -> Any:
-    """A writer with these settings, in the driver's JVM; raises LiveRefused where it cannot be made."""
+    """Return a writer with these settings, in the driver's JVM; raise LiveRefused where it cannot be made."""
     gateway, java = context._gateway, context._jvm
     assert gateway is not None
     assert java is not None
@@ -37,7 +37,7 @@ def new_writer(context: SparkContext, settings: Mapping[str, Any]) -> Any:
 
 @cache
 def loader(application: str) -> Any:
-    """The Java class loader that has the writer, in the application that runs here; raises LiveRefused."""
+    """Return the Java class loader that has the writer, in the application that runs here; raise LiveRefused."""
     del application  # a session that is built after another one has executors of its own
     context = SparkContext._active_spark_context
     assert context is not None
@@ -71,7 +71,7 @@ def _source() -> str:
 
 
 def _compiled(java: Any, loader: Any, source: str) -> dict[str, bytes]:
-    """The classes by their names; raises LiveRefused."""
+    """Return the classes by their names; raise LiveRefused."""
     try:
         compiler = java.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
@@ -94,7 +94,7 @@ def _compiled(java: Any, loader: Any, source: str) -> dict[str, bytes]:
 
 
 def _archive(classes: Mapping[str, bytes]) -> Path:
-    """A jar with these classes, which is there until this process ends."""
+    """Return a jar with these classes, which is there until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="realtime-live-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(folder / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -104,7 +104,7 @@ def _archive(classes: Mapping[str, bytes]) -> Path:
 
 
 def _map(java: Any, settings: Mapping[str, Any]) -> Any:
-    """As java.util.HashMap: texts, and lists of texts, numbers or booleans."""
+    """Return a java.util.HashMap: texts, and lists of texts, numbers or booleans."""
     found = java.java.util.HashMap()
     for name, value in settings.items():
         if isinstance(value, list):

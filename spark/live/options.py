@@ -46,7 +46,7 @@ class LiveOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> LiveOptions:
-        """Raises InvalidOption. Case and underscores of names are ignored, as the sink does."""
+        """Read the options; raise InvalidOption. Case and underscores of names are ignored, as the sink does."""
         words = {name: str(value) for name, value in given.items()}
         text = chosen(words, LIVE_OPTIONS, KAFKA_NAMES)
         own = {"checkpointlocation": "checkpointLocation", "queryname": "queryName"}

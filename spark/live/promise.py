@@ -25,7 +25,8 @@ class LiveRefused(ValueError):
 
 
 class Promise(NamedTuple):
-    """Whether each record's row is stored once; ``words`` say it to a reader, with the reason where it is not."""
+    """The promise of a query: ``once`` where each record's row is stored once; ``words`` say it to a reader, with the
+    reason where it is not so."""
 
     once: bool
     words: str
@@ -39,7 +40,7 @@ ONCE = Promise(
 
 
 def at_least_once(why: str) -> Promise:
-    """The promise of a query whose rows have no numbers of Kafka's."""
+    """Return the promise of a query whose rows have no numbers of Kafka's."""
     return Promise(False, f"at least once, rows are stored again where a batch runs again: {why}")
 
 
@@ -86,7 +87,7 @@ def _why(node: str) -> str:
 
 
 def _changing(nodes: list[Any]) -> str | None:
-    """Why a filter may take other rows when it runs again; None where it cannot."""
+    """Return why a filter may take other rows when it runs again; None where it cannot."""
     if not any(node.nodeName() == "Filter" for node in nodes):
         return None
     for node in nodes:
@@ -99,7 +100,8 @@ def _changing(nodes: list[Any]) -> str | None:
 
 
 def _lacking(plan: Any, nodes: list[Any], source: Any) -> list[str]:
-    """Columns of the frame that are not, under whatever names between, those of Kafka's source of the same name."""
+    """Return the columns of the frame that are not, under whatever names between, those of Kafka's source of the same
+    name."""
     origin = {}
     for node in nodes:
         if node.nodeName() == "Project":
@@ -133,7 +135,7 @@ def _walk(plan: Any) -> Iterator[Any]:
 
 
 def _each(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala Seq."""
+    """Yield the items of a Scala Seq."""
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()

@@ -23,7 +23,7 @@ from spark.live.promise import LiveRefused, Promise, at_least_once, promise_of
 PYSPARK_MIN = (4, 1)
 TRIGGER = "5 minutes"
 TRIGGER_MS_LOW = 60_000
-"""Between two batches nothing flows for some tenths of a second: under a minute that is felt."""
+"""Milliseconds of a trigger below which a warning is due: between batches nothing flows for tenths of a second."""
 
 PROBE_SECONDS = 5.0
 MIN_BATCH = "spark.sql.streaming.realTimeMode.minBatchDuration"
@@ -56,7 +56,7 @@ def write(frame: DataFrame, *, trigger: str = TRIGGER, output_mode: str = "updat
 
 
 def promised(frame: DataFrame, **options: Any) -> Promise:
-    """What holds of a query that ``write`` starts with the same; raises as it does."""
+    """Return what holds of a query that ``write`` starts with the same; raise as ``write`` does."""
     _session(frame)
     given = LiveOptions.parse(options)
     promise = promise_of(frame)
@@ -68,7 +68,7 @@ def promised(frame: DataFrame, **options: Any) -> Promise:
 
 
 def _session(frame: DataFrame) -> SparkSession:
-    """The frame's session; raises LiveRefused where it cannot run a query in real-time mode."""
+    """Return the frame's session; raise LiveRefused where it cannot run a query in real-time mode."""
     if not hasattr(frame, "_jdf"):
         raise LiveRefused(
             "over Spark Connect no Java writer can be given to a query: start it in a driver, such as by spark-submit"
@@ -87,7 +87,7 @@ def _check_mode(output_mode: str) -> None:
 
 
 def check_trigger(session: SparkSession, trigger: str) -> None:
-    """Raises LiveRefused for what is no duration, or too short for Spark; warns of one that is felt."""
+    """Raise LiveRefused for what is no duration, or too short for Spark; warn of one that is felt."""
     java = session.sparkContext._jvm
     assert java is not None
     try:
@@ -108,7 +108,7 @@ def check_trigger(session: SparkSession, trigger: str) -> None:
 
 
 def check_sidecar(given: LiveOptions) -> None:
-    """Raises LiveRefused where it refuses the token; warns where none answers: rows wait for it."""
+    """Raise LiveRefused where the sidecar refuses the token; warn where none answers: rows wait for it."""
     faults = []
     for url in given.sink.url.split(","):
         publisher = Publisher(
@@ -133,7 +133,7 @@ def check_sidecar(given: LiveOptions) -> None:
 
 
 def java_settings(session: SparkSession, given: LiveOptions, *, once: bool) -> Mapping[str, Any]:
-    """What LiveWriter.java has to know beside the columns; all texts but the lists."""
+    """Return what LiveWriter.java has to know beside the columns; all texts but the lists."""
     sink = given.sink
     if sink.ca_file:
         sink.tls()

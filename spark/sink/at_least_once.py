@@ -14,13 +14,13 @@ from spark.options import SinkOptions
 from spark.sink.rows import INVALID, Row, RowBuilder, RowRefused
 
 GROUP_ROWS = 50_000
-"""So many rows are gathered, published and acknowledged together."""
+"""Number of rows that are gathered, published and acknowledged together."""
 
 FORGOTTEN = frozenset({"stale", "out_of_order"})
 """The results of rows whose numbers were used before, with an outcome that is not remembered (protocol.md 4.4)."""
 
 OUTDATED = "outdated"
-"""Below the version of the subject: no error, the newer row is what counts (protocol.md 4.4)."""
+"""Code of a row below the version of the subject: no error, the newer row is what counts (protocol.md 4.4)."""
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -59,7 +59,7 @@ class Letters:
         self.rows += 1
 
     def close(self) -> None:
-        """All are on their way to the disk; raises OSError where they are not."""
+        """Close the file when all are on their way to the disk; raise OSError where they are not."""
         if self._file is not None:
             self._file.close()
 
@@ -84,9 +84,10 @@ def publish(folder: str, transaction: str, batch: int, attempts: Iterable[tuple[
 
 
 def refused_late(folder: str, transaction: str, batch: int, done: Committed) -> None:
-    """Rows that were refused only when they were published: the driver has their subjects alone, of the first hundred.
+    """Write down rows that were refused only when they were published: the driver has the subjects of the first
+    hundred.
 
-    The number of all of them stands in the first line. Raises OSError.
+    The number of all such rows stands in the first line. Raises OSError.
     """
     files, path = _open(folder)
     files.create_dir(path)
@@ -110,12 +111,12 @@ def _attempt_file(transaction: str, batch: int, partition: int, attempt: int) ->
 
 
 def _file(transaction: str) -> str:
-    """Not every file system takes the colon between the id of a query and a name."""
+    """Return the name without the colon between the id of a query and a name, which not every file system takes."""
     return transaction.replace(":", ".")
 
 
 def _open(folder: str) -> tuple[pfs.FileSystem, str]:
-    """The file system of a folder or of a URL such as s3://bucket/folder, and the path in it."""
+    """Return the file system of a folder or of a URL such as s3://bucket/folder, and the path in it."""
     files, path = pfs.FileSystem.from_uri(folder if "://" in folder else str(Path(folder).absolute()))
     return files, path.rstrip("/")
 

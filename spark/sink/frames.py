@@ -36,7 +36,7 @@ class Frame(NamedTuple):
 
 
 def frames(table: Table, rows_max: int) -> Iterator[Frame]:
-    """The rows that are not refused, in frames of at most ``rows_max`` rows and FRAME_BYTES_MAX bytes."""
+    """Yield the rows that are not refused, in frames of at most ``rows_max`` rows and FRAME_BYTES_MAX bytes."""
     runs: list[ColumnBatch] = []
     places: list[int] = []
     for of_subject in _by_subject(table):
@@ -54,12 +54,12 @@ def frames(table: Table, rows_max: int) -> Iterator[Frame]:
 
 
 def compressed(runs: bytes) -> bytes:
-    """The runs of a frame as a MessagePack binary that holds them compressed."""
+    """Return the runs of a frame as a MessagePack binary that holds them compressed."""
     return _encode(zlib.compress(runs, 1))
 
 
 def row_at(runs: bytes, index: int) -> tuple[str, Value, dict[str, Value] | None]:
-    """The row of a frame, counted over all runs: its subject, content and fields."""
+    """Return the row of a frame, counted over all runs: its subject, content and fields."""
     for run in _decode(runs):
         if index < len(run):
             fields = {name: column[index] for name, column in (run.fields or {}).items()}
@@ -69,7 +69,7 @@ def row_at(runs: bytes, index: int) -> tuple[str, Value, dict[str, Value] | None
 
 
 def _by_subject(table: Table) -> list[list[int]]:
-    """The places of the rows of each subject."""
+    """Return the places of the rows of each subject."""
     places: dict[str | None, list[int]] = {}
     for place, subject in enumerate(table.subjects):
         found = places.get(subject)
@@ -82,7 +82,8 @@ def _by_subject(table: Table) -> list[list[int]]:
 
 
 def _runs(table: Table, places: list[int]) -> Iterator[ColumnBatch]:
-    """Runs of rows of one subject: a new one where the meta changes, or the names of the fields would be too many."""
+    """Yield runs of rows of one subject: a new one where the meta changes, or the names of the fields would be too
+    many."""
     subject = table.subjects[places[0]]
     assert subject is not None
     if table.meta is None:
@@ -100,7 +101,7 @@ def _runs(table: Table, places: list[int]) -> Iterator[ColumnBatch]:
 
 
 def _picker(places: list[int]) -> Callable[[list[Any]], list[Any]]:
-    """Takes what stands at these places of a column."""
+    """Return a function that takes what stands at these places of a column."""
     if len(places) == 1:
         (place,) = places
         return lambda values: [values[place]]
@@ -109,13 +110,13 @@ def _picker(places: list[int]) -> Callable[[list[Any]], list[Any]]:
 
 
 def _columns(columns: Columns, pick: Callable[[list[Any]], list[Any]]) -> Columns | None:
-    """The values of each field that one of the rows has."""
+    """Return the values of each field that one of the rows has."""
     found = {name: pick(values) for name, values in columns.items()}
     return {name: values for name, values in found.items() if values.count(None) < len(values)} or None
 
 
 def _with_like_fields(maps: list[dict[str, Value]], places: list[int]) -> Iterator[tuple[list[int], dict[str, None]]]:
-    """The rows in parts that make runs, each with the names of its fields."""
+    """Yield the rows in parts that make runs, each with the names of its fields."""
     some: list[int] = []
     names: dict[str, None] = {}
     for place in places:
@@ -130,7 +131,7 @@ def _with_like_fields(maps: list[dict[str, Value]], places: list[int]) -> Iterat
 
 
 def _encoded(runs: list[ColumnBatch], places: Sequence[int]) -> Iterator[Frame]:
-    """One frame, or more where it has too many bytes."""
+    """Yield one frame, or more where it has too many bytes."""
     data = _encode(runs)
     if len(data) <= FRAME_BYTES_MAX or len(places) == 1:
         yield Frame(len(places), data, places)
@@ -142,7 +143,7 @@ def _encoded(runs: list[ColumnBatch], places: Sequence[int]) -> Iterator[Frame]:
 
 
 def _split(runs: list[ColumnBatch], rows: int) -> tuple[list[ColumnBatch], list[ColumnBatch]]:
-    """The first rows, and the others."""
+    """Return the first rows, and the others."""
     for index, run in enumerate(runs):
         if rows <= len(run):
             return [*runs[:index], part(run, 0, rows)], [

@@ -23,8 +23,8 @@ META = {
     "reply_to": t.StringType,
 }
 NAMED = {"removed", "reply_to"}
-"""Of these: what only a column is that an option names. One that is just called so would empty subjects unasked, or ask
-for answers."""
+"""Names of META for which a column counts only where an option names it: a column that is just called so would empty
+subjects unasked, or ask for answers."""
 QUALITIES = ("guaranteed", "standard")
 INVALID = "invalid"
 """The code of rows that are refused here already; those of the sidecar are in protocol.md 4.4."""
@@ -49,14 +49,14 @@ class Table:
     refused: dict[int, str]
 
     def fields(self, place: int) -> Fields | None:
-        """The fields of one row."""
+        """Return the fields of one row."""
         if self.maps is not None:
             return self.maps[place] or None
         found = {name: column[place] for name, column in self.columns.items()}
         return {name: value for name, value in found.items() if value is not None} or None
 
     def rows(self) -> list[tuple[int, Row]]:
-        """The rows that are not refused, with their places, as protocol.md 6.2 has them."""
+        """Return the rows that are not refused, with their places, as protocol.md 6.2 has them."""
         meta = self.meta or [None] * len(self.subjects)
         return [
             (place, (subject, self.contents[place], self.fields(place), meta[place]))
@@ -66,7 +66,7 @@ class Table:
 
 
 class Chosen(NamedTuple):
-    """What of a message is in which columns: those of the template's ``parts`` in their order (of the subject itself,
+    """The columns for each part of a message: those of the template's ``parts`` in their order (of the subject itself,
     where ``template`` is empty), those of the meta and of ``as_of`` by its names; fields are in the column ``fields``,
     or each in one of ``rest``."""
 
@@ -116,13 +116,13 @@ class RowBuilder:
         return Chosen(self._subject, self._parts, self._content, self._meta, self._as_of, self._fields, self._rest)
 
     def in_session(self, case_sensitive: bool) -> RowBuilder:
-        """The builder of a task, whose session says whether case counts; raises InvalidColumns."""
+        """Return the builder of a task, whose session says whether case counts; raise InvalidColumns."""
         if case_sensitive == self._case_sensitive:
             return self
         return RowBuilder(self._schema, self._options, case_sensitive=case_sensitive)
 
     def table(self, batch: pa.RecordBatch, number: int | None = None) -> Table:
-        """The rows of a record batch; ``number`` is that of the batch of the query, for the subscribers."""
+        """Return the rows of a record batch; ``number`` is that of the batch of the query, for the subscribers."""
         columns = dict(zip(self._names, batch.columns, strict=True))
         refused: dict[int, str] = {}
         subjects = self._subjects(columns, refused)
@@ -160,7 +160,7 @@ class RowBuilder:
         return values(columns[name], self._types[name])
 
     def _take(self, option: str, name: str) -> str:
-        """The name that a column has which must be there."""
+        """Return the name that a column has which must be there."""
         why = f"the {option} is taken from a column `{name}`; name another with the option {option!r}"
         return self._require(name, why)
 
@@ -171,7 +171,7 @@ class RowBuilder:
         return found
 
     def _column(self, name: str) -> str:
-        """The name as the DataFrame has it; empty where it has none."""
+        """Return the name as the DataFrame has it; empty where it has none."""
         if self._case_sensitive:
             return name if name in self._types else ""
         found = [one for one in self._types if one.lower() == name.lower()]
@@ -180,7 +180,8 @@ class RowBuilder:
         return found[0] if found else ""
 
     def _take_subject(self, template: str) -> tuple[str, list[str]]:
-        """The template and its columns; without one, or where it is one column and no more, that holds the subject."""
+        """Return the template and its columns; without one, or where it is one column and no more, that holds the
+        subject."""
         parts = template_columns(template)
         if not template:
             self._require(
@@ -201,7 +202,7 @@ class RowBuilder:
         return template, parts
 
     def _take_meta(self, options: SinkOptions) -> dict[str, str]:
-        """The columns of the meta by its names; those that no option names may be missing."""
+        """Return the columns of the meta by its names; those that no option names may be missing."""
         found = {}
         for name, kind in META.items():
             named = getattr(options, name)
@@ -229,7 +230,7 @@ class RowBuilder:
             raise InvalidColumns(f"column `{name}` must be a {wanted}, not {self._types[name].simpleString()}")
 
     def _take_fields(self, named: str, rest: list[str]) -> str:
-        """The column that holds the fields; empty where the remaining columns are the fields."""
+        """Return the column that holds the fields; empty where the remaining columns are the fields."""
         name = self._take("fields", named) if named else self._column("fields")
         if name not in rest or (not named and isinstance(self._types[name], SCALARS)):
             return ""
@@ -252,7 +253,7 @@ class RowBuilder:
         return name
 
     def _subjects(self, columns: dict[str, pa.Array], refused: dict[int, str]) -> list[str | None]:
-        """The subject of each row; None, and the reason in ``refused``, where there is none."""
+        """Return the subject of each row; None, and the reason in ``refused``, where there is none."""
         parts = [self._values(columns, name) for name in self._parts]
         if not self._subject:
             refused |= {place: "the subject is null" for place, value in enumerate(parts[0]) if value is None}
@@ -285,7 +286,7 @@ class RowBuilder:
     def _all_meta(
         self, columns: dict[str, pa.Array], number: int | None, refused: dict[int, str]
     ) -> list[dict[str, Any] | None] | None:
-        """The meta of each row; None where no row can have any."""
+        """Return the meta of each row; None where no row can have any."""
         if not self._meta and not self._as_of:
             return None
         found = {name: columns[column].to_pylist() for name, column in self._meta.items()}
@@ -306,7 +307,8 @@ class RowBuilder:
         return result
 
     def _all_as_of(self, columns: dict[str, pa.Array], number: int | None) -> list[dict[str, Any] | None]:
-        """The as_of of each row (protocol.md 6.2): its own columns, the number of the batch, the name of the job."""
+        """Return the as_of of each row (protocol.md 6.2): its own columns, the number of the batch, the name of the
+        job."""
         same: dict[str, Any] = {} if number is None else {"batch": number}
         if self._job:
             same["job"] = self._job
@@ -318,7 +320,7 @@ class RowBuilder:
 
 
 def planned(schema: t.StructType, options: SinkOptions) -> RowBuilder:
-    """The builder of a write that is planned: nobody knows there whether case counts, only its tasks do.
+    """Return the builder of a write that is planned: nobody knows there whether case counts, only its tasks do.
 
     Raises InvalidColumns for columns that make no message either way.
     """
@@ -332,12 +334,12 @@ def planned(schema: t.StructType, options: SinkOptions) -> RowBuilder:
 
 
 def _as_of_values(column: pa.Array) -> list[Any]:
-    """Times as ms since 1970, all else as it is."""
+    """Return times as ms since 1970, all else as it is."""
     if pa.types.is_timestamp(column.type):
         return pc.divide(column.cast(pa.int64()), 1000).to_pylist()  # type: ignore[no-any-return]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _no_segment(value: Value | None) -> bool:
-    """A slash in what stands for one segment, or a part of one, would publish to quite another subject."""
+    """Return True where a value is no segment: a slash in it would publish to quite another subject."""
     return not isinstance(value, str) or not value or "/" in value

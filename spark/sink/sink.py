@@ -35,12 +35,13 @@ number would be taken for one."""
 log = logging.getLogger("spark.realtime")
 
 DROP_SECONDS = 2
-"""How long it is tried to drop what is staged and not wanted; the sidecar drops it after its time in any case."""
+"""Seconds for which it is tried to drop what is staged and not wanted; the sidecar drops it after its time in any
+case."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has staged; published already, where there is no transaction."""
+    """The outcome of a task: what it has staged; published already, where there is no transaction."""
 
     rows: int
     transaction: str = ""
@@ -51,7 +52,7 @@ class Written(WriterCommitMessage):
 
 
 class Place(NamedTuple):
-    """What a task writes: a partition of a batch of a transaction; ``number`` is that of the query's batch."""
+    """The partition of a batch of a transaction that a task writes; ``number`` is that of the query's batch."""
 
     transaction: str
     batch: int
@@ -60,7 +61,7 @@ class Place(NamedTuple):
 
 
 class _Writer(Travels, ABC):
-    """What both writers share; it travels to the executors."""
+    """The base of both writers; it travels to the executors."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._options = options
@@ -99,7 +100,7 @@ class _Writer(Travels, ABC):
 
     @abstractmethod
     def _transaction(self, query: str | None) -> str:
-        """The name under which the rows of a batch are committed."""
+        """Return the name under which the rows of a batch are committed."""
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Have what the tasks staged published, all of it or, where it was before, nothing.
@@ -126,7 +127,7 @@ class _Writer(Travels, ABC):
             dead_letters.publish(self._options.dead_letter, transaction, batch, shown)
 
     def _tell_others_count(self, transaction: str, batch: int) -> None:
-        """The batch was committed with what another write had staged; a query's, when it ran before."""
+        """Tell that the batch was committed with what another write had staged; a query's, when it ran before."""
 
     def _settle(self, transaction: str, batch: int, done: Committed) -> None:
         if not done.refused_rows:
@@ -199,13 +200,14 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def _case_counts() -> bool:
-    """Whether the session of this task tells columns apart whose names differ in case alone; Spark's default is no."""
+    """Return True if the session of this task tells columns apart whose names differ in case alone; Spark's default is
+    no."""
     task = TaskContext.get()
     return task is not None and (task.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true"
 
 
 def rotated(url: str, partition: int) -> list[str]:
-    """The addresses, beginning with another one for each partition: nodes that share a Redis share the work."""
+    """Return the addresses, beginning with another one for each partition: nodes that share a Redis share the work."""
     addresses = url.split(",")
     start = partition % len(addresses)
     return addresses[start:] + addresses[:start]
@@ -266,7 +268,7 @@ class Task:
             return
 
     def _refuse_here(self, table: Table, first: int, place: int, reason: str) -> None:
-        """A row that was found to make no message before anything was sent."""
+        """Refuse a row that was found to make no message before anything was sent."""
         if self._letters is None:
             raise RowRefused(
                 f"row {first + place} of partition {self._place.partition} was refused, {INVALID}: {reason}"
@@ -274,7 +276,7 @@ class Task:
         self._letters.add(first + place, None, table.contents[place], table.fields(place), INVALID, reason)
 
     def _refuse(self, stager: Stager) -> None:
-        """The rows that the sidecar refused since this was called last."""
+        """Refuse the rows that the sidecar refused since this was called last."""
         for (first, frame), refused in stager.collect():
             for index, code, reason in refused:
                 self._refuse_row(first, frame, index, code, reason)

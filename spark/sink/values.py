@@ -26,7 +26,7 @@ SCALARS = (
 )
 
 DECIMAL_SCALE_MAX = 6
-"""Up to so many digits behind the point Arrow writes no exponent, as java.math.BigDecimal.toString."""
+"""Digits behind the point up to which Arrow writes no exponent, as java.math.BigDecimal.toString."""
 
 
 class InvalidColumns(ValueError):
@@ -34,7 +34,7 @@ class InvalidColumns(ValueError):
 
 
 def check_scalar(name: str, kind: t.DataType) -> None:
-    """Raises InvalidColumns for a column that is neither text nor binary nor can be written as text."""
+    """Raise InvalidColumns for a column that is neither text nor binary nor can be written as text."""
     if not isinstance(kind, SCALARS):
         raise InvalidColumns(
             f"column `{name}` is {kind.simpleString()}, which is neither text nor binary: drop it or "
@@ -43,9 +43,10 @@ def check_scalar(name: str, kind: t.DataType) -> None:
 
 
 def values(column: pa.Array, kind: t.DataType) -> list[Value | None]:
-    """The values of a column of scalars: text and binary as they are, all else as text; null is None.
+    """Return the values of a column of scalars: text and binary as they are, all else as text; null is None.
 
-    As Spark's cast to string writes them, but times in ISO 8601 with their offset and floats as Python writes them.
+    Texts are as Spark's cast to string writes them, but times in ISO 8601 with their offset and floats as Python writes
+    them.
     """
     if isinstance(kind, (t.StringType, t.BinaryType, t.NullType)):
         return column.to_pylist()  # type: ignore[no-any-return]
@@ -62,21 +63,21 @@ def values(column: pa.Array, kind: t.DataType) -> list[Value | None]:
 
 
 def _times(column: pa.Array) -> list[Value | None]:
-    """As datetime.isoformat writes them, without a datetime for each: thirty times as fast."""
+    """Return times as datetime.isoformat writes them, without a datetime for each: thirty times as fast."""
     offset = "" if column.type.tz is None else "+00:00"
     texts = pc.cast(column.cast(pa.timestamp("us")), pa.string()).to_pylist()
     return [None if text is None else f"{text[:10]}T{text[11:].removesuffix('.000000')}{offset}" for text in texts]
 
 
 def struct_values(column: pa.StructArray, kind: t.StructType) -> dict[str, list[Value | None]]:
-    """The values of each field of a struct; a struct that is null has none of them."""
+    """Return the values of each field of a struct; a struct that is null has none of them."""
     return {
         field.name: values(child, field.dataType) for field, child in zip(kind.fields, column.flatten(), strict=True)
     }
 
 
 def map_values(column: pa.MapArray, kind: t.DataType) -> list[Fields]:
-    """The entries of each map that are not null; ``kind`` is what its values are."""
+    """Return the entries of each map that are not null; ``kind`` is what its values are."""
     offsets = column.offsets.to_pylist()
     names, found = column.keys.to_pylist(), values(column.items, kind)
     valid = column.is_valid().to_pylist()

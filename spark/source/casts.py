@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BLANKS = "".join(map(chr, range(33)))
-"""What Java's trim() takes away."""
+"""Characters that Java's trim() takes away."""
 _CONTROLS = _BLANKS + "\x7f"
-"""What Spark's own trimming takes away."""
+"""Characters that Spark's own trimming takes away."""
 
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 
@@ -47,7 +47,7 @@ _OFFSET_SECONDS_MAX = 18 * 3600
 _DAYS_TO_1970 = date(1970, 1, 1).toordinal()
 _YEARS = 400
 _YEARS_DAYS = 146_097
-"""After so many years the calendar begins anew, after so many days."""
+"""Days in the years after which the calendar begins anew."""
 
 _SHORT = {
     "EST": "-05:00", "HST": "-10:00", "MST": "-07:00", "ACT": "Australia/Darwin", "AET": "Australia/Sydney",
@@ -63,18 +63,18 @@ _SHORT = {
 
 
 class Rules(NamedTuple):
-    """What a session says of casts: ``spark.sql.ansi.enabled`` and ``spark.sql.session.timeZone``."""
+    """The rules of a session for casts: ``spark.sql.ansi.enabled`` and ``spark.sql.session.timeZone``."""
 
     ansi: bool = True
     zone: str = "UTC"
 
 
 SPARKS = Rules()
-"""Where a session says nothing."""
+"""Rules where a session says nothing."""
 
 
 def rules_of_task() -> Rules:
-    """Those of the session that this task works for; Spark's and ours where it has set none."""
+    """Return the rules of the session that this task works for; Spark's and ours where it has set none."""
     task = TaskContext.get()
     if task is None:
         return SPARKS
@@ -83,7 +83,7 @@ def rules_of_task() -> Rules:
 
 
 def cast(texts: Sequence[str | None], kind: pa.DataType, rules: Rules) -> pa.Array:
-    """The texts in this type."""
+    """Return the texts in this type."""
     import pyarrow as pa  # noqa: PLC0415 - it takes a third of a second: not where only options are checked
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -98,7 +98,7 @@ def cast(texts: Sequence[str | None], kind: pa.DataType, rules: Rules) -> pa.Arr
 
 
 def _plain(kind: pa.DataType) -> str:
-    """What Arrow reads as Spark does, and quickly; empty where it does not."""
+    """Return the form that Arrow reads as Spark does, and quickly; empty where there is none."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if pa.types.is_integer(kind):
@@ -114,7 +114,7 @@ def _plain(kind: pa.DataType) -> str:
 
 
 def _reader(kind: pa.DataType, rules: Rules) -> Callable[[str], Any]:
-    """What reads one text."""
+    """Return the function that reads one text."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if pa.types.is_integer(kind):
@@ -138,7 +138,7 @@ def _boolean(text: str) -> bool | None:
 
 
 def _whole(text: str, bits: int, ansi: bool) -> int | None:
-    """In ANSI mode a whole number; else what is behind its point is cut off."""
+    """Read a whole number in ANSI mode; else cut off what is behind the point."""
     text = text.strip(_CONTROLS)
     if ansi and not _WHOLE.fullmatch(text):
         return None
@@ -153,7 +153,7 @@ def _whole(text: str, bits: int, ansi: bool) -> int | None:
 
 
 def _float(text: str) -> float | None:
-    """As Java reads it, with suffixes and in hexadecimal, and some names in any case."""
+    """Read a number as Java does, with suffixes and in hexadecimal, and some names in any case."""
     text = text.strip(_BLANKS)
     if found := _FLOAT.fullmatch(text):
         return float(found[1])
@@ -167,7 +167,7 @@ def _float(text: str) -> float | None:
 
 
 def _short_float(text: str) -> float | None:
-    """Rounded once: what is rounded to 64 bits first may come out differently."""
+    """Read a number and round once: what is rounded to 64 bits first may come out differently."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     value = _float(text)
@@ -182,7 +182,7 @@ def _short_float(text: str) -> float | None:
 
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal | None:
-    """Rounded half up to the scale; null where more digits are left than it has."""
+    """Read a number and round half up to the scale; null where more digits are left than it has."""
     text = text.strip(_BLANKS)
     found = _DECIMAL.fullmatch(text)
     if not found or abs(int((found[1] or "0")[:20])) > _EXPONENT_MAX:
@@ -198,7 +198,7 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal | None:
 
 
 def _days(text: str) -> int | None:
-    """Days since 1970; what stands behind the date counts for nothing."""
+    """Return days since 1970; what stands behind the date counts for nothing."""
     text = text.strip(_CONTROLS)
     if found := _DATE.fullmatch(text):
         return _day(f"{found[1]}{found[2]}", found[3], found[4])
@@ -207,7 +207,7 @@ def _days(text: str) -> int | None:
 
 
 def _micros(text: str, zone: tzinfo | None) -> int | None:
-    """Microseconds since 1970; ``zone`` is for what names none, None where zones count for nothing."""
+    """Return microseconds since 1970; ``zone`` is for what names none, None where zones count for nothing."""
     text = text.strip(_CONTROLS)
     if found := _MOMENT.fullmatch(text):
         sign, year, month, day, *clock = found.groups()
@@ -232,12 +232,13 @@ def _micros(text: str, zone: tzinfo | None) -> int | None:
 
 
 def _milliseconds(text: str) -> int | None:
-    """Ours: Spark reads nothing there."""
+    """Read ms since 1970, as ours are: Spark reads nothing there."""
     return int(text) if _MS.fullmatch(text) else None
 
 
 def _day(year: str, month: str | None, day: str | None) -> int | None:
-    """The day of a date, counted from 1970; None where the calendar has none. Python's own ends with the year 9999."""
+    """Return the day of a date, counted from 1970; None where the calendar has none. Python's own ends with the year
+    9999."""
     rounds, within = divmod(int(year) - 1, _YEARS)
     try:
         return date(within + 1, int(month or 1), int(day or 1)).toordinal() - _DAYS_TO_1970 + rounds * _YEARS_DAYS
@@ -246,7 +247,7 @@ def _day(year: str, month: str | None, day: str | None) -> int | None:
 
 
 def _offset(days: int, seconds: int, zone: tzinfo) -> int:
-    """How far ahead of UTC a zone is at this time of its own, in seconds."""
+    """Return how far ahead of UTC a zone is at this time of its own, in seconds."""
     ordinal = min(max(days + _DAYS_TO_1970, 1), date.max.toordinal())
     local = datetime.fromordinal(ordinal) + timedelta(seconds=seconds)
     offset = zone.utcoffset(local)
@@ -255,7 +256,7 @@ def _offset(days: int, seconds: int, zone: tzinfo) -> int:
 
 @lru_cache(maxsize=1000)
 def zone_of(name: str) -> tzinfo | None:
-    """The zone as Java and Spark name it: Z, +01:00, UTC+1, Europe/Berlin, PST; None for what is none."""
+    """Return the zone as Java and Spark name it: Z, +01:00, UTC+1, Europe/Berlin, PST; None for what is none."""
     name = re.sub(r"^(.*?[+-])(\d):", r"\g<1>0\2:", name, count=1)
     name = re.sub(r"([+-]\d\d):(\d)$", r"\1:0\2", name, count=1)
     name = _SHORT.get(name, name)

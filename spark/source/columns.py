@@ -43,16 +43,16 @@ COLUMNS = {
     "closure": StringType(),
     "as_of": StringType(),
 }
-"""What can be read of every message; any other column is the field of its name."""
+"""Columns that can be read of every message; any other column is the field of its name."""
 
 
 _READABLE: tuple[type[DataType], ...] = (
     StringType, CharType, VarcharType, BinaryType, BooleanType, NumericType, DateType, TimestampType, TimestampNTZType,
 )  # fmt: skip
-"""What a text can be read as."""
+"""Types in which a text can be read."""
 
 REPR_CHARS = 40
-"""Of a value that could not be read, for the log."""
+"""Characters that the log shows of a value that could not be read."""
 
 
 class Unread:
@@ -80,7 +80,7 @@ class Unread:
 
 
 def ddl(fields: str) -> str:
-    """The schema of a read; with columns for some ``fields`` (DDL) these stand in place of the map."""
+    """Return the schema of a read; with columns for some ``fields`` (DDL) these stand in place of the map."""
     columns = {name: kind.simpleString() for name, kind in COLUMNS.items()}
     return ", ".join(fields if fields and name == "fields" else f"{name} {kind}" for name, kind in columns.items())
 
@@ -89,7 +89,7 @@ class ColumnBuilder:
     """Makes the record batches of one schema; it travels to the executors."""
 
     def __init__(self, schema: StructType) -> None:
-        """Raises InvalidOption for columns that cannot be read."""
+        """Take the columns; raise InvalidOption for those that cannot be read."""
         names = [column.name for column in schema]
         for column in schema:
             wanted = COLUMNS.get(column.name)
@@ -104,7 +104,8 @@ class ColumnBuilder:
     def batch(
         self, ranges: Sequence[Range], runs: Sequence[Run], rules: Rules = SPARKS, unread: Unread | None = None
     ) -> pa.RecordBatch:
-        """The messages of some runs, in their order; ``unread`` counts values that are null as they cannot be read."""
+        """Return the messages of some runs, in their order; ``unread`` counts values that are null as they cannot be
+        read."""
         import pyarrow as pa  # noqa: PLC0415 - it takes a third of a second: not where only options are checked
 
         arrow = to_arrow_schema(self.schema, timezone="UTC")
@@ -161,7 +162,7 @@ def _joined(runs: Sequence[Run], of: Callable[[Run], Sequence[Any]]) -> Sequence
 
 
 def _texts(counted: Sequence[tuple[str, int]]) -> pa.Array:
-    """Each text so many times."""
+    """Return each text so many times."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if len(counted) == 1:
@@ -190,7 +191,7 @@ def _meta(run: Run, name: str) -> list[str | None]:
 
 
 def _maps(kind: pa.MapType, runs: Sequence[Run]) -> pa.Array:
-    """The fields of each message in the order of their names; null for a message without any."""
+    """Return the fields of each message in the order of their names; null for a message without any."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if not any(run.fields for run in runs):
@@ -225,7 +226,8 @@ def _maps(kind: pa.MapType, runs: Sequence[Run]) -> pa.Array:
 
 
 def typed(values: Sequence[Value | None], kind: pa.DataType, rules: Rules) -> pa.Array:
-    """The values of one field in the column's type; null where there is none, or where the text is no such value."""
+    """Return the values of one field in the column's type; null where there is none, or where the text is no such
+    value."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if pa.types.is_binary(kind):

@@ -39,7 +39,7 @@ KAFKA_NAMES = {
     "startingTimestamp": "start",
     "maxOffsetsPerTrigger": "max_rows",
 }
-"""What Kafka's connector calls options of a read that mean the same there; others need no more than another case."""
+"""Names that Kafka's connector gives to options of a read that mean the same there; others differ in case alone."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Raises InvalidOption. A query begins with what comes, a batch with what is cached, unless told otherwise."""
+        """Read the options; raise InvalidOption. A query begins with what comes, a batch with what is cached, unless
+        told otherwise."""
         text = chosen(given, SOURCE_OPTIONS, KAFKA_NAMES)
         start, time = _start(text["start"] or ("latest" if streaming else "earliest"))
         if not streaming and text["max_rows"]:
@@ -84,7 +85,7 @@ class SourceOptions:
         )
 
     def tls(self) -> ssl.SSLContext | None:
-        """What certificates to trust, where the option says it; raises InvalidOption."""
+        """Return what certificates to trust, where the option says it; raise InvalidOption."""
         return trusted(self.ca_file)
 
 

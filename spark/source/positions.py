@@ -18,19 +18,19 @@ Position = Sequence[int]
 Offset = dict[str, Position]
 
 EARLIEST = (0, 0)
-"""Before all that is cached, whatever that is when it is read."""
+"""Position before all that is cached, whatever that is when it is read."""
 
 
 class Share(NamedTuple):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: list[Range]
     rows: int
 
 
 def begin(start: str | Mapping[str, Position], heads: Mapping[str, Head]) -> Offset:
-    """Where a query begins: ``earliest``, ``latest``, ``time`` for where the heads say that subjects stood then, or
-    given positions, and the earliest of the subjects that these do not name."""
+    """Return where a query begins: ``earliest``, ``latest``, ``time`` for where the heads say that subjects stood then,
+    or given positions, and the earliest of the subjects that these do not name."""
     if isinstance(start, str):
         place = {
             "earliest": lambda head: EARLIEST,
@@ -44,7 +44,7 @@ def begin(start: str | Mapping[str, Position], heads: Mapping[str, Head]) -> Off
 def advance(
     start: Mapping[str, Position], heads: Mapping[str, Head], rows_max: int | None = None, after: str = ""
 ) -> Offset:
-    """The end of the next batch: all that there is, or of each subject a fair part of ``rows_max`` messages.
+    """Return the end of the next batch: all that there is, or of each subject a fair part of ``rows_max`` messages.
 
     No subject gets less than another that has as much to read. Where there is not even one message for each, they take
     turns: those that come behind ``after`` in their order first.
@@ -68,7 +68,7 @@ def advance(
 
 
 def is_behind(position: Position | None, head: Head) -> bool:
-    """Whether there is something to read. A server that has not come so far itself has nothing."""
+    """Return True if there is something to read. A server that has not come so far itself has nothing."""
     return head.seq > 0 and (position is None or tuple(position) < (head.epoch, head.seq))
 
 
@@ -81,14 +81,14 @@ def rows_behind(position: Position | None, head: Head) -> int:
 
 
 def _moved(position: Position | None, head: Head, take: int) -> Position:
-    """The position ``take`` messages on."""
+    """Return the position ``take`` messages on."""
     cached = head.first - 1
     seq = cached if position is None else max(position[1], cached)
     return (head.epoch, min(seq + take, head.seq)) if seq < head.seq else (head.epoch, head.seq)
 
 
 def ranges(start: Mapping[str, Position], end: Mapping[str, Position]) -> list[Range]:
-    """What a batch reads, the same for the same offsets, in the order of the subjects."""
+    """Return what a batch reads, the same for the same offsets, in the order of the subjects."""
     found = []
     for subject in sorted(end):
         upto, after = _place(end[subject]), start.get(subject)
@@ -100,9 +100,9 @@ def ranges(start: Mapping[str, Position], end: Mapping[str, Position]) -> list[R
 
 
 def shares(found: Sequence[Range], heads: Mapping[str, Head], tasks: int, rows_min: int = 1) -> list[Share]:
-    """The ranges in at most so many parts of about the same size; a subject is in one part, so that it keeps its order.
+    """Return the ranges in at most so many parts of about the same size; a subject stays in one part, and in order.
 
-    Fewer parts where these would be smaller than ``rows_min``.
+    There are fewer parts where these would be smaller than ``rows_min``.
     """
     sized = [(_rows(one, heads), one) for one in found]
     total = sum(rows for rows, _ in sized)

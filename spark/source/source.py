@@ -45,7 +45,7 @@ TASK_ROWS = 20_000
 """A task more for so many messages: fewer are read sooner by one."""
 
 CALL_SECONDS = 1
-"""How long one call of Spark's waits for a sidecar that is away; it calls again."""
+"""Seconds that one call of Spark's waits for a sidecar that is away; Spark calls again."""
 
 log = logging.getLogger("spark.realtime")
 
@@ -56,20 +56,20 @@ class DataLost(RuntimeError):
 
 @dataclass
 class Part(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: list[Range]
 
 
 class _Reader(Travels):
-    """What both readers share; it travels to the executors."""
+    """The base of both readers; it travels to the executors."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._options = options
         self._columns = ColumnBuilder(schema)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one part, in the order of each subject. Raises DataLost, and what the client raises."""
+        """Yield the messages of one part, in the order of each subject; raise DataLost, and what the client raises."""
         assert isinstance(partition, Part)
         rules, unread = rules_of_task(), Unread()
         with self._open(self._options.retry_seconds) as reader:
@@ -108,7 +108,7 @@ class BatchReader(_Reader, DataSourceReader):
     """Reads what is cached when it runs."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Up to where the subjects stand now."""
+        """Return the parts up to where the subjects stand now."""
         with self._open(self._options.retry_seconds) as reader:
             heads = reader.positions(self._options.subjects, time=self._options.time)
         start = positions.begin(self._options.start, heads)
@@ -128,18 +128,18 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._away_since: float | None = None
 
     def initialOffset(self) -> Offset:
-        """Where the query begins."""
+        """Return where the query begins."""
         options = self._options
         with self._open(options.retry_seconds) as reader:
             heads = reader.positions(options.subjects, time=options.time)
         return positions.begin(options.start, heads)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option `max_rows`."""
+        """Return the option `max_rows` as Spark's limit."""
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The end of the next batch; the start when there is nothing to read."""
+        """Return the end of the next batch; the start when there is nothing to read."""
         if self._target is None:
             behind = any(positions.is_behind(start.get(subject), head) for subject, head in self._heads.items())
             self._look(0 if behind else self._options.wait_ms)
@@ -151,21 +151,21 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return end
 
     def reportLatestOffset(self) -> Offset:
-        """How far the subjects have come, as the query's progress tells it."""
+        """Return how far the subjects have come, as the query's progress tells it."""
         return {subject: (head.epoch, head.seq) for subject, head in self._heads.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What there is now is all that will be read."""
+        """Note that what there is now is all that will be read."""
         self._heads = {}
         with self._open(self._options.retry_seconds) as reader:
             self._target = reader.positions(self._options.subjects)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """What the tasks of a batch read."""
+        """Return what the tasks of a batch read."""
         return self._parts(positions.ranges(start, end), self._heads)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept for a query."""
+        """Do nothing: nothing is kept for a query."""
 
     def stop(self) -> None:
         """Close the connection."""

@@ -8,10 +8,10 @@ from itertools import combinations
 from math import sqrt
 
 CPU = ("messages_out_per_s", "messages_in_per_s", "connections")
-"""What CPU time is spent on."""
+"""Kinds of load on which CPU time is spent."""
 
 MEMORY = ("connections", "cached_bytes", "subjects")
-"""What memory is taken by."""
+"""Kinds of load by which memory is taken."""
 
 SHARED = frozenset(("messages_in_per_s", "cached_bytes", "subjects"))
 """Every node takes in every message and has all of the cache: more nodes do not lessen it."""
@@ -47,8 +47,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Need:
-    """How many machines; `by` is what runs out first with one less (`cpu`, `memory`, `network`), `parts` how much of a
-    machine each takes then."""
+    """The number of machines; `by` is what runs out first with one less (`cpu`, `memory`, `network`), `parts` how much
+    of a machine each takes then."""
 
     machines: int
     by: str
@@ -56,7 +56,7 @@ class Need:
 
 
 def fit(moments: Mapping[tuple[str, str], float], names: Sequence[str], what: str) -> Costs:
-    """The costs that explain `what` best, by least squares; none is below 0, for no load gives time back.
+    """Return the costs that explain `what` best, by least squares; none is below 0, for no load gives time back.
 
     `moments[a, b]` is the mean of a·b over all that was recorded, where `1` stands for a constant; `names` are the
     kinds of load. Raises TooLittle where none of them ever changed.
@@ -90,7 +90,7 @@ def fit(moments: Mapping[tuple[str, str], float], names: Sequence[str], what: st
 
 
 def plan(cpu: Costs, memory: Costs, load: Mapping[str, float], machine: Machine) -> Need:
-    """The machines that a load needs: the whole system's, by the names of the statistics.
+    """Return the machines that a load needs: the whole system's, by the names of the statistics.
 
     Raises TooLittle where no number of machines is enough, since each must do alone what it takes alone.
     """

@@ -50,12 +50,13 @@ class Closes:
     prices: dict[str, list[float]]
 
     def since(self, day: int) -> Closes:
-        """Without the days before number `day`."""
+        """Return the closes without the days before number `day`."""
         return Closes(self.dates[day:], {symbol: closes[day:] for symbol, closes in self.prices.items()})
 
 
 def find_file() -> Path:
-    """Where skfolio keeps the closes. It is only located, never imported: its dependencies need not be installed."""
+    """Return where skfolio keeps the closes. The package is located, never imported: its dependencies may be
+    missing."""
     spec = importlib.util.find_spec("skfolio")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / FILE).is_file():
@@ -76,7 +77,7 @@ def read(path: Path | None = None) -> Closes:
 
 
 def closes(session: SparkSession, data: Closes | None = None) -> DataFrame:
-    """One row per day and stock: `date`, `symbol`, `close`."""
+    """Return one row per day and stock: `date`, `symbol`, `close`."""
     data = data or read()
     days, count = len(data.dates), len(data.prices)
     return session.createDataFrame(
@@ -91,7 +92,7 @@ def closes(session: SparkSession, data: Closes | None = None) -> DataFrame:
 
 
 def histories(session: SparkSession, data: Closes | None = None) -> DataFrame:
-    """One row per stock: `place` (from 0) of how many `stocks`, `symbol`, `name`, `exchange`, `dates`, `closes`.
+    """Return one row per stock: `place` (from 0) of how many `stocks`, `symbol`, `name`, `exchange`, `dates`, `closes`.
 
     The last two are arrays with its whole history: twenty rows can be sent to every task as they are, and a day is
     found by its number, without a shuffle.

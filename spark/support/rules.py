@@ -33,7 +33,7 @@ class Rule:
 
 
 def load(path: Path) -> list[Rule]:
-    """The rules of a JSON export that are enabled; raises InvalidRules and OSError."""
+    """Return the rules of a JSON export that are enabled; raise InvalidRules and OSError."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         rules = [
@@ -49,7 +49,7 @@ def load(path: Path) -> list[Rule]:
 
 
 def load_members(path: Path) -> dict[str, frozenset[str]]:
-    """The users of each group, of a file `{"group": ["user", …], …}`; raises InvalidRules and OSError."""
+    """Return the users of each group, of a file `{"group": ["user", …], …}`; raise InvalidRules and OSError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {str(group): frozenset(map(str, users)) for group, users in found.items()}
@@ -72,7 +72,7 @@ class Uses:
             self._by.setdefault((rule.action, rule.effect), {}).setdefault(first, []).append(rule)
 
     def of(self, user: str, subject: str, action: str, effect: str) -> Iterator[int]:
-        """The numbers of the rules that say something about this user, subject, action and effect."""
+        """Yield the numbers of the rules that say something about this user, subject, action and effect."""
         by = self._by.get((action, effect), {})
         segments = subject.split("/")[1:]
         for first in dict.fromkeys((segments[0], "*", "**", *NAMES)):
@@ -81,8 +81,8 @@ class Uses:
                     yield rule.number
 
     def match(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `DataFrame.mapInArrow`: uses with `user`, `subject`, `action`, `effect` to one row a rule, `number`
-        and the use's `n` and `last`."""
+        """Match, for `DataFrame.mapInArrow`, uses with `user`, `subject`, `action`, `effect` to one row a rule,
+        `number` and the use's `n` and `last`."""
         import pyarrow as pa  # noqa: PLC0415 - only executors need it
 
         for batch in batches:
@@ -104,7 +104,8 @@ class Uses:
 
 
 def _covers(rule: Rule, segments: list[str], user: str) -> bool:
-    """Whether the rule's pattern covers the subject for this user; of nobody, a deny covers whatever name is there."""
+    """Return True if the rule's pattern covers the subject for this user; of nobody, a deny covers whatever name is
+    there."""
     wanted = rule.pattern[1:].split("/")
     if not user and rule.effect == "allow" and not {*NAMES}.isdisjoint(wanted):
         return False

@@ -33,12 +33,12 @@ _NUMBERED = re.compile(r"(\d{4})-")
 
 
 def _root(config: MkDocsConfig) -> Path:
-    """The repository's folder."""
+    """Return the repository's folder."""
     return Path(config.docs_dir).parent
 
 
 def _entry(docs: Path, name: str, label: str) -> Any:
-    """A page as the navigation has it; one that is the index of a folder brings the pages that it lists."""
+    """Return a page as the navigation has it; one that is the index of a folder brings the pages that it lists."""
     page = docs / name
     if posixpath.basename(name) == INDEX:
         text = page.read_text(encoding="utf-8")
@@ -49,7 +49,8 @@ def _entry(docs: Path, name: str, label: str) -> Any:
 
 
 def _entries(docs: Path, folder: str, text: str) -> list[Any]:
-    """The pages that the tables and lists of a text begin a row with, in their order; numbered ones by number."""
+    """Return the pages that the tables and lists of a text begin a row with, in their order; numbered ones by
+    number."""
     listed = [
         (posixpath.normpath(posixpath.join(folder, name)), " ".join(label.split()))
         for label, name in _LISTED.findall(text)
@@ -60,7 +61,8 @@ def _entries(docs: Path, folder: str, text: str) -> list[Any]:
 
 
 def navigation(docs: Path) -> list[Any]:
-    """The sections of docs/index.md with their pages; a heading without a colon belongs to the section before it."""
+    """Return the sections of docs/index.md with their pages; a heading without a colon belongs to the section before
+    it."""
     _, *parts = _SECTION.split((docs / INDEX).read_text(encoding="utf-8"))
     found: list[Any] = [INDEX]
     for heading, text in zip(parts[::2], parts[1::2], strict=True):
@@ -87,7 +89,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _names(root: Path, *options: str) -> set[str]:
-    """Files of docs that git lists, from docs."""
+    """Return the files of docs that git lists, from docs."""
     argv = ["git", "ls-files", "-z", *options, "--", "."]
     try:
         said = subprocess.run(argv, cwd=root / "docs", capture_output=True, text=True, check=True).stdout
@@ -97,14 +99,14 @@ def _names(root: Path, *options: str) -> set[str]:
 
 
 def _listed(entries: Any) -> set[str]:
-    """The names of all pages in a navigation."""
+    """Return the names of all pages in a navigation."""
     if isinstance(entries, str):
         return {entries}
     return set().union(*map(_listed, entries.values() if isinstance(entries, dict) else entries))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Without what git ignores, as what examples leave where they ran, and without drafts.
+    """Take away what git ignores, as what examples leave where they ran, and drafts.
 
     A draft is a page that git does not have and that docs/index.md does not list; all other pages have to be listed.
     """
@@ -182,6 +184,6 @@ class _Links(Treeprocessor):
         self._leaving = leaving
 
     def run(self, root: Element) -> None:
-        """Each of them."""
+        """Lead each link."""
         for link in list(root.iter("a")):
             self._leaving.lead(link)
