@@ -26,13 +26,15 @@ class Host:
 
     loop: asyncio.AbstractEventLoop
     end: Callable[[], None]
-    """Called at the end of what belongs to one tick, when outcomes were given or messages delivered outside of one."""
+    """Function called at the end of what belongs to one tick, when outcomes were given or messages delivered outside of
+    one."""
     stale: Callable[[str], None]
-    """Called with a text for clients when what they see may be out of date."""
+    """Function called with a text for clients when what they see may be out of date."""
     fresh: Callable[[str], None]
-    """Called with a text for clients when messages arrive again."""
+    """Function called with a text for clients when messages arrive again."""
     accepted_at: Callable[[int], None] | None = None
-    """Called with the time (ms since 1970) at which what is delivered next was accepted; None: nobody measures."""
+    """Function called with the time (ms since 1970) at which what is delivered next was accepted; None: nobody
+    measures."""
 
 
 class PresenceChannel(Protocol):
@@ -60,16 +62,16 @@ class NodeListener(Protocol):
     """Hears what other nodes send to this one."""
 
     def up(self, nodes: int) -> None:
-        """All that is sent arrives from now on; so many nodes listen, this one among them."""
+        """Hear that all that is sent arrives from now on; so many nodes listen, this one among them."""
 
     def down(self) -> None:
-        """Nothing arrives for now, and what was under way may be lost."""
+        """Hear that nothing arrives for now, and that what was under way may be lost."""
 
     def hear(self, node: str, data: bytes) -> None:
         """Take what that node has sent; what each sends comes in its order."""
 
     def missing(self, node: str) -> None:
-        """That node does not listen."""
+        """Hear that this node does not listen."""
 
 
 class Messenger(Protocol):
@@ -94,15 +96,15 @@ SessionRow = tuple[str, str, bytes]
 
 
 class SessionStore(Protocol):
-    """Where sessions of MQTT clients are kept beyond the process."""
+    """The store of MQTT clients' sessions, which outlive the process there."""
 
     @property
     def in_order(self) -> bool:
-        """Whether the process before this one has said all."""
+        """State of what was read: True if the process before this one has said all."""
 
     @property
     def busy(self) -> bool:
-        """Whether nothing can be written now."""
+        """State of the store: True while nothing can be written."""
 
     @property
     def size_bytes(self) -> int:
@@ -110,14 +112,14 @@ class SessionStore(Protocol):
 
     @property
     def wants_base(self) -> bool:
-        """Whether all sessions are to be written anew (``begin_base``)."""
+        """State of the store: True when all sessions are to be written anew (``begin_base``)."""
 
     def read(self, row: Callable[[str, str, bytes], None]) -> bool:
         """Tell every row that is kept, in their order, and begin to keep more; False if they are of no use, whatever
         was told. ``row`` may raise msgspec.DecodeError."""
 
     def begin_base(self) -> bool:
-        """All sessions are written anew from now on; whether that can be done."""
+        """Begin to write all sessions anew; return True if that can be done."""
 
     def write(
         self, rows: list[SessionRow], base: list[SessionRow], *, ends_base: bool, done: Callable[[str], None]
@@ -136,15 +138,15 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    """What the control socket calls it."""
+    """Name by which the control socket calls the engine."""
     keeps: ClassVar[bool] = False
-    """Whether messages outlive this process."""
+    """True if messages outlive this process."""
     shared: ClassVar[bool] = False
-    """Whether other nodes deliver the same messages."""
+    """True if other nodes deliver the same messages."""
     judges: ClassVar[bool] = True
-    """Whether it is judged here what publications would make of snapshots, and not where they are handed on to."""
+    """True if what publications would make of snapshots is judged here, and not where they are handed on to."""
     folder: str = ""
-    """Where on a disk it keeps messages; empty: on none."""
+    """Folder on a disk where the engine keeps messages; empty: on none."""
     epoch: int
 
     @classmethod
@@ -155,7 +157,7 @@ class Engine(ABC):
     @classmethod
     @abstractmethod
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
-        """The engine that the settings ask for; ``clock`` gives ms since 1970. Raises SettingsError."""
+        """Make the engine that the settings ask for; ``clock`` gives ms since 1970. Raise SettingsError."""
 
     @property
     def numbering(self) -> Numbering | None:
@@ -180,7 +182,7 @@ class Engine(ABC):
         """
 
     def acknowledging(self, done: Done) -> Done:
-        """``done``, to be called when publications have been numbered: it waits until these are safe."""
+        """Return ``done``, to be called when publications have been numbered: it waits until these are safe."""
         return done
 
     def unheard(self) -> bool:
@@ -193,7 +195,7 @@ class Engine(ABC):
         told()
 
     def keep_options(self, rows: Sequence[OptionRow]) -> None:
-        """These options of subjects count from now on, all that there are."""
+        """Keep these options of subjects, all that there are, which count from now on."""
         del rows
 
     def start(self, host: Host) -> None:
@@ -211,28 +213,31 @@ class Engine(ABC):
         """Close files in order."""
 
     def tick(self, now: int) -> None:
-        """Called each second, with the time in ms since 1970."""
+        """Do what is due each second; ``now`` is in ms since 1970."""
         del now
 
     def figures(self) -> dict[str, float]:
-        """The engine's own metrics by name (docs/operate/figures.md)."""
+        """Return the engine's own metrics by name (docs/operate/figures.md)."""
         return {}
 
     def open_staging(self, clock: Callable[[], int], *, bytes_max: int, keep_seconds: int) -> StagingStore:
-        """The store of staged rows, which live as long as what the engine keeps; raises OSError."""
+        """Open the store of staged rows, which live as long as what the engine keeps; raise OSError."""
         return MemoryStaging(clock, bytes_max=bytes_max, keep_seconds=keep_seconds)
 
     def open_sessions(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> SessionStore | None:
-        """The store of MQTT clients' sessions, which live as long as what the engine keeps here; None: it has none."""
+        """Open the store of MQTT clients' sessions, which live as long as what the engine keeps here; None: it has
+        none."""
         del loop, clock
         return None
 
     def presence(self, node: str, hear: Callable[[list[Any]], None]) -> PresenceChannel | None:
-        """The way from ``node`` to the other nodes, whose packets go to ``hear``; None: there are no other nodes."""
+        """Return the way from ``node`` to the other nodes, whose packets go to ``hear``; None: there are no other
+        nodes."""
         del node, hear
         return None
 
     def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
-        """The way from ``node`` to each of the others, whose messages go to ``listener``; None: there are no others."""
+        """Return the way from ``node`` to each of the others, whose messages go to ``listener``; None: there are no
+        others."""
         del node, listener
         return None

@@ -28,7 +28,7 @@ class Upstream(Protocol):
     """The way to the first worker (edge/workers/follower.py)."""
 
     def refused(self) -> Refusal | None:
-        """The reason why the first worker takes no publication at this moment."""
+        """Return the reason why the first worker takes no publication at this moment."""
 
     def hand_in(self, rows: list[list[Any]], since: int) -> None:
         """Send publications, the first of which was accepted at ``since`` (ns of the monotonic clock)."""
@@ -90,15 +90,15 @@ class FollowerEngine(Engine):
         self._asked.append((messages, done))
 
     def away(self) -> None:
-        """The first worker stores nothing for now."""
+        """Note that the first worker stores nothing for now."""
         self._holds.away()
 
     def back(self) -> None:
-        """The first worker stores publications again."""
+        """Note that the first worker stores publications again."""
         self._holds.back()
 
     def answered(self, epoch: int, outcomes: list[Any]) -> None:
-        """Outcomes come in the order in which publications were handed in, for one or several of them."""
+        """Give outcomes in the order in which publications were handed in, for one or several of them."""
         at = 0
         while at < len(outcomes) or (self._asked and not self._asked[0][0]):
             messages, done = self._asked.popleft()
@@ -116,7 +116,7 @@ class FollowerEngine(Engine):
                 done(own)
 
     def forsake(self) -> None:
-        """The first worker is gone: what it has not answered may have been stored or not."""
+        """Note that the first worker is gone: what it has not answered may have been stored or not."""
         self._rows = []
         asked, self._asked = self._asked, deque()
         for messages, done in asked:

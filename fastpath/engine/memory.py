@@ -80,7 +80,7 @@ class MemoryEngine(Engine):
         return outcomes
 
     def stored(self, publisher: str) -> int:
-        """The publisher's last number: up to there its publications need not be stored again."""
+        """Return the publisher's last number: up to there its publications need not be stored again."""
         return self.deduplicator.last(publisher)
 
     def append_runs(self, runs: Sequence[ColumnBatch], publisher: str, last: int, now: int) -> list[int] | Refusal:

@@ -14,7 +14,7 @@ ENGINES = {
     "redis+sentinel://": _REDIS,
     "rediss+sentinel://": _REDIS,
 }
-"""Where the class of each is (``module:class``), by its name, or by how its address begins."""
+"""Places of the engines' classes (``module:class``), by their names, or by how their addresses begin."""
 
 JOURNALLED = {"memory": "fastpath.engine.journal.engine:JournalEngine"}
 """The engines whose messages go to a journal, where one is asked for."""
@@ -24,7 +24,7 @@ DEFAULT = "memory"
 
 
 def name_of(engine: str) -> str:
-    """The name that the setting has, or how its address begins."""
+    """Return the name that the setting has, or how its address begins."""
     scheme, separator, _ = engine.partition("://")
     return scheme + separator
 

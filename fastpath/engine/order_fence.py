@@ -10,10 +10,10 @@ from ..core.protocol.messages import Message
 from ..core.protocol.packets import Refusal
 
 HELD: Refusal = ("unavailable", "an earlier publication of this publisher could not be stored: it has to come first")
-"""What they are answered."""
+"""Answer to publications that wait for an earlier one."""
 
 HELD_SECONDS = 3.0
-"""How long the publications behind one that could not be stored wait for it to come again, once publications are
+"""Seconds that the publications behind one that could not be stored wait for it to come again, once publications are
 stored again. Client libraries send it after half a second."""
 
 HELD_SECONDS_MAX = 60.0
@@ -42,11 +42,11 @@ class OrderFence:
         return len(self._held)
 
     def away(self) -> None:
-        """Nothing is stored for now."""
+        """Note that nothing is stored for now."""
         self._back = inf
 
     def back(self) -> None:
-        """Publications are stored again: it will be over soon."""
+        """Note that publications are stored again: the wait will be over soon."""
         self._back = self._clock()
 
     def note(self, messages: Sequence[Message]) -> None:

@@ -25,7 +25,7 @@ def register(name: str, place: str) -> None:
 
 
 def place_of(settings: Settings) -> str:
-    """Where the class of the engine is that the settings ask for; raises SettingsError when there is none."""
+    """Return where the class of the engine is that the settings ask for; raise SettingsError when there is none."""
     name = name_of(settings.engine)
     if name not in _engines:
         raise SettingsError(f"{PREFIX}ENGINE: {without_login(settings.engine)!r} is none of {', '.join(_engines)}")
@@ -37,7 +37,7 @@ def place_of(settings: Settings) -> str:
 
 
 def engine_class(settings: Settings) -> type[Engine]:
-    """The class of the engine that the settings ask for; raises SettingsError when there is none."""
+    """Return the class of the engine that the settings ask for; raise SettingsError when there is none."""
     module, _, name = place_of(settings).partition(":")
     try:
         found: type[Engine] = getattr(import_module(module), name)
@@ -53,7 +53,7 @@ def engine_class(settings: Settings) -> type[Engine]:
 
 
 def memory(epoch: int) -> Engine:
-    """The engine of a broker that nobody asks for another one."""
+    """Return the engine of a broker that nobody asks for another one."""
     return MemoryEngine(epoch)
 
 

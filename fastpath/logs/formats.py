@@ -46,7 +46,8 @@ PARTS = (
     "tracing",
     "workers",
 )
-"""What has a level of its own; ``fastpath.NAME`` is the logger of each, but for ``asyncio``, which is Python's."""
+"""Parts that have a level of their own; ``fastpath.NAME`` is the logger of each, but for ``asyncio``, which is
+Python's."""
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -55,7 +56,7 @@ ALIKE_PER_SECOND = 100
 """Lines of one kind, that is from one place of the program, that are written within a second; more are summed up."""
 
 PAUSE_SECONDS = 0.2
-"""How long a fork waits for lines that are being written."""
+"""Seconds that a fork waits for lines that are being written."""
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:+@*,%()[]{}~!?;<>|&#$^")
 
@@ -73,7 +74,7 @@ def event(log: logging.Logger, text: str, level: int = logging.INFO, /, **values
 
 
 def parse_levels(text: str) -> tuple[str, dict[str, str]]:
-    """The level of all parts and those of some: ``info,clients=warning,control=debug``; raises ValueError."""
+    """Return the level of all parts and those of some: ``info,clients=warning,control=debug``; raise ValueError."""
     default, levels = "info", {}
     for index, item in enumerate(item.strip() for item in text.split(",")):
         part, equals, level = (word.strip() for word in item.rpartition("="))
@@ -147,7 +148,7 @@ class Json(logging.Formatter):
 
 
 def printable(line: str) -> str:
-    """The line, in which what would break it or steer a terminal is escaped: texts of clients are logged."""
+    """Return the line, in which what would break it or steer a terminal is escaped: texts of clients are logged."""
     if line.isprintable():
         return line
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
@@ -189,7 +190,7 @@ class LogHandler(logging.Handler):
         self._more: dict[tuple[str, int], logging.LogRecord] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called under the handler's lock."""
+        """Hand on a record, unless there were too many like it; called under the handler's lock."""
         kind = (record.pathname, record.lineno)
         self._look()
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -215,7 +216,7 @@ class LogHandler(logging.Handler):
         super().close()
 
     def _due(self, *, last: bool = False) -> None:
-        """Once a second, and at the end: what was too much is summed up."""
+        """Sum up, once a second and at the end, what was too much."""
         if self._more:
             with self.lock:  # type: ignore[union-attr]
                 self._look(last=last)
@@ -249,23 +250,23 @@ class LogSettings(Protocol):
 
     @property
     def log_level(self) -> str:
-        """Return the levels, of all and of parts."""
+        """Level of all parts, and levels of some."""
 
     @property
     def log_format(self) -> str:
-        """Return the form of the lines, one of FORMATS."""
+        """Form of the lines, one of FORMATS."""
 
     @property
     def log_file(self) -> str:
-        """Return the file's path; empty for the standard error."""
+        """Path of the file; empty for the standard error."""
 
     @property
     def log_bytes(self) -> int:
-        """Return the size in bytes at which the file is renamed; 0: never."""
+        """Bytes at which the file is renamed; 0: never."""
 
     @property
     def log_files(self) -> int:
-        """Return how many renamed files are kept."""
+        """Number of renamed files that are kept."""
 
 
 def begin_simply(settings: LogSettings) -> None:
@@ -304,7 +305,7 @@ def reopen() -> None:
 
 
 def dropped() -> int:
-    """Lines of this process that were lost because nobody took them."""
+    """Return how many lines of this process were lost because nobody took them."""
     handler = _handler()
     return handler.writer.dropped if handler is not None else 0
 

@@ -25,14 +25,14 @@ CHUNK_BYTES = 64 << 10
 """Lines that are written together at most."""
 
 IDLE_SECONDS = 1.0
-"""How often the thread looks for what is due while it has nothing to write."""
+"""Seconds between two looks of the thread for what is due while it has nothing to write."""
 
 Says = Callable[[str], bytes]
 """Makes a line of the log of a sentence about the log itself."""
 
 
 class Sink(Protocol):
-    """What takes lines; called by the writer's thread alone."""
+    """The taker of lines; called by the writer's thread alone."""
 
     def write(self, data: bytes) -> None:
         """Write whole lines, however long it takes; raises OSError."""

@@ -14,13 +14,13 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 RETRY_SECONDS = 1.0
-"""After a failure nothing is tried for so long."""
+"""Seconds after a failure in which nothing is tried."""
 
 CLOSE_SECONDS = 2.0
-"""How long the end waits for who takes the lines."""
+"""Seconds that the end waits for the taker of the lines."""
 
 T = TypeVar("T")
-"""What is handed in at once: whole lines, with what its writer needs to know of them."""
+"""Item that is handed in at once: whole lines, with what its writer needs to know of them."""
 
 
 class WriterThread(ABC, Generic[T]):
@@ -110,7 +110,7 @@ class WriterThread(ABC, Generic[T]):
                 self._idle()
 
     def _take(self) -> tuple[list[T], bool]:
-        """What waits, as much as is written together, and whether the end has come."""
+        """Take what waits, as much as is written together; return with it True if the end has come."""
         items: list[T] = []
         taken = 0
         with suppress(queue.Empty):

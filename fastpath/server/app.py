@@ -55,7 +55,7 @@ def run_worker(settings: Settings, worker: Worker) -> None:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, or asyncio's own where uvloop does not exist (Windows)."""
+    """Return a loop of uvloop's, or asyncio's own where uvloop does not exist (Windows)."""
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:
@@ -103,7 +103,7 @@ async def _serve_alone(settings: Settings) -> None:
 
 
 async def _serve_first(settings: Settings, worker: Worker) -> None:
-    """The worker that numbers: it alone has the publishers' ports and the control socket."""
+    """Serve as the worker that numbers: the first worker alone has the publishers' ports and the control socket."""
     told = _until_told(worker)
     engine = make_engine(settings)
     runtime = make_runtime(settings, asyncio.get_running_loop(), engine)
@@ -135,7 +135,7 @@ async def _serve_first(settings: Settings, worker: Worker) -> None:
 
 
 async def _serve_other(settings: Settings, worker: Worker) -> None:
-    """A worker that follows the first one: it has clients only."""
+    """Serve as a worker that follows the first worker: it has clients only."""
     told = _until_told(worker)
     engine = registry.FollowerEngine()
     runtime = make_runtime(settings, asyncio.get_running_loop(), engine, worker.number)
@@ -172,12 +172,12 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
 
 
 def _reload_on_signal(node: Node) -> None:
-    """SIGHUP reads anew what may change."""
+    """Read anew at SIGHUP what may change."""
     node.runtime.loop.add_signal_handler(signal.SIGHUP, node.reload.here)
 
 
 def _begin(node: Node, engine: Engine, worker: Worker | None = None) -> PresenceComponent:
-    """The audit and presence begin: what the engine keeps is known."""
+    """Begin the audit and presence: what the engine keeps is known."""
     runtime = node.runtime
     audit = Audit(runtime, runtime.workers.number, worker.count if worker is not None else 1, node.statistics.own)
     links, survivors = (worker.links, worker.survivors) if worker is not None else ("", 0)
@@ -190,7 +190,7 @@ def _begin(node: Node, engine: Engine, worker: Worker | None = None) -> Presence
 
 
 async def _give_up(node: Node, services: PublisherServices, engine: Engine) -> None:
-    """The process is to stop before it serves."""
+    """Stop the process before it serves."""
     node.ports.close()
     await services.end()
     await engine.stop()
@@ -258,7 +258,7 @@ class Told:
 
 
 def _until_told(worker: Worker) -> Told:
-    """To stop: on SIGTERM, and when the parent is no more. Of a Ctrl-C the parent tells us, in its order."""
+    """Return what tells to stop: SIGTERM, and the end of the parent. Of a Ctrl-C the parent tells us, in its order."""
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     told = Told(signal.SIGTERM)
@@ -274,7 +274,7 @@ def _until_told(worker: Worker) -> Told:
 
 
 async def _close(node: Node, told: Told, control: asyncio.Server | None = None, links: Links | None = None) -> None:
-    """While clients have their turns, control and the links go on: rights and messages reach them to the end."""
+    """Close in order: while clients have their turns, control and links go on, and rights and messages reach them."""
     runtime, drain, ports = node.runtime, node.drain, node.ports
     signals, others = lambda: told.count, links.count if links is not None and not told.at_once else lambda: 0
     if not told.at_once:

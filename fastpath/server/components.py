@@ -76,17 +76,17 @@ class Worker:
 
     number: int
     listeners: Sequence[Listener]
-    """With their real ports."""
+    """Listeners with their real ports."""
     sockets: dict[str, socket.socket]
     """The unix sockets to listen on, by path: all workers share them."""
     links: str
     """The path of the unix socket that links the others to the first."""
     links_socket: socket.socket | None
-    """It, listening, for the first worker."""
+    """Socket of the links, listening, for the first worker."""
     survivors: int
-    """For the first worker: how many others may still hold the state of the one before it."""
+    """Number of other workers that may hold the state of the one before it; for the first worker."""
     count: int
-    """How many workers there are."""
+    """Number of workers."""
     parent: int
     """A descriptor that ends when the parent has ended."""
     report: int
@@ -96,7 +96,7 @@ class Worker:
 def make_runtime(
     settings: Settings, loop: asyncio.AbstractEventLoop, engine: Engine | None = None, worker: int = 0
 ) -> Runtime:
-    """The broker with everything that every process serves from its start."""
+    """Make the broker with everything that every process serves from its start."""
     started = now()
     engine = engine or registry.memory(started)
     events, mqtt = EventStreams(), MqttStreams()
@@ -152,7 +152,7 @@ def make_runtime(
 
 
 def key_source(runtime: Runtime, settings: Settings, keys: Keys) -> KeyAddress | KeyFile:
-    """What follows the keys where they lie."""
+    """Return what follows the keys where they lie."""
     if is_address(settings.token_keys):
         return KeyAddress(runtime, settings.token_keys, settings.token_keys_seconds, keys)
     return KeyFile(runtime, settings.token_keys)

@@ -14,12 +14,12 @@ from ..settings import Settings
 
 
 def make_engine(settings: Settings) -> Engine:
-    """The engine that the settings ask for; raises SettingsError."""
+    """Make the engine that the settings ask for; raise SettingsError."""
     return engine_class(settings).make(settings, now)
 
 
 def check_engine(settings: Settings) -> None:
-    """Raises SettingsError when the journal's folder cannot be written, or the address of Redis cannot be read."""
+    """Raise SettingsError when the journal's folder cannot be written, or the address of Redis cannot be read."""
     engine_class(settings).check(settings)
 
 

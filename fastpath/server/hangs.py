@@ -16,16 +16,16 @@ from typing import NamedTuple
 from ..awake import AwakeClock
 
 LOOK_SECONDS = 0.25
-"""How often workers are looked at."""
+"""Seconds between two looks at the workers."""
 
 LATE_SECONDS = 2 * LOOK_SECONDS
 """A look that comes so late says that the parent did not run: what others did not do meanwhile counts for nothing."""
 
 SILENT_SECONDS = 1.5
-"""Without a beat for so long a worker is silent: one a second is due."""
+"""Seconds without a beat after which a worker is silent: one a second is due."""
 
 ANSWER_SECONDS = 1.0
-"""How long a worker that hangs has to tell where, before it is killed."""
+"""Seconds that a worker which hangs has to tell where, before it is killed."""
 
 REPLACED_SECONDS = 30.0
 """The next one is judged anew when the one that was killed serves again, or after so long."""
@@ -39,7 +39,7 @@ class Work(NamedTuple):
     waited: float
     """Time for which its threads could have run and had no CPU (s), up to when they ran last."""
     runnable: bool
-    """Whether one of its threads runs at this moment, or waits for a CPU."""
+    """True while one of the worker's threads runs, or waits for a CPU."""
 
 
 class Verdict(Enum):
@@ -59,11 +59,11 @@ class Silence:
         self._last: Work | None = None
         self._looked = False
         self.silent = 0.0
-        """Since its last beat, as far as the parent was awake."""
+        """Seconds since the worker's last beat, as far as the parent was awake."""
         self.ran = self.waited = self.blocked = 0.0
-        """Since it was first looked at: CPU time used, CPU time waited for, and neither of them."""
+        """Seconds since the worker was first looked at: CPU time used, CPU time waited for, and neither of them."""
         self.told: set[Verdict] = set()
-        """What was said of it, and is to be taken back when it beats."""
+        """Verdicts that were told of the worker, and are to be taken back when it beats."""
 
     @property
     def own(self) -> float:
@@ -71,8 +71,8 @@ class Silence:
         return self._credit + self.ran + self.blocked
 
     def look(self, counted: float, late: bool, work: Work | None) -> None:
-        """The parent was awake for ``counted`` seconds, and came ``late`` after all; ``work`` None: the system tells
-        nothing of processes."""
+        """Add ``counted`` seconds for which the parent was awake; ``late``: the look itself came late. ``work`` None:
+        the system tells nothing of processes."""
         self.silent += counted
         if self.silent < SILENT_SECONDS:
             return
@@ -120,7 +120,7 @@ class Judge:
 
     @property
     def silent(self) -> list[int]:
-        """Whose work is wanted at the next look."""
+        """Workers whose work is wanted at the next look."""
         if not self._hang_seconds:
             return []
         return [worker for worker, silence in self._silences.items() if silence.silent >= SILENT_SECONDS - LATE_SECONDS]
@@ -152,7 +152,8 @@ class Judge:
         return before if before.told else None
 
     def look(self, moment: float, works: Mapping[int, Work | None]) -> list[Found]:
-        """Called every LOOK_SECONDS or sooner, with what the ``silent`` have done, and after their beats were heard."""
+        """Judge all workers; called every LOOK_SECONDS or sooner, after their beats were heard. ``works`` is what the
+        ``silent`` did."""
         counted = self._clock.tick(moment)
         if not self._hang_seconds:
             return []
@@ -163,7 +164,7 @@ class Judge:
         return [*self._starved(), *self._machine(), *self._hung()]
 
     def _starved(self) -> list[Found]:
-        """Whoever is silent for too long, a quarter of it for want of a CPU."""
+        """Find the workers that are silent for too long, a quarter of it for want of a CPU."""
         found = []
         for worker, silence in self._silences.items():
             starved = silence.silent >= self._hang_seconds and silence.waited >= self._hang_seconds / 4
@@ -173,7 +174,7 @@ class Judge:
         return found
 
     def _machine(self) -> list[Found]:
-        """Whoever is silent for too long at the same time as others are, which may be so for less."""
+        """Find the workers that are silent for too long at the same time as others are, which may be so for less."""
         found = []
         for worker in self.crowd:
             silence = self._silences[worker]

@@ -16,8 +16,8 @@ from ..settings import PREFIX, Settings
 
 
 def make_grants(settings: Settings) -> Grants:
-    """The grants of ``settings.mode``, with a hook if there is one; raises SettingsError when the keys of its tokens
-    cannot be read."""
+    """Make the grants of ``settings.mode``, with a hook if there is one; raise SettingsError when the keys of its
+    tokens cannot be read."""
     events = settings.hook_events
     asking = HookDecisions(events, settings.hook_seconds) if events else None
     match settings.mode:

@@ -36,7 +36,7 @@ class PresenceComponent:
         self._attending.start()
 
     async def end(self) -> None:
-        """The process ends: say so, and leave Redis."""
+        """Say that the process ends, and leave Redis."""
         self._attending.stop()
         if self._nodes is not None:
             await self._nodes.leave()

@@ -17,7 +17,7 @@ from ..listen_address import SettingsError
 from ..settings import Settings
 
 LOW_PORT_MAX = 1023
-"""Up to here a port can be opened by root, or with the capability below, alone."""
+"""Number of the highest port that only root, or a process with the capability below, can open."""
 
 _NET_BIND_SERVICE = 10
 """CAP_NET_BIND_SERVICE, to open low ports: a worker that is restarted, and a node that is undrained, do so again."""
@@ -107,7 +107,7 @@ def give_folder(folder: Path, uid: int, gid: int) -> None:
 
 
 def _open_folder(folder: Path) -> int:
-    """The folder, opened part by part and made where it is missing; raises SettingsError where a part is a link."""
+    """Open the folder part by part, and make it where it is missing; raise SettingsError where a part is a link."""
     here = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     for part in folder.absolute().parts[1:]:
         above = here

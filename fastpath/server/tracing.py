@@ -39,7 +39,7 @@ def check_tracing(settings: Settings) -> None:
 
 
 def make_tracing(settings: Settings, runtime: Runtime) -> list[Component]:
-    """What records the spans of this process; nothing where tracing is off. Raises SettingsError."""
+    """Make what records the spans of this process; nothing where tracing is off. Raise SettingsError."""
     if not settings.tracing:
         return []
     # What is off costs no process any memory.
@@ -53,7 +53,7 @@ def make_tracing(settings: Settings, runtime: Runtime) -> list[Component]:
 
 
 def make_metrics(settings: Settings, statistics: Statistics) -> list[Component]:
-    """What exports the node's figures, of which the first worker has the sums; nothing where that is off. Raises
+    """Make what exports the node's figures, whose sums the first worker has; nothing where that is off. Raise
     SettingsError."""
     if not settings.otlp_metrics:
         return []

@@ -16,7 +16,7 @@ from ..logs.formats import event
 from .hangs import Judge, Silence, Verdict, Work
 
 BEAT = b"\0"
-"""What a worker writes to its parent each second."""
+"""Byte that a worker writes to its parent each second."""
 
 STACK_BYTES_MAX = 16 << 10
 
@@ -39,7 +39,7 @@ class Watchdog:
         return bool(self._pids)
 
     def begin(self, number: int, pid: int) -> None:
-        """A worker serves."""
+        """Watch a worker from now on, as it serves."""
         self._pids[number], self._stacks[number] = pid, b""
         self._judge.begin(number)
 
@@ -50,7 +50,7 @@ class Watchdog:
             self._judge.end(number)
 
     def hear(self, number: int, data: bytes) -> None:
-        """Beats, or the stack that was asked for."""
+        """Hear beats, or the stack that was asked for."""
         if number not in self._pids:
             return
         if BEAT not in data:
@@ -62,7 +62,8 @@ class Watchdog:
             self._tell("worker goes on", logging.WARNING, number, **_seconds(silence))
 
     def look(self, hear: Callable[[], object]) -> None:
-        """To be called every LOOK_SECONDS; ``hear`` hands over what the workers have said by now."""
+        """Look at all workers; to be called every LOOK_SECONDS. ``hear`` hands over what the workers have said by
+        now."""
         # In this order: what a worker did before its last beat must not be held against it.
         works = {number: work_of(self._pids[number]) for number in self._judge.silent}
         hear()
@@ -127,7 +128,8 @@ def work_of(pid: int) -> Work | None:
 
 
 def _stat(path: str) -> list[str]:
-    """The fields of a ``stat`` from its third on, the state; the second, a name in brackets, may hold anything."""
+    """Return the fields of a ``stat`` from its third on, the state; the second, a name in brackets, may hold
+    anything."""
     return Path(path).read_text().rpartition(")")[2].split()
 
 
@@ -149,10 +151,10 @@ class Heart:
         faulthandler.register(signal.SIGUSR1, descriptor, all_threads=True)
 
     def say(self, line: str) -> None:
-        """The one line that this worker has to tell."""
+        """Write the one line that this worker has to tell."""
         os.write(self._descriptor, line.encode() + b"\n")
 
     def beat(self) -> None:
-        """The loop runs."""
+        """Beat, as the loop runs."""
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(self._descriptor, BEAT)

@@ -43,12 +43,12 @@ STEADY_SECONDS = 10.0
 """A worker that served so long was a good one: its end is followed by a restart at once."""
 
 KILL_SECONDS = HEAR_SECONDS + 3
-"""How long the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
+"""Seconds that the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 ORPHANS_SECONDS = 1.0
-"""How long to wait for a port that is in use."""
+"""Seconds to wait for a port that is in use."""
 
 UNIX_PATH_MAX = 100
 """A unix socket's path has room for little more."""
@@ -170,7 +170,7 @@ class _Parent:
         gc.freeze()  # a collection would write to every object, and so copy the pages that the workers share
 
     def _reserve(self, listener: Listener) -> tuple[Listener, list[socket.socket]]:
-        """The workers of a parent that was killed let go of their ports in a moment."""
+        """Open a listener; the workers of a parent that was killed let go of their ports in a moment."""
         deadline = time.monotonic() + ORPHANS_SECONDS
         while True:
             try:
@@ -220,7 +220,7 @@ class _Parent:
         log.info("worker %d started, pid %d", place.number, pid)
 
     def _become(self, number: int, survivors: int, report: int) -> None:
-        """In the new process: be that worker, and never return."""
+        """Be that worker in the new process, and never return."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -263,7 +263,8 @@ class _Parent:
             os._exit(status)
 
     def _next_start(self) -> float | None:
-        """Seconds until a worker is to be started, or until the next look at those that serve; None: no one waits."""
+        """Return the seconds until a worker is to be started, or until the next look at those that serve; None: no one
+        waits."""
         times = [place.start_at for place in self._places if place.start_at is not None]
         pause = max(0.0, min(times) - time.monotonic()) if times else None
         if self._watchdog.watches:
@@ -273,7 +274,7 @@ class _Parent:
     # Watching
 
     def _wait(self, seconds: float | None) -> None:
-        """Until a signal came, a worker reported, or the time is over."""
+        """Wait until a signal came, a worker reported, or the time is over."""
         waiter = select.poll()
         waiter.register(self._wake[0], select.POLLIN)
         for place in self._places:
@@ -311,7 +312,7 @@ class _Parent:
             self._ready = answer
 
     def _watch(self) -> None:
-        """A worker that serves and hangs is killed; the rest of its place's life goes on as after any other end."""
+        """Kill a worker that serves and hangs; the rest of its place's life goes on as after any other end."""
         self._watchdog.look(lambda: self._wait(0))
         if self._announced:
             systemd.tell("WATCHDOG=1")
@@ -353,7 +354,7 @@ class _Parent:
             log.error("worker %d, pid %d, ended %s; restarting it %s", place.number, pid, how, after)
 
     def _announce(self) -> None:
-        """Once, when all workers serve."""
+        """Announce once that all workers serve."""
         if not self._announced and self._ready and all(place.serves for place in self._places):
             self._announced = True
             line = self._ready | {"pid": os.getpid(), "workers": [place.pid for place in self._places]}
@@ -378,7 +379,7 @@ class _Parent:
                 self._signal(signal.SIGTERM)
 
     def _kill(self) -> None:
-        """Whoever is left."""
+        """Kill the workers that are left."""
         self._signal(signal.SIGKILL)
         for place in self._places:
             if place.pid:

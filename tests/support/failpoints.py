@@ -186,7 +186,7 @@ def _kill_after_staging(name: str) -> Callable[[Runtime, _Countdown], None]:
 
 
 def _lose(runtime: Runtime, due: _Countdown) -> None:
-    """Acknowledged under the number of the message before it, and dropped."""
+    """Acknowledge a message under the number of the one before it, and drop it."""
     publish = runtime.broker.publish
 
     def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
@@ -206,7 +206,7 @@ def _lose(runtime: Runtime, due: _Countdown) -> None:
 
 
 def _double(runtime: Runtime, due: _Countdown) -> None:
-    """A second copy, without the publication's number, goes after the first."""
+    """Publish a second copy, without the publication's number, after the first."""
     publish = runtime.broker.publish
 
     def wrapped(principal: Principal | None, messages: Sequence[Message], now: int, done: Done | None = None) -> None:
@@ -219,7 +219,7 @@ def _double(runtime: Runtime, due: _Countdown) -> None:
 
 
 def _swap(runtime: Runtime, due: _Countdown) -> None:
-    """Two messages of a publisher to one subject, numbered already, change what they say."""
+    """Have two messages of a publisher to one subject, numbered already, change what they say."""
     deliver = runtime.broker.deliver
     wanted = False
 
@@ -292,7 +292,7 @@ def _anew(_: Runtime, due: _Countdown) -> None:
 
 
 def _clock(path: str) -> None:
-    """The one clock of the sidecar is runtime.now; what it reads is moved."""
+    """Move what the one clock of the sidecar, runtime.now, reads."""
     offset = _mapped(path)
 
     def shifted() -> int:

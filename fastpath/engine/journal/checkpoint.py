@@ -22,7 +22,7 @@ ROWS_BYTES = 64 << 10
 """About what one record holds: a fraction of a slice's time."""
 
 ROW_BYTES = 200
-"""What a subject counts for besides its snapshot."""
+"""Bytes that a subject counts for besides its snapshot."""
 
 PUBLISHERS_AT_ONCE = 500
 

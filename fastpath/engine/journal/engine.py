@@ -46,19 +46,19 @@ SEGMENT_BYTES = 64 << 20
 """A segment that is larger is followed by the next one; a base is written no sooner than after so much log."""
 
 STAGED_FOLDER = "staged"
-"""Below the journal's folder: what is staged."""
+"""Folder below the journal's for what is staged."""
 
 SESSIONS_FOLDER = "sessions"
-"""Below the journal's folder: the sessions of MQTT clients."""
+"""Folder below the journal's for the sessions of MQTT clients."""
 
 UNSYNCED_BYTES_MAX = 256 << 20
-"""What may be written and not synced: it is held in memory, for the case that a sync fails."""
+"""Bytes that may be written and not synced: they are held in memory, for the case that a sync fails."""
 
 CALM_SECONDS = 5.0
-"""So long after the last failure a write that works is told in the log: on a disk that is nearly full small ones do."""
+"""Seconds after the last failure in which no good write is told in the log: on a nearly full disk small ones work."""
 
 BEHIND = "the disk does not keep up: too much waits to be synced"
-"""Why nothing is taken above that."""
+"""Reason why nothing is taken above that."""
 
 log = logging.getLogger("fastpath.journal")
 
@@ -168,7 +168,7 @@ class JournalEngine(MemoryEngine):
             self._syncs.lost = broker.counters.failed
 
     def _keep_seconds(self) -> float:
-        """How long a segment is kept: whatever of it may still be cached or asked for."""
+        """Return how long a segment is kept, in seconds: whatever of it may still be cached or asked for."""
         return max(self._broker.interest.options.cache_ms_most, REMEMBERED_MS) / 1000
 
     def keep_options(self, rows: Sequence[OptionRow]) -> None:
@@ -177,7 +177,7 @@ class JournalEngine(MemoryEngine):
         self._upkeep.keep(self._keep_seconds())
 
     def run(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]) -> None:
-        """From now on it is synced and kept short; ``after`` is called when answers were given outside of a tick."""
+        """Sync the journal and keep it short from now on; call ``after`` when answers were given outside of a tick."""
         self._loop = loop
         self._syncs.after = after
         self._syncs.start(loop)
@@ -261,11 +261,12 @@ class JournalEngine(MemoryEngine):
         return outcomes
 
     def stored(self, publisher: str) -> int:
-        """As in MemoryEngine. While nothing can be synced nothing counts as stored: it is refused with what is new."""
+        """Return the last number, as MemoryEngine does; 0 while nothing can be synced: then a retry is refused like new
+        messages."""
         return 0 if self._syncs.failed else super().stored(publisher)
 
     def append_runs(self, runs: Sequence[ColumnBatch], publisher: str, last: int, now: int) -> list[int] | Refusal:
-        """As in MemoryEngine; written as one record before anything has changed."""
+        """Append runs as MemoryEngine does; written as one record before anything has changed."""
         starts, ends = self._places(runs)
         if ends:
             if self._syncs.failed or self._syncs.bytes > UNSYNCED_BYTES_MAX:
@@ -300,7 +301,7 @@ class JournalEngine(MemoryEngine):
         return "the journal cannot be written" if recent else ""
 
     def figures(self) -> dict[str, float]:
-        """The journal's own metrics by name (docs/operate/figures.md)."""
+        """Return the journal's own metrics by name (docs/operate/figures.md)."""
         return {
             "journal_bytes": self._upkeep.bytes + (self._file.size if self._file is not None else 0),
             "journal_segments": self._upkeep.segments + 1,
@@ -408,8 +409,8 @@ def _wrong(error: JournalError) -> SettingsError:
 
 
 def _raw(body: Released) -> msgspec.Raw:
-    """The body as bytes, which are kept until they are synced: as lists they would be a pause for everybody at each
-    look of the collector. Raises OSError, as what cannot be written."""
+    """Return the body as bytes, which are kept until they are synced: as lists they would be a pause for everybody at
+    each look of the collector. Raise OSError, as what cannot be written does."""
     try:
         return msgspec.Raw(_encode(body))
     except (OverflowError, TypeError, ValueError) as error:  # half a character

@@ -24,10 +24,10 @@ PARTIAL = ".partial"
 LOCK = "lock"
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""There may be room again."""
+"""Numbers of errors after which there may be room again."""
 
 LOCK_SECONDS = 3.0
-"""How long to wait for the folder: workers whose parent was killed let go of it in a moment."""
+"""Seconds to wait for the folder: workers whose parent was killed let go of it in a moment."""
 
 sync_data = getattr(os, "fdatasync", os.fsync)
 """Bring a file's data to the disk; where only fsync exists, that."""
@@ -38,7 +38,7 @@ class JournalError(Exception):
 
 
 def boot_id() -> str:
-    """Names this start of the machine; empty where it is not known."""
+    """Return the name of this start of the machine; empty where it is not known."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -46,7 +46,7 @@ def boot_id() -> str:
 
 
 def check_folder(path: str) -> None:
-    """Raises JournalError when files cannot be written there; changes nothing."""
+    """Raise JournalError when files cannot be written there; change nothing."""
     folder = Path(path).absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent  # it would be made here
@@ -89,23 +89,23 @@ class Folder:
         return True
 
     def segments(self) -> list[int]:
-        """The numbers of the segments, oldest first."""
+        """Return the numbers of the segments, oldest first."""
         return self._numbers(SEGMENT)
 
     def bases(self) -> list[int]:
-        """The numbers of the bases, oldest first."""
+        """Return the numbers of the bases, oldest first."""
         return self._numbers(BASE)
 
     def segment(self, number: int) -> Path:
-        """The file of a segment."""
+        """Return the file of a segment."""
         return self.path / f"{number:012}{SEGMENT}"
 
     def base(self, number: int) -> Path:
-        """The file of the base that holds all that is in segments before this number."""
+        """Return the file of the base that holds all that is in segments before this number."""
         return self.path / f"{number:012}{BASE}"
 
     def remove_partial(self) -> None:
-        """Bases that were never finished."""
+        """Remove bases that were never finished."""
         for path in self.path.glob("*" + PARTIAL):
             path.unlink(missing_ok=True)
 

@@ -27,7 +27,7 @@ MARK_BYTES = 8
 START_BYTES = len(MAGIC) + MARK_BYTES
 
 HEADER = ord("H")
-"""What a file begins with: a ``Header``."""
+"""Kind of the record that a file begins with: a ``Header``."""
 MESSAGES = ord("M")
 """Messages that were numbered in one step."""
 RUNS = ord("R")
@@ -35,20 +35,20 @@ RUNS = ord("R")
 CLEAN = ord("C")
 """The last record of a journal that was closed in order: all before it is on the disk."""
 SUBJECTS = ord("S")
-"""Of a base: a list of ``Subject``."""
+"""Kind of a base's record: a list of ``Subject``."""
 PUBLISHERS = ord("P")
-"""Of a base: each publisher's key, last number and when that was."""
+"""Kind of a base's record: each publisher's key, last number and when that was."""
 END = ord("E")
 """The last record of a base: how many subjects it has."""
 
 VERSION = 2
-"""Of all this; a file of a later one is refused. 2: RUNS, and versions of subjects."""
+"""Version of all this; a file of a later one is refused. 2: RUNS, and versions of subjects."""
 
 LAYOUT = list(Message.__struct_fields__)
 """The attributes of a message in their order on disk; what another version wrote is read by these names."""
 
 READ_BYTES = 1 << 20
-"""How much of a file is read at once; more only for a record that is larger."""
+"""Bytes of a file that are read at once; more only for a record that is larger."""
 
 RECORD_BYTES_MAX = 1 << 30
 """A batch is far smaller; above it nothing is written."""
@@ -122,7 +122,7 @@ class Packer:
         self._encode_into = msgspec.msgpack.Encoder().encode_into
 
     def pack(self, kind: int, body: Any) -> bytearray:
-        """The record, valid until the next call; raises OverflowError for one that is too large."""
+        """Return the record, valid until the next call; raise OverflowError for one that is too large."""
         buffer = self._buffer
         if len(buffer) > _KEEP_BYTES:
             buffer = self._buffer = bytearray()
@@ -137,7 +137,7 @@ class Packer:
 
 
 def read_records(file: BinaryIO) -> Iterator[Record | Damage]:
-    """Everything in a file, in order, in bounded memory; nothing of what it holds can raise an error."""
+    """Return everything in a file, in order, in bounded memory; nothing of what the file holds can raise an error."""
     return _Reader(file).records()
 
 
@@ -262,14 +262,14 @@ def read_header(record: Record) -> Header:
 
 
 def read_messages(body: memoryview, layout: list[str]) -> list[Entry]:
-    """The messages of a record; ``layout`` is its file's. Raises msgspec.DecodeError."""
+    """Return the messages of a record; ``layout`` is its file's. Raise msgspec.DecodeError."""
     if layout == LAYOUT:
         return _decode_messages(body)
     return [_by_name(row, layout) for row in _decode_any(body)]
 
 
 def read_subjects(body: memoryview, layout: list[str]) -> list[Subject]:
-    """The subjects in a record of a base. Raises msgspec.DecodeError."""
+    """Return the subjects in a record of a base; raise msgspec.DecodeError."""
     if layout == LAYOUT:
         return _decode_subjects(body)
     rows = _decode_any(body)
@@ -277,22 +277,24 @@ def read_subjects(body: memoryview, layout: list[str]) -> list[Subject]:
 
 
 def read_released(body: memoryview) -> Released:
-    """The runs of a record. Raises msgspec.DecodeError."""
+    """Return the runs of a record; raise msgspec.DecodeError."""
     return _decode_released(body)
 
 
 def read_publishers(body: memoryview) -> list[tuple[str, int, int]]:
-    """The publishers in a record of a base. Raises msgspec.DecodeError."""
+    """Return the publishers in a record of a base; raise msgspec.DecodeError."""
     return _decode_publishers(body)
 
 
 def _by_name(row: list[Any], layout: list[str]) -> Entry:
-    """A message that another version wrote: what it did not know has its default, what we do not know is left out."""
+    """Return a message that another version wrote: what that did not know has its default, what we do not know is left
+    out."""
     return Entry(**{name: value for name, value in zip(layout, row, strict=False) if name in LAYOUT})
 
 
 def read_at(data: bytes) -> Record | None:
-    """The record that these bytes are, as one in a file whose place and length are known; None: they are none."""
+    """Return the record that these bytes are, as one in a file whose place and length are known; None: they are
+    none."""
     if len(data) < HEAD_BYTES:
         return None
     own, kind, length, inverted, crc = _HEAD.unpack_from(data)

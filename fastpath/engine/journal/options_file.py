@@ -11,7 +11,7 @@ import msgspec
 from ...core.protocol.options import OptionRow, check_option_pattern
 
 NAME = "options.json"
-"""In the journal's folder."""
+"""Name of the file in the journal's folder."""
 
 log = logging.getLogger("fastpath.journal")
 
@@ -20,12 +20,12 @@ class OptionsFile:
     """The options that counted last, in the folder of a journal."""
 
     def __init__(self, folder: Path, partial: str) -> None:
-        """A file whose name ends in ``partial`` was never finished, and nobody reads it."""
+        """Name the file; one whose name ends in ``partial`` was never finished, and nobody reads it."""
         self._path = folder / NAME
         self._partial = folder / (NAME + partial)
 
     def read(self) -> list[OptionRow]:
-        """None where there is no such file, or where it cannot be read: Django says them soon."""
+        """Return the options; none where there is no such file, or where it cannot be read: Django says them soon."""
         try:
             rows = msgspec.json.decode(self._path.read_bytes(), type=list[OptionRow])
             for row in rows:
@@ -38,7 +38,8 @@ class OptionsFile:
             return []
 
     def write(self, rows: Sequence[OptionRow]) -> None:
-        """These count from now on. What cannot be written is said in the log, and counts all the same."""
+        """Write the options, which count from now on. What cannot be written is said in the log, and counts all the
+        same."""
         try:
             self._partial.write_bytes(msgspec.json.encode(list(rows)))
             self._partial.replace(self._path)

@@ -47,10 +47,10 @@ from .format import (
 )
 
 PROGRESS_SECONDS = 2.0
-"""How often a replay that takes long says how far it is."""
+"""Seconds between two lines in which a replay that takes long says how far it is."""
 
 PAGE_BYTES = 512
-"""What a disk writes whole: where the power failed, a file may end with such pages that are all zero."""
+"""Bytes that a disk writes whole: where the power failed, a file may end with such pages that are all zero."""
 
 log = logging.getLogger("fastpath.journal")
 
@@ -116,7 +116,7 @@ class Replay:
         return max(expected - 1, self._base)
 
     def stand_in(self, epoch: int) -> None:
-        """The journal goes on in this epoch: so do the subjects of which something may be missing."""
+        """Go on in this epoch, as the journal does: so do the subjects of which something may be missing."""
         topics = self._broker.interest.topics
         for subject in self._unknown:
             topic = topics[subject]
@@ -199,7 +199,7 @@ class Replay:
         self._hole(number, f"{path.name}: {size} bytes from byte {damage.offset} on are damaged and left out")
 
     def _hole(self, number: int, what: str) -> None:
-        """Something of this segment, or just before it, is missing."""
+        """Note that something of this segment, or just before it, is missing."""
         log.error("%s", what)
         self.holes += 1
         topics = self._broker.interest.topics
@@ -259,13 +259,13 @@ class Replay:
                 topic.floor = message.epoch
 
     def _replay_runs(self, released: Released) -> None:
-        """Of a publisher who releases runs the last number alone is known, as it was before."""
+        """Replay runs; of a publisher who releases them the last number alone is known, as it was before."""
         for seq, run in released.runs:
             self._replay(expand(run, epoch=released.epoch, seq=seq, time=released.time))
         self._ledger.advance(released.publisher, released.last, released.time)
 
     def _step(self, topic: Topic, message: Message) -> None:
-        """The subject goes on, but not within its epoch, or not from where it was, or after a hole."""
+        """Go on with a subject that does not do so within its epoch or from where it was, or does so after a hole."""
         known = self._suspects.pop(topic.subject, message.epoch)
         self._unknown.discard(topic.subject)
         if message.seq != topic.seq + 1 or message.epoch > known:

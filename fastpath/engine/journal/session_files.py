@@ -35,7 +35,7 @@ LOG_BYTES_MIN = 4 << 20
 """Logs are shortened, by a new base, when they are larger than this and than the base."""
 
 RETRY_SECONDS = 10.0
-"""After a write that failed."""
+"""Seconds to wait after a write that failed."""
 
 log = logging.getLogger("fastpath.journal")
 
@@ -67,7 +67,7 @@ class SessionFiles:
 
     @property
     def failed(self) -> bool:
-        """Whether the last write has failed."""
+        """State of the files: True if the last write has failed."""
         return self._retry_at > 0
 
     @property
@@ -115,7 +115,8 @@ class SessionFiles:
         return rows
 
     def _read_file(self, path: Path, last: int, rows: list[SessionRow]) -> bool:
-        """Whether the file was closed in order; one without the record that has to be its ``last`` is damaged."""
+        """Read a file; return True if it was closed in order. One without the record that has to be its ``last`` is
+        damaged."""
         kind = 0
         with path.open("rb") as file:
             for at, record in enumerate(read_records(file)):
@@ -151,13 +152,13 @@ class SessionFiles:
 
     @property
     def wants_base(self) -> bool:
-        """Whether all sessions are to be written anew, so that the logs can go."""
+        """State of the logs: True if all sessions are to be written anew, so that the logs can go."""
         if time.monotonic() < self._base_at:
             return False
         return self._wants_base or self._log_bytes > max(LOG_BYTES_MIN, self._base_bytes)
 
     def begin_base(self) -> bool:
-        """A new base begins, and with it a new log: what is written from now on is not in the base, or in both."""
+        """Begin a new base, and with it a new log: what is written from now on is not in the base, or in both."""
         self._wants_base = False
         number = self._next()
         try:
@@ -196,7 +197,7 @@ class SessionFiles:
         self.busy, self._retry_at = False, 0.0
 
     def _write(self, rows: list[SessionRow], base: list[SessionRow], *, ends_base: bool) -> None:
-        """In the thread."""
+        """Write rows, in the thread."""
         try:
             if rows:
                 file = self._log or self._begin_log()
@@ -244,7 +245,7 @@ class SessionFiles:
         return file
 
     def _close_log(self) -> None:
-        """What is written from now on goes into another file."""
+        """Close the log: what is written from now on goes into another file."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -270,7 +271,8 @@ class SessionFiles:
 
 
 def _is_empty(path: Path, damage: Damage) -> bool:
-    """Whether there is nothing but zeros from there on: a file that had grown, and whose data did not come to be."""
+    """Return True if there is nothing but zeros from there on: a file that had grown, and whose data did not come to
+    be."""
     with path.open("rb") as file:
         file.seek(damage.offset)
         while data := file.read(1 << 20):

@@ -33,14 +33,14 @@ class Syncs:
 
     def __init__(self, folder: Folder, reopen: Callable[[Written], RecordFile]) -> None:
         self.failed = ""
-        """Why nothing may be taken; empty when all is well."""
+        """Reason why nothing may be taken; empty when all is well."""
         self.failures = 0
         self.bytes = 0
         """Written and not synced."""
         self.milliseconds = 0.0
-        """How long the last sync took."""
+        """Milliseconds that the last sync took."""
         self.after: Callable[[], None] = lambda: None
-        """Called when answers have been given."""
+        """Function called when answers have been given."""
         self.lost: Callable[[list[Outcome]], None] = lambda outcomes: None
         """Told what is answered of messages that had been taken and could not be synced."""
         self._folder = folder
@@ -59,7 +59,7 @@ class Syncs:
         self._pool = ThreadPoolExecutor(1, "journal")
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on syncs are possible."""
+        """Make syncs possible from now on."""
         self._loop = loop
 
     def begin(self, file: RecordFile) -> None:
@@ -147,7 +147,7 @@ class Syncs:
             self._begin()
 
     def _lost(self, error: BaseException) -> None:
-        """A sync failed: what it was to cover is written again elsewhere, once at once, then every now and then."""
+        """Write again elsewhere what a failed sync was to cover, once at once, then every now and then."""
         self.failures += 1
         if not self._again:
             log.error("%s; writing what is not synced again, in a new segment", _why(error))
@@ -203,7 +203,7 @@ def _stored(outcome: Outcome) -> bool:
 
 
 def _sync(files: list[RecordFile], file: RecordFile, folder: Folder | None) -> float:
-    """In the thread: ms that it took; raises OSError."""
+    """Sync the files, in the thread; return the ms that it took. Raise OSError."""
     begun = time.perf_counter()
     try:
         for one in files:

@@ -14,13 +14,13 @@ from .checkpoint import BaseWriter
 from .files import Folder
 
 SLICE_SECONDS = 0.002
-"""How long a base is written in one turn of the loop."""
+"""Seconds of one turn of the loop in which a base is written."""
 
 SLICES_EVERY_SECONDS = 0.02
 """A turn for the base so often: it takes a tenth of the time at most."""
 
 RETRY_SECONDS = 60.0
-"""After a base that could not be written."""
+"""Seconds to wait after a base that could not be written."""
 
 log = logging.getLogger("fastpath.journal")
 
@@ -52,7 +52,7 @@ class Upkeep:
         self._pool = ThreadPoolExecutor(1, "journal-files")
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on bases can be written."""
+        """Make bases possible from now on."""
         self._loop = loop
 
     def keep(self, seconds: float) -> None:
@@ -84,7 +84,7 @@ class Upkeep:
         self._log_bytes = sum(size for number, size, _ in self._sealed if number >= self._base)
 
     def seal(self, number: int, size: int) -> None:
-        """Nothing more is written to this segment."""
+        """Note that nothing more is written to this segment."""
         self._sealed.append((number, size, time.monotonic()))
         self._sealed_bytes += size
         self._log_bytes += size
@@ -108,7 +108,7 @@ class Upkeep:
         self._remove()
 
     def close(self) -> None:
-        """A base that is not finished is left; what goes on in the thread is waited for."""
+        """End; leave a base that is not finished, and wait for what goes on in the thread."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
@@ -156,7 +156,7 @@ class Upkeep:
             self._writer = None
 
     def _remove(self) -> None:
-        """Segments before the base whose messages have left the cache."""
+        """Remove segments before the base whose messages have left the cache."""
         until = time.monotonic() - self._keep_seconds
         while self._sealed and self._sealed[0][0] < self._base and self._sealed[0][2] <= until:
             number, size, _ = self._sealed.popleft()
@@ -164,7 +164,7 @@ class Upkeep:
             self._unlink(self._folder.segment(number))
 
     def _unlink(self, path: Path) -> None:
-        """In the thread: to remove a large file takes its time."""
+        """Remove a file in the thread: a large one takes its time."""
         self._pool.submit(_remove, path)
 
 

@@ -21,21 +21,21 @@ Address = tuple[str, int]
 
 SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
 CONNECT_SECONDS = 0.5
-"""Until a connection is made, TLS and login included; a server that takes longer is asked again."""
+"""Seconds for a connection to be made, TLS and login included; a server that takes longer is asked again."""
 
 FRESH_SECONDS = 1.0
-"""How old what a name resolves to is at most when it is asked for anew, behind the back of who compares it."""
+"""Seconds after which what a name resolves to is asked for anew, behind the back of who compares it."""
 
 STALE_SECONDS = 60.0
-"""How long it counts when the name does not resolve any more, as that of a server that is down may not."""
+"""Seconds that it counts when the name does not resolve any more, as that of a server that is down may not."""
 
 RESOLVE_SECONDS = 0.5
-"""How long a name that is new is waited for."""
+"""Seconds that a name that is new is waited for."""
 
 log = logging.getLogger("fastpath.redis")
 
 Resolve = Callable[[str], Awaitable[Iterable[str]]]
-"""What a host name resolves to; raises OSError when it does not."""
+"""Function that resolves a host name; raises OSError when the name does not resolve."""
 
 _PORTS = {False: 6379, True: 26379}
 _OPTIONS = ("sentinel_user", "sentinel_password", "ca", "cert", "key")
@@ -71,7 +71,7 @@ class RedisConfig:
 
     @classmethod
     def parse(cls, url: str) -> RedisConfig:
-        """Raises ValueError with a text that names no password."""
+        """Read an address; raise ValueError with a text that names no password."""
         scheme, separator, rest = url.strip().partition("://")
         if not separator or scheme not in SCHEMES:
             raise ValueError(f"the scheme is one of {', '.join(SCHEMES)}: {_EXAMPLES}")
@@ -101,12 +101,13 @@ class RedisConfig:
         return cls(hosts, name if by_sentinel else "", tls, unquote(user), unquote(password), **options)
 
     def connection(self, address: Address, *, sentinel: bool = False) -> redis_asyncio.Connection:
-        """A connection, not made yet, that never tries again by itself and waits for an answer as long as it takes."""
+        """Return a connection, not made yet, that never tries again by itself and waits for an answer as long as it
+        takes."""
         kind = redis_asyncio.SSLConnection if self.tls else redis_asyncio.Connection
         return kind(**self._arguments(address, sentinel), socket_timeout=None)
 
     def client(self, address: Address, timeout: float) -> redis_asyncio.Redis:
-        """A client that never tries again by itself; an answer may take ``timeout`` seconds."""
+        """Return a client that never tries again by itself; an answer may take ``timeout`` seconds."""
         return redis_asyncio.Redis(**self._arguments(address, False), ssl=self.tls, socket_timeout=timeout)
 
     def _arguments(self, address: Address, sentinel: bool) -> dict[str, Any]:
@@ -162,7 +163,7 @@ class Names:
             self._written.pop(server, None)
 
     def one(self, address: Address) -> Address:
-        """The server as it is written in all of its spellings.
+        """Return the server as it is written in all of its spellings.
 
         A name of several addresses is that one of them which is known to be a server, or the first of them while none
         is. A name of several servers is none of them, as is one that does not resolve: it equals itself alone.
@@ -177,14 +178,14 @@ class Names:
         return (found[0] if found else host), port
 
     def note(self, address: Address) -> Address:
-        """``one``; from now on it is reached by what is written here, unless it is by a name already."""
+        """Return ``one``, and reach it by what is written here from now on, unless it is by a name already."""
         one = self.one(address)
         if not _is_literal(_spelled(address[0])) or self.written(one) == one:
             self._written[one] = address
         return one
 
     def written(self, one: Address) -> Address:
-        """By what the server is reached: never by a name that is another one's by now."""
+        """Return by what the server is reached: never by a name that is another one's by now."""
         written = self._written.get(one, one)
         return written if self.one(written) == one else one
 
@@ -195,7 +196,7 @@ class Names:
                 host.task.cancel()
 
     def _found(self, host: str) -> list[str]:
-        """The addresses of a host, in order; none while it does not resolve."""
+        """Return the addresses of a host, in order; none while it does not resolve."""
         known = self._hosts.get(host)
         if known is None:
             return [host] if _is_literal(host) else []
@@ -242,7 +243,7 @@ async def _resolved(name: str) -> list[str]:
 
 
 def _spelled(host: str) -> str:
-    """A host in the one spelling of all that mean the same without being resolved."""
+    """Return a host in the one spelling of all that mean the same without being resolved."""
     text = host.strip("[]")
     try:
         literal = ip_address(text)
@@ -262,13 +263,13 @@ def _is_literal(host: str) -> bool:
 
 
 def shown(address: Address) -> str:
-    """The address as it is written."""
+    """Return the address as it is written."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _address(text: str, port: int) -> Address:
-    """HOST, HOST:PORT or [IPV6]:PORT; raises ValueError."""
+    """Read HOST, HOST:PORT or [IPV6]:PORT; raise ValueError."""
     try:
         parts = urlsplit("//" + text)
         found = parts.port

@@ -29,7 +29,7 @@ class RedisRefused(ValueError):
 
 
 async def connect(primary: Primary) -> Link:
-    """A connection to the primary, which then knows the script; raises one of ``AWAY``."""
+    """Connect to the primary, which then knows the script; raise one of ``AWAY``."""
     address = await primary.primary()
     link = primary.link(address)
     try:

@@ -11,20 +11,20 @@ from ...awake import awake_timeout
 from .address import Address, RedisAway, RedisConfig, shown
 
 AWAY = (RedisError, OSError)
-"""What a call raises when the server is not there, does not answer in time or refuses the login."""
+"""Errors that a call raises when the server is not there, does not answer in time or refuses the login."""
 
 
 class Servers(Protocol):
-    """Where the primary is, how to reach a server, and the names of keys; for who has a connection of its own."""
+    """The way to the primary, to a server, and the names of keys; for who has a connection of its own."""
 
     async def primary(self) -> Address:
         """Return where the primary is; raises RedisAway when there is none."""
 
     def link(self, address: Address) -> Link:
-        """A connection of somebody's own to a server."""
+        """Return a connection of somebody's own to a server."""
 
     def key(self, name: str) -> str:
-        """The name of a key of somebody's own."""
+        """Return the name of a key of somebody's own."""
 
 
 class Link:
@@ -92,19 +92,20 @@ class Link:
 
 
 def texts(answer: Any) -> dict[str, str]:
-    """The names and values of an answer that lists both in turn."""
+    """Return the names and values of an answer that lists both in turn."""
     words = [word.decode(errors="replace") for word in answer]
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def sections(info: bytes) -> dict[str, str]:
-    """The lines of INFO by their names."""
+    """Return the lines of INFO by their names."""
     lines = (line.partition(":") for line in info.decode(errors="replace").split("\r\n"))
     return {name: value for name, separator, value in lines if separator}
 
 
 def replicas_in(info: dict[str, str]) -> dict[Address, int]:
-    """The replicas that a primary names in its INFO as connected, and up to which offset each has acknowledged."""
+    """Return the replicas that a primary names in its INFO as connected, and up to which offset each has
+    acknowledged."""
     found = {}
     for name, value in info.items():
         if name.startswith("slave") and name[5:].isdecimal():

@@ -33,13 +33,13 @@ STALE_SECONDS = 2.0
 """Redis may be away for so long before clients are told."""
 
 ALONE_SECONDS = 4.0
-"""With standard delivery a node that cannot store for so long goes on by itself."""
+"""Seconds after which a node with standard delivery that cannot store goes on by itself."""
 
 ALONE_EPOCHS = 1 << 16
-"""How far above the known epoch such a node begins, at random: two of them must not number alike."""
+"""Epochs above the known one within which such a node begins, at random: two of them must not number alike."""
 
 LOOK_SECONDS = 0.25
-"""Between looks at whether Redis is there."""
+"""Seconds between looks at whether Redis is there."""
 
 AWAY = "Redis is away: nothing new arrives and nothing can be published; what is stored is still served"
 BACK = "Redis is back: messages arrive again"
@@ -54,7 +54,7 @@ class RedisEngine(Engine):
     keeps = shared = True
 
     def __init__(self, url: str, *, prefix: str, log_messages: int) -> None:
-        """Raises ValueError for an address that cannot be used."""
+        """Read the address; raise ValueError for one that cannot be used."""
         self.epoch = 0
         self._config = RedisConfig.parse(url)
         self._prefix = prefix
@@ -184,11 +184,11 @@ class RedisEngine(Engine):
         return await self._primary.primary()
 
     def link(self, address: Address) -> Link:
-        """A connection of somebody's own to a server."""
+        """Return a connection of somebody's own to a server."""
         return self._primary.link(address)
 
     def key(self, name: str) -> str:
-        """The name of a key of somebody's own."""
+        """Return the name of a key of somebody's own."""
         return f"{self._prefix}:{name}"
 
     def figures(self) -> dict[str, float]:
@@ -213,7 +213,7 @@ class RedisEngine(Engine):
         self._judge()
 
     def _acknowledges(self, acknowledges: bool, reason: str) -> None:
-        """The writer tells when acknowledgements stop, and go on."""
+        """Note that acknowledgements stop or go on, as the writer tells."""
         if acknowledges:
             if self._paused_at is not None:
                 self._pause_ms = max(self._pause_ms, (monotonic() - self._paused_at) * 1000)
@@ -230,7 +230,7 @@ class RedisEngine(Engine):
     # Redis away
 
     def _away_seconds(self) -> float:
-        """For how long nothing has been read or acknowledged while this process ran; 0 when all is well."""
+        """Return for how long nothing has been read or acknowledged while this process ran; 0 when all is well."""
         if self.tail.current or self.tail.answered_at != self._answered_at:
             self._answered_at, self._silent_since = self.tail.answered_at, self._clock.time
         silent = 0.0 if self.tail.current else self._clock.time - self._silent_since
@@ -285,7 +285,7 @@ def _wrong(error: ValueError) -> SettingsError:
 
 
 def _report(starting: asyncio.Task[None]) -> None:
-    """Redis came later, and must not be used."""
+    """Report a Redis that came later, and must not be used."""
     error = None if starting.cancelled() else starting.exception()
     if error is not None:
         log.critical("Redis cannot be used: %s", error)

@@ -15,16 +15,16 @@ from ...core.protocol.messages import GUARANTEED, STANDARD, Message
 from ...core.protocol.packets import Position
 
 GROUPS = 16
-"""Into how many groups subjects are divided, each with a log of its own; fixed for the life of a data set."""
+"""Number of groups into which subjects are divided, each with a log of its own; fixed for the life of a data set."""
 
 VERSION = 1
-"""Of all that is described here; ``meta`` keeps it."""
+"""Version of all that is described here; ``meta`` keeps it."""
 
 Place = tuple[int, int]
-"""Where an entry stands in the log of its group: epoch, and its number within, which rises by one."""
+"""Place of an entry in the log of its group: epoch, and its number within, which rises by one."""
 
 START: Place = (0, 0)
-"""Before every entry."""
+"""Place before every entry."""
 
 MISSED = "missed"
 """Entries before these have been trimmed away before they were read."""
@@ -46,41 +46,42 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def group_of(subject: str) -> int:
-    """The group of a subject."""
+    """Return the group of a subject."""
     return crc32(subject.encode()) % GROUPS
 
 
 def meta_key(prefix: str) -> str:
-    """A hash: ``epoch``, ``rid``, ``groups``, ``version``."""
+    """Return the key of a hash: ``epoch``, ``rid``, ``groups``, ``version``."""
     return f"{prefix}:meta"
 
 
 def log_key(prefix: str, group: int) -> str:
-    """A stream: the log of the group."""
+    """Return the key of a stream: the log of the group."""
     return f"{prefix}:l:{{{group}}}"
 
 
 REPLACES = 2
-"""In the place of ``retained``: it is, and replaces; who does not know it takes it for true."""
+"""Mark in the place of ``retained``: the message is, and replaces; a reader that does not know it takes it for true."""
 
 REMOVES = 3
-"""In the same place: it is, replaces, and ends its subject."""
+"""Mark in the same place: the message is, replaces, and ends its subject."""
 
 TRACE = b"c"
 """The name of an entry's value that is the context of a message's trace; who does not know it passes it over."""
 
 GONE = b"x"
-"""In the place of a content in the hash of snapshots: the subject was removed. Who does not know it takes it for an
-empty text."""
+"""Mark in the place of a content in the hash of snapshots: the subject was removed. A reader that does not know it
+takes it for an empty text."""
 
 
 def positions_key(prefix: str, group: int) -> str:
-    """A hash: where each subject of the group stands, ``epoch-seq``."""
+    """Return the key of a hash: where each subject of the group stands, ``epoch-seq``."""
     return f"{prefix}:s:{{{group}}}"
 
 
 def snapshots_key(prefix: str, group: int) -> str:
-    """A hash: the snapshots of the group, one field for the newest message and one for each field of a subject.
+    """Return the key of a hash: the group's snapshots, a field for the newest message and one for each field of a
+    subject.
 
     Of a subject whose fields were replaced, as by a removal, the field without a name says how often, and as which
     names those since then are there; their values begin with ``r``, that number and a space. What has another number is
@@ -90,7 +91,7 @@ def snapshots_key(prefix: str, group: int) -> str:
 
 
 def typed(value: str | bytes) -> bytes:
-    """A content or a field's value that still tells text from bytes."""
+    """Return a content or a field's value in a form that still tells text from bytes."""
     return b"b" + value if isinstance(value, bytes) else b"t" + value.encode(errors="replace")
 
 
@@ -116,14 +117,14 @@ def payload(message: Message) -> bytes:
 
 
 def parse_place(data: bytes) -> Place:
-    """An entry's id, or a subject's position: two whole numbers joined by a hyphen."""
+    """Read an entry's id, or a subject's position: two whole numbers joined by a hyphen."""
     epoch, _, number = data.partition(b"-")
     return int(epoch), int(number)
 
 
 def follow(place: Place | None, entries: Sequence[Entry]) -> tuple[list[Run], str]:
-    """The entries that follow on from ``place`` without a gap, as runs of one epoch; and what is wrong with those after
-    them: nothing, ``MISSED`` or ``VOID``. None for ``place``: the first entry may stand anywhere."""
+    """Return the entries that follow on from ``place`` without a gap, as runs of one epoch; and what is wrong with
+    those after them: nothing, ``MISSED`` or ``VOID``. None for ``place``: the first entry may stand anywhere."""
     first, last = parse_place(entries[0][0]), parse_place(entries[-1][0])
     count = len(entries)
     if first[0] == last[0] and last[1] - first[1] == count - 1 and (place is None or first == (place[0], place[1] + 1)):
@@ -156,13 +157,13 @@ def follow(place: Place | None, entries: Sequence[Entry]) -> tuple[list[Run], st
 
 
 def before(pairs: Sequence[bytes]) -> Place | None:
-    """The id of the log's last entry before the first one of an epoch."""
+    """Return the id of the log's last entry before the first one of an epoch."""
     place = _more(pairs, b"prev")
     return None if place is None else parse_place(place)
 
 
 def _more(pairs: Sequence[bytes], name: bytes) -> bytes | None:
-    """A value that not every entry has."""
+    """Return a value that not every entry has."""
     for index in range(8, len(pairs), 2):
         if pairs[index] == name:
             return pairs[index + 1]
@@ -170,7 +171,7 @@ def _more(pairs: Sequence[bytes], name: bytes) -> bytes | None:
 
 
 def read(entries: Sequence[Entry], epoch: int) -> list[Message]:
-    """The messages of entries of one epoch; what is no entry of this version is left out."""
+    """Return the messages of entries of one epoch; what is no entry of this version is left out."""
     try:
         return _messages(entries, epoch)
     except _UNREADABLE:
@@ -218,7 +219,7 @@ def _messages(entries: Sequence[Entry], epoch: int) -> list[Message]:
 
 
 def pairs_of(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
-    """The fields and values of a hash, as HSCAN answers."""
+    """Return the fields and values of a hash, as HSCAN answers."""
     return zip(flat[::2], flat[1::2], strict=True)
 
 
@@ -240,7 +241,7 @@ class SnapshotParts:
         return True
 
     def _add(self, name: bytes, value: bytes) -> None:
-        """Raises ValueError."""
+        """Add a field of the hash; raise ValueError for what is none."""
         subject, separator, field = name.decode(errors="replace").partition("\0")
         if separator and not field:
             self._rounds[subject] = int(value.partition(b" ")[0])
@@ -268,7 +269,7 @@ class SnapshotParts:
         self._newest[subject] = message
 
     def take(self) -> dict[str, Snapshot]:
-        """The snapshots by their subjects."""
+        """Return the snapshots by their subjects."""
         snapshots = {}
         for subject, message in self._newest.items():
             if message.time < self._oldest:

@@ -15,23 +15,23 @@ from .address import RedisAway
 from .connection import AWAY, Link, Servers
 
 QUEUE_BYTES_MAX = 8 << 20
-"""What may wait to be sent; what passes it is lost, and told."""
+"""Bytes that may wait to be sent; what passes them is lost, and told."""
 
 SMALL_BYTES = 1 << 10
 """Messages up to this size find room in as much again: by these the ends of requests are told."""
 
 BATCH_BYTES = 64 << 10
 BATCH = 100
-"""What is sent before an answer is waited for."""
+"""Number of messages that are sent before an answer is waited for."""
 
 ANSWER_SECONDS = 2.0
 RETRY_SECONDS = 0.25
 
 BEAT_SECONDS = 1.0
-"""Between messages of a node to itself, which show that it hears."""
+"""Seconds between messages of a node to itself, which show that it hears."""
 
 UNHEARD_MAX = 3
-"""So many of them under way at once: nothing comes through."""
+"""Number of such messages under way at which nothing comes through."""
 
 _FAULTS = (*AWAY, ValueError, TypeError, IndexError)
 
@@ -197,11 +197,11 @@ class RedisMessenger:
             log.debug("no way to other nodes: %s", error)
 
     def _channel(self, node: str) -> str:
-        """Where that node listens, without a name where all do."""
+        """Return the channel where that node listens, without a name where all do."""
         return f"{self._key}:{node}" if node else self._key
 
     def _fail_all(self) -> None:
-        """Nothing of what waits is sent any more."""
+        """Fail all that waits: nothing of it is sent any more."""
         self._up = False
         queue, self._queue, self._queue_bytes = self._queue, deque(), 0
         for sent in queue:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from .entries import GROUPS, Entry
 
 READ_BYTES = 2 << 20
-"""What one answer should be at most: a moment's work for the server, the network and this process. Below it entries
-are not larger than those before them; where they suddenly are, so is one answer."""
+"""Bytes that one answer should have at most: a moment's work for the server, the network and this process. Below it
+entries are not larger than those before them; where they suddenly are, so is one answer."""
 
 READ_ENTRIES = 500
-"""Of one group, in one read: what may come where large entries follow small ones is bounded by that."""
+"""Number of entries of one group in one read: what may come where large ones follow small ones is bounded by it."""
 
 UNKNOWN_BYTES = READ_BYTES // GROUPS
-"""What an entry is taken for before any has been read."""
+"""Bytes that an entry is taken for before any has been read."""
 
 ENTRY_BYTES = 100
-"""What an entry takes beside its payload."""
+"""Bytes of an entry beside its payload."""
 
 ALL = range(GROUPS)
 
@@ -36,7 +36,8 @@ class Pace:
         self._sizes = [UNKNOWN_BYTES] * GROUPS
 
     def next(self) -> tuple[Sequence[int], int]:
-        """The groups to be read, and the entries of each at most. Where not all groups are, the others are next."""
+        """Return the groups to be read, and the entries of each at most. Where not all groups are, the others are
+        next."""
         groups: Sequence[int] = ALL
         total = sum(self._sizes)
         if total > READ_BYTES or self._most < GROUPS:
@@ -69,11 +70,11 @@ class Pace:
         self._sizes[group] = size if size > before else (size + before) // 2
 
     def failed(self) -> None:
-        """The answer did not come in time: no read asks for as much again until ``rested``."""
+        """Note that the answer did not come in time: no read asks for as much again until ``rested``."""
         self._most = max(1, self._asked // 4)
 
     def rested(self) -> None:
-        """Everything has been read."""
+        """Note that everything has been read."""
         self._most = READ_ENTRIES * GROUPS
 
 

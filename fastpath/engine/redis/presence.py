@@ -20,16 +20,16 @@ ENTRY_BYTES = 16 << 10
 """Packets are put together into entries of about this size: the stream takes at most 64 MB, and usually a few KB."""
 
 QUEUE_BYTES_MAX = 4 << 20
-"""What may wait to be written; what passes it is dropped, and asked for again."""
+"""Bytes that may wait to be written; what passes them is dropped, and asked for again."""
 
 BLOCK_MS = 500
-"""How long a read waits for something new."""
+"""Milliseconds that a read waits for something new."""
 
 ANSWER_SECONDS = 2.0
 RETRY_SECONDS = 0.25
 
 AWAY_SECONDS = 2.0
-"""After so long without an answer what is known of other nodes counts as old."""
+"""Seconds without an answer after which what is known of other nodes counts as old."""
 
 _FAULTS = (*AWAY, ValueError, TypeError, IndexError)
 
@@ -157,7 +157,7 @@ class RedisRoster:
             self._hear(packet)
 
     async def _link(self, link: Link | None) -> Link:
-        """A connection to the primary of now; raises one of ``AWAY``."""
+        """Return a connection to the primary of now; raise one of ``AWAY``."""
         address = await self._servers.primary()
         if link is not None and link.address == address and link.connected:
             return link
@@ -167,5 +167,5 @@ class RedisRoster:
 
 
 def _joined(packets: list[bytes]) -> tuple[bytes]:
-    """Encoded packets as one encoded list of them."""
+    """Return encoded packets as one encoded list of them."""
     return (b"\xdd" + len(packets).to_bytes(4, "big") + b"".join(packets),)

@@ -14,19 +14,19 @@ from .address import Address, Names, RedisAway, RedisConfig, shown
 from .connection import AWAY, Link, replicas_in, sections, texts
 
 LOOK_SECONDS = 1.0
-"""Between looks at each Sentinel; what they announce is looked at at once."""
+"""Seconds between looks at each Sentinel; what they announce is looked at at once."""
 
 ANSWER_SECONDS = 1.0
-"""Until a server is asked again, over a new connection."""
+"""Seconds until a server is asked again, over a new connection."""
 
 PATIENCE_SECONDS = 0.2
-"""For how long a Sentinel's answer is waited for when all are asked."""
+"""Seconds that a Sentinel's answer is waited for when all are asked."""
 
 STALE_SECONDS = 3.0
-"""How long a Sentinel's answer counts."""
+"""Seconds that a Sentinel's answer counts."""
 
 RETRY_SECONDS = 0.1
-"""Between attempts to reach a Sentinel that is away."""
+"""Seconds between attempts to reach a Sentinel that is away."""
 
 _CHANNELS = ("+switch-master", "+slave", "+sdown", "-sdown", "+odown", "-odown")
 SILENT_MS = 2000
@@ -45,16 +45,16 @@ class View:
 
     primary: Address
     healthy: bool
-    """Whether it sees the primary well and starts no failover."""
+    """True if the Sentinel sees the primary well and starts no failover."""
     replicas: dict[Address, bool]
     """Each replica, and whether it is down."""
     down_after: float
     """Seconds of silence until it takes a server for down."""
     quorum: int
     others: int
-    """How many other Sentinels it knows."""
+    """Number of other Sentinels that this one knows."""
     time: float = 0.0
-    """When it said so, on the loop's clock."""
+    """Time of the answer, on the loop's clock."""
     linked: frozenset[Address] = frozenset()
     """The replicas that have the primary's data or are about to."""
     unheard: frozenset[Address] = frozenset()
@@ -106,21 +106,22 @@ class Primary:
         self.names.close()
 
     def link(self, address: Address) -> Link:
-        """A connection of somebody's own to a server, which is reached by what the Sentinels write."""
+        """Return a connection of somebody's own to a server, which is reached by what the Sentinels write."""
         return Link(self.config, address, written=self.names.written(address))
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """``changed`` is called whenever a majority names another primary than before."""
+        """Call ``changed`` from now on whenever a majority names another primary than before."""
         self._changed.append(changed)
 
     def named(self) -> Address | None:
-        """The primary that a majority of all Sentinels names, in what they said lately."""
+        """Return the primary that a majority of all Sentinels names, in what they said lately."""
         if self._direct is not None:
             return self._direct.address
         return majority((view.primary for view in self.views), self.sentinels)
 
     def left(self, address: Address) -> float:
-        """How long ago a majority has switched from this primary to the one it names now; infinity when it has not."""
+        """Return how long ago a majority has switched from this primary to the one it names now; infinity when it has
+        not."""
         return self._loop.time() - self._left[address] if address in self._left else inf
 
     async def primary(self) -> Address:
@@ -136,8 +137,8 @@ class Primary:
         return named
 
     async def replicas(self) -> set[Address]:
-        """Every replica that any of the Sentinels knows, down or not; without Sentinels those that the server names
-        as connected. Raises one of ``AWAY``."""
+        """Return every replica that any of the Sentinels knows, down or not; without Sentinels those that the server
+        names as connected. Raise one of ``AWAY``."""
         if self._direct is None:
             primary = self.named()
             views = [view for view in self.views if view.primary == primary]
@@ -148,14 +149,14 @@ class Primary:
         return self._direct_replicas
 
     async def connected(self, info: bytes) -> dict[Address, int]:
-        """``replicas_in`` of what a primary says in its INFO, as the Sentinels' answers are compared with it."""
+        """Return ``replicas_in`` of what a primary says in its INFO, as the Sentinels' answers are compared with it."""
         found = replicas_in(sections(info))
         await self.names.learn(found)
         return {self.names.note(address): offset for address, offset in found.items()}
 
     async def readable(self, avoid: Address | None = None) -> Address:
-        """A server to read from: a replica that has the primary's data, else the primary; ``avoid`` only when there is
-        no other. Raises one of ``AWAY``."""
+        """Return a server to read from: a replica that has the primary's data, else the primary; ``avoid`` only when
+        there is no other. Raise one of ``AWAY``."""
         primary = await self.primary()
         if self._direct is None:
             views = [view for view in self.views if view.primary == primary]
@@ -278,7 +279,7 @@ class _Sentinel:
 
 
 def majority(named: Iterable[Address], voters: int) -> Address | None:
-    """Whom more than half of all voters name."""
+    """Return whom more than half of all voters name."""
     for address, count in Counter(named).most_common(1):
         if count > voters // 2:
             return address
@@ -286,7 +287,7 @@ def majority(named: Iterable[Address], voters: int) -> Address | None:
 
 
 def hosts_in(master: object, replicas: object) -> list[Address]:
-    """Every address in a Sentinel's answers to MASTER and REPLICAS; raises as ``read_view``."""
+    """Return every address in a Sentinel's answers to MASTER and REPLICAS; raise as ``read_view`` does."""
     if not isinstance(master, list) or not isinstance(replicas, list):
         raise ValueError(str(master))
     found = []
@@ -308,9 +309,9 @@ def read_view(
     note: Callable[[Address], Address] = _as_is,
     one_of: Callable[[Address], Address] = _as_is,
 ) -> View:
-    """A Sentinel's answers to MASTER and REPLICAS; raises ValueError, KeyError or TypeError for what is none.
+    """Read a Sentinel's answers to MASTER and REPLICAS; raise ValueError, KeyError or TypeError for what is none.
 
-    ``note`` gives each server that it watches in the one spelling of all, ``one_of`` those that others name.
+    ``note`` gives each server that the Sentinel watches in the one spelling of all, ``one_of`` those that others name.
     """
     if not isinstance(master, list) or not isinstance(replicas, list):
         raise ValueError(str(master))

@@ -18,13 +18,14 @@ class Reading:
     """
 
     def __init__(self, broker: Broker, delivering: Callable[[int], None] | None = None) -> None:
-        """``delivering`` is told the time (ms since 1970) of the first of the messages that are delivered next."""
+        """Begin nowhere; ``delivering`` is told the time (ms since 1970) of the first of the messages that are
+        delivered next."""
         self._broker = broker
         self._delivering = delivering
         self.epoch = 0
         """The newest epoch that was seen."""
         self.places: list[Place | None] = [None] * GROUPS
-        """Of the last entry read; None: whatever comes next follows on."""
+        """Places of the last entries read; None: whatever comes next follows on."""
         self.ids = [b"0-0"] * GROUPS
         """The same as XREAD takes it."""
         self.unreadable = 0
@@ -38,7 +39,8 @@ class Reading:
         self._told = [START] * GROUPS
 
     def end(self, group: int, rows: Sequence[Entry]) -> Place | None:
-        """The place of the last of the entries if they follow on in the epoch that the group is in, as is usual."""
+        """Return the place of the last of the entries if they follow on in the epoch that the group is in, as is
+        usual."""
         place = self.places[group]
         if place is None or self._told[group] > START:
             return None
@@ -76,13 +78,13 @@ class Reading:
             self._told[group] = START
 
     def settle(self, group: int, head: Place) -> None:
-        """The subjects stand where Redis has them, which the log tells of up to ``head``."""
+        """Note that the subjects stand where Redis has them, which the log tells of up to ``head``."""
         self._told[group] = head
         self.places[group] = None
 
     def void(self, epoch: int, last: Sequence[Place]) -> list[int]:
-        """The groups in which something was read that is not in the log: its newest epoch is ``epoch``, and its last
-        entries are ``last``, all at one moment."""
+        """Return the groups in which something was read that is not in the log: its newest epoch is ``epoch``, and its
+        last entries are ``last``, all at one moment."""
         return [
             group
             for group, place in enumerate(self.places)
@@ -98,7 +100,7 @@ class Reading:
         return all((place or START) >= one for place, one in zip(self.places, last, strict=True))
 
     def complete(self) -> None:
-        """All that there is has been read: an entry that comes where none was must be the first."""
+        """Note that all that there is has been read: an entry that comes where none was must be the first."""
         self.places = [place or START for place in self.places]
 
     def _untold(self, messages: list[Message]) -> list[Message]:

@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
     epoch: int
     time: int
-    """In ms since 1970, of all messages that are new."""
+    """Time in ms since 1970, of all messages that are new."""
     ends: dict[int, int]
     """The groups of the batch, and the number of the last entry of each in this epoch."""
     answers: list[int | bytes]
@@ -42,7 +42,7 @@ Known = Callable[[str], Iterable[str]]
 
 
 def no_fields(subject: str) -> Iterable[str]:
-    """``Known``, of a node that knows nothing."""
+    """Name no fields: ``Known`` of a node that knows nothing."""
     del subject
     return ()
 
@@ -50,13 +50,12 @@ def no_fields(subject: str) -> Iterable[str]:
 def pack(
     messages: Sequence[Message], own: str, first: int, snapshots: bool, known: Known = no_fields
 ) -> tuple[bytes, bytes]:
-    """The batch as the script takes it: its table and its bytes.
+    """Return the batch as the script takes it: its table and its bytes.
 
     Publications without a number of their publisher's, and those of standard quality, are numbered for the publisher
-    ``own``: ``first``, ``first + 1``, …
-
-    The fields that this node knows of a removed subject are named, once. Others that were there before the subject was
-    replaced or removed for the first time stay behind: they are in no snapshot, and only take room.
+    ``own``: ``first``, ``first + 1``, … The fields that this node knows of a removed subject are named, once. Others
+    that were there before the subject was replaced or removed for the first time stay behind: they are in no snapshot,
+    and only take room.
     """
     used, subjects = _by_group(messages)
     index = {subject: at for at, subject in enumerate(subjects, 1)}
@@ -105,7 +104,7 @@ def pack(
 
 
 def _by_group(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
-    """The groups with their numbers of subjects, and the subjects in that order."""
+    """Return the groups with their numbers of subjects, and the subjects in that order."""
     by_group: dict[int, list[str]] = {}
     for subject in dict.fromkeys([message.subject for message in messages]):
         by_group.setdefault(group_of(subject), []).append(subject)
@@ -123,7 +122,7 @@ def command(prefix: str, known: int, log_messages: int, packed: tuple[bytes, byt
 
 
 def read(answer: Any) -> Stored:
-    """The script's answer."""
+    """Read the script's answer."""
     epoch, time, ends, answers = answer
     return Stored(epoch, time, dict(zip(ends[::2], ends[1::2], strict=True)), answers)
 

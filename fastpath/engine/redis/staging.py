@@ -43,7 +43,7 @@ LOOKED_AT = 2000
 """Attempts about which Redis is asked in one sweep."""
 
 BARRIER = "/__sys__/transactions"
-"""Where a line is written behind each record: when that is stored safely, so is the record."""
+"""Subject in whose log a line is written behind each record: when that is stored safely, so is the record."""
 
 TRIES = 3
 CHANGED = "another primary took over in the middle of it"
@@ -183,7 +183,7 @@ class RedisStaging:
         return summed(self._held.items())
 
     async def sweep(self, now_ms: int) -> None:
-        """Redis lets go by itself; here it is counted what it has let go of, and what other nodes have committed."""
+        """Count what Redis has let go of by itself, and what other nodes have committed."""
         del now_ms
         some = list(islice(self._held, LOOKED_AT))
         await self._look(some)
@@ -251,7 +251,7 @@ class RedisStaging:
         return answer
 
     async def _ask(self, *commands: Sequence[Any]) -> list[Any]:
-        """The answers of the primary of now; raises NoScriptError, and StagingFailed when there is none."""
+        """Return the answers of the primary of now; raise NoScriptError, and StagingFailed when there is none."""
         async with self._turn:
             try:
                 address = await self._servers.primary()

@@ -40,10 +40,10 @@ class Asks(Protocol):
     """A connection to a server (redis_link.Link)."""
 
     async def ask(self, *commands: Sequence[Any], seconds: float) -> list[Any]:
-        """The answers to several commands."""
+        """Return the answers to several commands."""
 
     async def call(self, *command: Any, seconds: float) -> Any:
-        """The answer to one command."""
+        """Return the answer to one command."""
 
 
 class RedisLacks(Exception):
@@ -59,13 +59,14 @@ class Heads(NamedTuple):
 
     primary: bool
     epoch: int
-    """Of the newest script; 0: nothing has been stored yet."""
+    """Epoch of the newest script; 0: nothing has been stored yet."""
     last: list[Place]
     """The id of each log's last entry."""
 
 
 async def read_heads(link: Asks, prefix: str) -> Heads:
-    """Raises RedisLacks for a replica that has lost its primary, RedisDiffers, and what the link raises."""
+    """Read where the logs stand; raise RedisLacks for a replica that has lost its primary, RedisDiffers, and what the
+    link raises."""
     logs = [("XREVRANGE", entries.log_key(prefix, group), "+", "-", "COUNT", 1) for group in range(GROUPS)]
     meta = ("HMGET", entries.meta_key(prefix), "epoch", "groups", "version")
     *_, answer = await link.ask(("MULTI",), ("INFO", "replication"), meta, *logs, ("EXEC",), seconds=ANSWER_SECONDS)
@@ -89,7 +90,7 @@ async def read_heads(link: Asks, prefix: str) -> Heads:
 async def read_group(
     link: Asks, prefix: str, group: int, oldest: int
 ) -> tuple[dict[str, Position], dict[str, Snapshot]]:
-    """The positions of a group's subjects, and then its snapshots: these are as new as the positions, or newer.
+    """Return the positions of a group's subjects, and then its snapshots: these are as new as the positions, or newer.
 
     ``oldest`` is the time, in ms since 1970, before which a snapshot has expired.
     """
@@ -107,7 +108,7 @@ async def read_group(
 
 
 async def _scan(link: Asks, key: str) -> AsyncIterator[list[bytes]]:
-    """The fields of a hash, as they come."""
+    """Yield the fields of a hash, as they come."""
     cursor: Any = 0
     count = SCAN_FIELDS_FIRST
     while True:
@@ -199,12 +200,12 @@ async def resynchronise(
 
 
 def _snapshot(broker: Broker, topic: Topic, snapshots: dict[str, Snapshot]) -> Snapshot | None:
-    """The subject's snapshot as Redis has it; None where none is kept here: Redis knows nothing of options."""
+    """Return the subject's snapshot as Redis has it; None where none is kept here: Redis knows nothing of options."""
     return snapshots.get(topic.subject) if broker.keeps_snapshot(topic) else None
 
 
 def _replace_snapshot(broker: Broker, topic: Topic, snapshot: Snapshot | None) -> None:
-    """The snapshot alone was not what Redis has; who follows this broker learns of it."""
+    """Replace a snapshot that alone was not what Redis has; who follows this broker learns of it."""
     if _differ(topic.snapshot, snapshot):
         topic.snapshot = snapshot
         if broker.restarted is not None:

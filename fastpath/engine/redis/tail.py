@@ -20,19 +20,19 @@ from .reading import Reading
 from .state import ANSWER_SECONDS, Asks, Heads, RedisDiffers, RedisLacks, begin, read_group, read_heads, resynchronise
 
 BLOCK_MS = 500
-"""How long a read waits for something new."""
+"""Milliseconds that a read waits for something new."""
 
 LATE_MS = 200
 """An answer that comes so much later was held up."""
 
 SLICE_SECONDS = 0.003
-"""After so much work others get their turn."""
+"""Seconds of work after which others get their turn."""
 
 SLICE_ENTRIES = 500
 """Are delivered at once."""
 
 COMPARE_SECONDS = 1.0
-"""Between looks at where the server's data set stands."""
+"""Seconds between looks at where the server's data set stands."""
 
 BEHIND_SECONDS = 1.0
 """A replica that has less than was read already, or than was stored, is left after so long."""
@@ -44,7 +44,7 @@ RETRY_SECONDS = 0.1
 PROGRESS_SECONDS = 2.0
 
 FAULTS = (RedisError, OSError, TimeoutError, RedisLacks, RedisDiffers, ValueError, IndexError)
-"""What ends a connection: it, the server or its data is not as it must be."""
+"""Errors that end a connection: it, the server or its data is not as it must be."""
 
 log = logging.getLogger("fastpath.redis")
 
@@ -82,7 +82,7 @@ class Tail:
         self.joined = asyncio.Event()
         """Set when this node has everything that Redis holds, for the first time."""
         self.current = False
-        """Whether everything that the server at hand had when it was reached has been read."""
+        """True once everything that the server at hand had when it was reached has been read."""
         self.all_void = False
         """Messages are numbered elsewhere than in Redis."""
         self.answered_at = monotonic()
@@ -115,15 +115,15 @@ class Tail:
         return not self.all_void and (not self.current or self._is_more or late)
 
     def leave_out(self) -> None:
-        """Messages are numbered elsewhere from now on: nothing more is delivered, and once ``returning`` says that this
-        is over every subject is brought to where Redis has it."""
+        """Deliver nothing more, as messages are numbered elsewhere from now on; once ``returning`` says that this is
+        over every subject is brought to where Redis has it."""
         self.all_void = True
         if not self.joined.is_set():
             self.reading.complete()
             self.joined.set()
 
     def expect(self, epoch: int, stored: dict[int, int]) -> None:
-        """The writer has stored these entries: a server that does not bring them in time is left."""
+        """Expect entries that the writer has stored: a server that does not bring them in time is left."""
         deadline = monotonic() + BEHIND_SECONDS
         for group, number in stored.items():
             if (self.reading.places[group] or START) < (epoch, number):
@@ -259,7 +259,7 @@ class Tail:
             del self.stored[group]
 
     async def _turn(self, row: Entry) -> None:
-        """After a slice, let others have their turn."""
+        """Let others have their turn after a slice."""
         self.lag_ms = max(0, time_ns() // 1_000_000 - int(row[1][5]))
         if self.reading.unreadable:
             log.error("%d entries of the log cannot be read and are left out", self.reading.unreadable)
@@ -301,7 +301,7 @@ class Tail:
                 self._set_current(True)
 
     def _check_behind(self, heads: Heads) -> None:
-        """Raises RedisLacks for a replica that has been behind for too long."""
+        """Raise RedisLacks for a replica that has been behind for too long."""
         moment = monotonic()
         late = any(moment > deadline and heads.last[group] < place for group, (place, deadline) in self.stored.items())
         if heads.primary or not (late or self.reading.behind(heads.last) or heads.epoch < self.reading.epoch):

@@ -39,7 +39,7 @@ class Staged:
     def __init__(self, since: int) -> None:
         self.chunks: list[Chunk] = []
         self.places: list[Any] = []
-        """Where a store that keeps the data elsewhere finds it, chunk by chunk."""
+        """Places where a store that keeps the data elsewhere finds it, chunk by chunk."""
         self.rows = self.bytes = 0
         self.since = self.time = since
 
@@ -265,7 +265,7 @@ class MemoryStaging:
         return [one for attempts in partitions for some in attempts.values() for one in some]
 
     def _check_winners(self, key: str, record: StagingRecord) -> None:
-        """All attempts of the record are staged as it names them; raises StagingFailed."""
+        """Raise StagingFailed unless all attempts of the record are staged as it names them."""
         for partition, attempt, rows in record.winners:
             staged = self._attempts.get(Attempt(key, record.batch, partition, attempt))
             if staged is None or staged.rows != rows:

@@ -23,10 +23,10 @@ WINNERS_MAX = 300_000
 """Attempts that are remembered of batches that are done, over all; beyond it the oldest answers do not name theirs."""
 
 OVERHEAD_BYTES = 512
-"""What a staged chunk counts besides its data: a bound for who stages many empty ones."""
+"""Bytes that a staged chunk counts besides its data: a bound for who stages many empty ones."""
 
 REFUSED_BYTES = 256
-"""What each of its refused rows counts: which one it is, and why."""
+"""Bytes that each of its refused rows counts: which one it is, and why."""
 
 SUMMED_AT_ONCE = 100
 """Attempts that are summed between two interruptions."""
@@ -41,9 +41,9 @@ class Uncommitted(NamedTuple):
 
     rows: int
     bytes: int
-    """As they count against FASTPATH_STAGED_BYTES."""
+    """Bytes of the rows as they count against FASTPATH_STAGED_BYTES."""
     since: int
-    """When the oldest of these attempts was begun (ms since 1970)."""
+    """Time when the oldest of these attempts was begun (ms since 1970)."""
 
 
 class Held(Protocol):
@@ -55,7 +55,7 @@ class Held(Protocol):
 
     @property
     def bytes(self) -> int:
-        """As they count against the bound."""
+        """Bytes of the rows as they count against the bound."""
 
     @property
     def since(self) -> int:
@@ -66,9 +66,9 @@ class StagingStore(Protocol):
     """Everything but ``put`` may wait; times are ms since 1970. Raises StagingFailed and nothing else."""
 
     waits: bool
-    """Whether ``put`` may wait. An embedded store's does not: it is called on the data path."""
+    """True if ``put`` may wait. An embedded store's does not: it is called on the data path."""
     bytes: int
-    """What is staged, as it counts against FASTPATH_STAGED_BYTES."""
+    """Bytes of what is staged, as they count against FASTPATH_STAGED_BYTES."""
     staged_rows: int
 
     async def put(self, attempt: Attempt, chunk: int, content: Chunk) -> Chunk | None:
@@ -86,7 +86,7 @@ class StagingStore(Protocol):
         """Return the chunks of the attempt, in order."""
 
     async def record(self, key: str) -> StagingRecord | None:
-        """The transaction's last batch."""
+        """Return the transaction's last batch."""
 
     async def begin(self, key: str, record: StagingRecord) -> StagingRecord:
         """Remember that a batch is begun, so that it survives as much as the engine's messages do; the record that
@@ -94,13 +94,13 @@ class StagingStore(Protocol):
         ``missing`` when they are not staged as the record names them."""
 
     async def finish(self, key: str, record: StagingRecord) -> None:
-        """The batch is done (``record`` says so): its staged rows go, and those of older batches."""
+        """Finish the batch (``record`` says so): its staged rows go, and those of older batches."""
 
     async def drop(self, key: str, batch: int, partition: int | None, attempt: int | None) -> None:
         """Let go of staged rows: of the batch, of its partition, of the attempt. Those of a begun batch stay."""
 
     async def records(self, limit: int) -> list[tuple[str, StagingRecord]]:
-        """Transactions and their last batches, the newest first."""
+        """Return transactions and their last batches, the newest first."""
 
     async def unfinished(self) -> list[tuple[str, StagingRecord]]:
         """Return the records whose batch was begun and is not done."""
@@ -134,12 +134,12 @@ def summed(attempts: Iterable[tuple[Attempt, Held]]) -> Generator[None, None, di
 
 
 def record_bytes(record: StagingRecord) -> bytes:
-    """A record as it is kept (MessagePack)."""
+    """Return a record as it is kept (MessagePack)."""
     return _encode(record)
 
 
 def read_record(data: Any) -> StagingRecord:
-    """The record of such bytes; raises msgspec.DecodeError."""
+    """Return the record of such bytes; raise msgspec.DecodeError."""
     return _decode(data)
 
 

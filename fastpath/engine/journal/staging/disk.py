@@ -19,12 +19,12 @@ def make_folder(folder: Path) -> None:
 
 
 def numbered(folder: Path, suffix: str) -> dict[int, Path]:
-    """The files of one kind, by their numbers."""
+    """Return the files of one kind, by their numbers."""
     return {int(path.stem): path for path in folder.glob("*" + suffix) if path.stem.isdecimal()}
 
 
 def good(path: Path) -> Iterator[Found]:
-    """The good records of a file, each to be decoded before the next is asked for."""
+    """Yield the good records of a file, each to be decoded before the next is asked for."""
     with path.open("rb") as file:
         for record in read_records(file):
             if isinstance(record, Found):

@@ -144,7 +144,7 @@ class FileStaging(MemoryStaging):
                 self._remove(place.file)
 
     def _remove(self, number: int) -> None:
-        """A file of which nothing is needed goes, unless it is the last one and small."""
+        """Remove a file of which nothing is needed, unless it is the last one and small."""
         file = self._files[number]
         if self._file is not None and self._file.number == number:
             if file.size < SMALL_FILE_BYTES:
@@ -221,7 +221,8 @@ class FileStaging(MemoryStaging):
         self._log.lighten(key, self._records[key])
 
     def _give_up(self, numbers: set[int]) -> None:
-        """A sync has failed: who knows what the disk has of these files. What is not begun is staged again."""
+        """Give files up after a failed sync: nobody knows what the disk has of them. What is not begun is staged
+        again."""
         for one, staged in list(self._attempts.items()):
             if any(place.file in numbers for place in staged.places) and not self._is_begun(one):
                 self._let_go(one)

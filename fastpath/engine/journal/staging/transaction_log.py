@@ -123,7 +123,7 @@ class TransactionLog:
         self._begin(file, olds)
 
     def _new(self, items: list[tuple[str, StagingRecord]], number: int) -> RecordFile:
-        """In a thread: a file of these records, on the disk; raises OSError."""
+        """Make a file of these records, on the disk, in a thread; raise OSError."""
         make_folder(self._folder)
         file = RecordFile(self._folder / f"{number:012}{TRANSACTIONS_FILE}", number, 0, "", self._clock())
         try:
@@ -145,7 +145,7 @@ class TransactionLog:
             remove(old)
 
     def lighten(self, key: str, record: StagingRecord) -> None:
-        """Less is known of it: on the disk when the file is written anew."""
+        """Note that less is known of a transaction: on the disk when the file is written anew."""
         if key in self._written:
             self._written[key] = record
 

@@ -11,10 +11,10 @@ from ..primary import Primary
 from .replica_acks import Found, Replica, objection
 
 PROBE_SECONDS = 0.2
-"""Within which a replica that is there says what it is."""
+"""Seconds within which a replica that is there says what it is."""
 
 PROBE_SECONDS_MAX = 2.0
-"""Until a question without an answer is asked again, over a new connection."""
+"""Seconds until a question without an answer is asked again, over a new connection."""
 
 
 class Confirmation:
@@ -39,7 +39,7 @@ class Confirmation:
             self._missing.setdefault(address, self._loop.time())
 
     def complete(self) -> None:
-        """All have acknowledged."""
+        """Note that all have acknowledged."""
         self._missing.clear()
 
     def noted(self, replicas: set[Address], written: bytes, offsets: Mapping[Address, int]) -> tuple[set[Address], int]:
@@ -127,7 +127,7 @@ class _Probe:
 
 
 def follows(role: object) -> list[Address]:
-    """Whom a server follows by its answer to ROLE; nobody, if it is a primary or is not ready."""
+    """Return whom a server follows by its answer to ROLE; nobody, if it is a primary or is not ready."""
     return [(role[1].decode(), int(role[2]))] if isinstance(role, list) and role[0] == b"slave" else []
 
 

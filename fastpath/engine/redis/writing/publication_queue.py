@@ -13,20 +13,20 @@ from ....core.protocol.messages import Message
 from ..script import Known, no_fields
 
 BATCH_MESSAGES_MAX = 1000
-"""In one run of the script, which serves nobody else meanwhile: about 8 ms."""
+"""Messages in one run of the script at most, which serves nobody else meanwhile: about 8 ms."""
 
 BATCH_BYTES_MAX = 4 << 20
 QUEUE_BYTES_MAX = 64 << 20
-"""What may wait for Redis; above it publications are refused at once."""
+"""Bytes that may wait for Redis; above them publications are refused at once."""
 
 MESSAGE_BYTES = 200
-"""What a message takes beside its content and fields."""
+"""Bytes of a message beside its content and fields."""
 
 NAME_BYTES = 400
-"""What a field counts for in a batch that takes it out of a snapshot: Redis takes about as long for it."""
+"""Bytes that a field counts for in a batch that takes it out of a snapshot: Redis takes about as long for it."""
 
 SEEN_SECONDS = 1.0
-"""How much longer an acknowledgement waits for this node to have read what it acknowledges."""
+"""Seconds that an acknowledgement waits longer, for this node to have read what it acknowledges."""
 
 
 class Handed:
@@ -41,7 +41,7 @@ class Handed:
         self.outcomes: list[Outcome] = []
 
     def answer(self, outcomes: list[Outcome]) -> None:
-        """The outcomes of the next messages; calls ``done`` with the last."""
+        """Take the outcomes of the next messages; call ``done`` with the last."""
         self.outcomes += outcomes
         if self.done is not None and len(self.outcomes) == len(self.messages):
             self.done(self.outcomes)
@@ -63,10 +63,10 @@ class Batch:
     since: float
     packed: tuple[bytes, bytes] = (b"", b"")
     uncertain: bool = False
-    """Whether it may have been stored, although no answer said so."""
+    """True if the batch may have been stored, although no answer said so."""
     epoch: int = 0
     ends: dict[int, int] = field(default_factory=dict)
-    """Up to where the log has to be read until everybody has it, by group."""
+    """Numbers up to which the log has to be read until everybody has the batch, by group."""
 
     def answer(self, outcomes: list[Outcome]) -> None:
         """Answer the batch with one outcome a message, in order."""
@@ -94,17 +94,17 @@ class Queue:
         return self._bytes > QUEUE_BYTES_MAX
 
     def add(self, handed: Handed) -> None:
-        """At the end."""
+        """Add publications at the end."""
         self._waiting.append(handed)
         self._bytes += sum(_weight(message) for message in handed.messages)
 
     @property
     def since(self) -> float:
-        """Since when the first has waited; infinity when none does."""
+        """Time since when the first has waited; infinity when none does."""
         return self._waiting[0].since if self._waiting else inf
 
     def take(self) -> Batch:
-        """The next batch; without messages when only empty publications wait."""
+        """Return the next batch; without messages when only empty publications wait."""
         waiting = self._waiting
         batch = Batch([], [], waiting[0].since)
         size = more = 0
@@ -131,14 +131,14 @@ class Queue:
         return batch
 
     def take_all(self) -> list[tuple[Handed, int]]:
-        """Everything, each with the index of the first message that has not been taken."""
+        """Return everything, each with the index of the first message that has not been taken."""
         taken = [(handed, self._at if index == 0 else 0) for index, handed in enumerate(self._waiting)]
         self._waiting.clear()
         self._at = self._bytes = 0
         return taken
 
     def empty(self, batch: Batch) -> None:
-        """Everything goes to the end of the batch, however large it gets."""
+        """Put everything at the end of the batch, however large it gets."""
         for handed, first in self.take_all():
             batch.parts.append((handed, first, len(handed.messages)))
             batch.messages += handed.messages[first:]
@@ -165,7 +165,7 @@ class Unread:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, batch: Batch, outcomes: list[Outcome]) -> None:
-        """At the end; a number stands for a position in the batch's epoch."""
+        """Add outcomes at the end; a number stands for a position in the batch's epoch."""
         self._waiting.append((self._loop.time() + SEEN_SECONDS, batch, outcomes))
         self.release()
 
@@ -210,7 +210,7 @@ class Unread:
 
 
 def _told(outcome: Outcome, epoch: int, known: int) -> Outcome:
-    """As it is told in the epoch ``known``, when a number stands for a position in ``epoch``."""
+    """Return an outcome as it is told in the epoch ``known``, when a number stands for a position in ``epoch``."""
     if type(outcome) is int:
         return outcome if epoch == known or not outcome else (epoch, outcome)
     if isinstance(outcome, tuple) and outcome[0] == known and type(outcome[1]) is int:

@@ -18,13 +18,14 @@ from ..address import Address, shown
 from ..primary import View
 
 MARGIN_SECONDS = 1.0
-"""How much longer than the Sentinels' down-after a live replica must have been missing: by then what they think of the
-primary is newer than what has cut the replica off."""
+"""Seconds that a live replica must have been missing longer than the Sentinels' down-after: by then what they think of
+the primary is newer than what has cut the replica off."""
 
 
 LEFT_SECONDS = 6.0
-"""How long a former primary that does not answer is excused before the Sentinels see it down in its new role, if they
-have never heard of it in that role. They promote only whom they have, and make it a replica after eight seconds."""
+"""Seconds that a former primary that does not answer is excused before the Sentinels see it down in its new role, if
+they have never heard of it in that role. They promote only whom they have, and make it a replica after eight seconds.
+"""
 
 
 class Found(Enum):
@@ -44,9 +45,9 @@ class Replica:
     acknowledged: bool
     found: Found
     missing: float = 0.0
-    """For how long it has not acknowledged, in seconds."""
+    """Seconds for which the replica has not acknowledged."""
     left: float = inf
-    """How long ago a majority of the Sentinels has switched from it as the primary to another one, in seconds."""
+    """Seconds since a majority of the Sentinels has switched from this server as the primary to another one."""
 
 
 def objection(primary: Address, replicas: Mapping[Address, Replica], views: Sequence[View], sentinels: int) -> str:

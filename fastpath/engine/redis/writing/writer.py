@@ -24,13 +24,13 @@ from .publication_queue import Batch, Handed, Queue, Unread
 from .recent import Recent
 
 WAIT_MS = 500
-"""How long all replicas are waited for, before it is asked why some are missing."""
+"""Milliseconds that all replicas are waited for, before it is asked why some are missing."""
 
 STORE_SECONDS = 1.0
-"""How long the script may take; a primary that takes longer is asked again over a new connection."""
+"""Seconds that the script may take; a primary that takes longer is asked again over a new connection."""
 
 UNAVAILABLE_SECONDS = 5.0
-"""How long publications wait for a Redis that does not store safely; then their publishers are told."""
+"""Seconds that publications wait for a Redis that does not store safely; then their publishers are told."""
 
 RETRY_SECONDS = 0.05
 LOOK_SECONDS = 1.0
@@ -139,7 +139,7 @@ class RedisWriter:
         self._unread.seen(group, epoch, n)
 
     def withdraw(self) -> list[tuple[Sequence[Message], Done | None]]:
-        """Everything that has no outcome yet, in order; it is the caller's from now on."""
+        """Return everything that has no outcome yet, in order; it is the caller's from now on."""
         self._unread.release(all_of_them=True)
         parts = [] if self._batch is None else [part[0] for part in self._batch.parts]
         handed = dict.fromkeys([*parts, *(one for one, _ in self._queue.take_all())])
@@ -326,9 +326,9 @@ class RedisWriter:
 
     @property
     def _needed(self) -> int:
-        """Return how many replicas have to acknowledge without further questions.
+        """Number of replicas that have to acknowledge without further questions.
 
-        The Sentinels know of replicas because there are some, so with them it is at least one.
+        The Sentinels know of replicas because there are some, so with Sentinels the number is at least one.
         """
         return max(len(self._replicas), 1 if self._config.name else 0)
 
@@ -348,7 +348,7 @@ class RedisWriter:
         return await self._confirmation.objection(link.address, epoch, replicas, acknowledged)
 
     async def _faulty(self, batch: Batch, error: ResponseError) -> None:
-        """The script was refused."""
+        """Act on a refusal of the script."""
         kind, why = fault(error)
         if kind is Fault.CONNECT:
             raise RedisAway(why)
