@@ -27,7 +27,7 @@ CONTENT_WAITING_MAX = 32 << 20
 """Bytes of content that may wait with them."""
 
 SLICE_SECONDS = 0.1
-"""How long events are gathered before the first slice: to wake the thread that writes costs 0.3 ms of CPU."""
+"""Seconds that events are gathered before the first slice: to wake the thread that writes costs 0.3 ms of CPU."""
 
 SLICE_EVENTS = 500
 """Events encoded in one turn of the loop: well below a millisecond."""
@@ -138,7 +138,7 @@ class AuditQueue:
             self._drop(counts)
 
     def _each(self, events: Sequence[Event], counts: dict[str, int]) -> bytes:
-        """The lines of those that can be written; the others are dropped, and ``counts`` are without them."""
+        """Return the lines of the events that can be written; drop the others, and leave them out of ``counts``."""
         lines = []
         for event in events:
             try:
@@ -156,7 +156,7 @@ class AuditQueue:
                 self._unwritten[kind] = self._unwritten.get(kind, 0) + count
 
     def _dropped_line(self, counts: Mapping[str, int]) -> bytes:
-        """What a file says of what it does not hold; called by the thread that writes."""
+        """Return what a file says of what it does not hold; called by the thread that writes."""
         moment = stamp(now())
         line = DroppedEvent(
             time=moment, kind="audit", event="dropped", node=node_name(), worker=self._worker, dropped=dict(counts)

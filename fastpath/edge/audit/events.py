@@ -42,7 +42,7 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 class AccessEvent(Event, kw_only=True, gc=False):
-    """Who came, went, was let in or refused."""
+    """A user or address that came, went, was let in or refused."""
 
     connection: str
     user: str
@@ -87,7 +87,7 @@ class PublicationEvent(Event, kw_only=True, gc=False):
 
 
 class CachedEvent(Event, kw_only=True, gc=False):
-    """What happened in the cache; who read it, if it was read."""
+    """A change of the cache, or a read of it and by whom."""
 
     subject: str
     epoch: int = 0
@@ -123,20 +123,20 @@ class DroppedEvent(Event, kw_only=True, gc=False):
 
 @cache
 def node_name() -> str:
-    """What this machine calls itself: tells the nodes of a cluster apart."""
+    """Return what this machine calls itself: that tells the nodes of a cluster apart."""
     return socket.gethostname()
 
 
 @lru_cache(maxsize=64)
 def stamp(ms: int) -> str:
-    """ISO 8601, UTC, to the millisecond; the nearest moment from 1970 to 9999 for one beyond (a token's end)."""
+    """Return ISO 8601, UTC, to the millisecond; the nearest moment from 1970 to 9999 for one beyond (a token's end)."""
     ms = max(0, min(ms, _LAST_MS))
     moment = datetime.fromtimestamp(ms // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def user_of(source: Source | None) -> str:
-    """The user's name, empty for anonymous."""
+    """Return the user's name, empty for anonymous."""
     if source is None:
         return DJANGO
     principal = source.principal
@@ -144,7 +144,7 @@ def user_of(source: Source | None) -> str:
 
 
 def short(text: str) -> str:
-    """As much of a text as is written down."""
+    """Return as much of a text as is written down."""
     return text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + "…"
 
 

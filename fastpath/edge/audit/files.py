@@ -164,7 +164,7 @@ class AuditFiles(WriterThread[Chunk]):
         return True
 
     def _create(self) -> None:
-        """A new file, whose name is later than any before; raises OSError."""
+        """Create a file, whose name is later than any before; raise OSError."""
         second = int(time.time())
         if self._newest:
             second = max(second, _second(self._newest) + 1)
@@ -189,7 +189,7 @@ class AuditFiles(WriterThread[Chunk]):
                         (self._folder / name).unlink()
 
     def _files(self) -> dict[int, list[str]]:
-        """The names of each worker's files, oldest first."""
+        """Return the names of each worker's files, oldest first."""
         found: dict[int, list[str]] = {}
         for name in sorted(os.listdir(self._folder)):
             match = NAME.fullmatch(name)
@@ -199,7 +199,7 @@ class AuditFiles(WriterThread[Chunk]):
 
 
 def _second(name: str) -> int:
-    """When a file was begun, in seconds since 1970."""
+    """Return when a file was begun, in seconds since 1970."""
     return int(datetime.strptime(name[6:21] + "Z", "%Y%m%dT%H%M%S%z").timestamp())
 
 

@@ -15,7 +15,7 @@ from ..runtime.runtime import Runtime
 from .events import KINDS, Event
 
 WAITING_BYTES_MAX = 8 << 20
-"""What may wait unsent for a listener; what comes beyond is dropped and counted."""
+"""Bytes that may wait unsent for a listener; what comes beyond is dropped and counted."""
 
 WINDOW = 10_000
 """Events that another worker may have on their way to the first one."""
@@ -50,7 +50,7 @@ class Listening:
 
 
 def sendable(events: Sequence[Any]) -> list[Any]:
-    """Those that can be sent: one that cannot takes none of the others with it."""
+    """Return the events that can be sent: one that cannot takes none of the others with it."""
     sent = []
     for event in events:
         try:
@@ -89,7 +89,8 @@ class AuditListeners:
         return self._first.union(*(listening.kinds for listening in self._listening.values()))
 
     def offer(self, events: Sequence[Event], lost: int) -> None:
-        """Events of this process, at most a slice, and how many there were before that nobody can be told."""
+        """Offer events of this process, at most a slice, and tell how many there were before that nobody can be
+        told."""
         for listening in self._listening.values():
             listening.dropped += lost
             chosen = [event for event in events if event.kind in listening.kinds]
@@ -135,7 +136,7 @@ class AuditListeners:
         self._changed()
 
     def _linked(self, worker: int) -> None:
-        """The first worker tells a new one what to send; the others begin to count anew."""
+        """Tell a new worker, on the first one, what to send; on the others, begin to count anew."""
         if worker:
             self._runtime.workers.to_others(messages.Listen(sorted(self.wanted)), worker)
         else:

@@ -89,7 +89,7 @@ class Audit(ConnectionListener, PublicationListener):
     # Clients
 
     def opened(self, client: Client, request: Request) -> None:
-        """A client has come."""
+        """Note that a client has come."""
         if "access" in self._kinds:
             agent = short(request.headers.get("user-agent", ""))
             self._access("connected", client, transport=client.transport, agent=agent, **_token(client))
@@ -97,7 +97,7 @@ class Audit(ConnectionListener, PublicationListener):
     def rejected(
         self, address: str, reason: str, *, code: int = 0, status: int = 0, request: Request | None = None
     ) -> None:
-        """A request for a WebSocket was refused: by a status of HTTP, or by a close code right after it."""
+        """Note that a request for a WebSocket was refused: by a status of HTTP, or by a close code right after it."""
         if "access" in self._kinds:
             agent = short(request.headers.get("user-agent", "")) if request is not None else ""
             self._note(
@@ -152,7 +152,7 @@ class Audit(ConnectionListener, PublicationListener):
             self._note_reading(client, topic, request, result)
 
     def _permitted(self, client: Client, subject: str) -> str:
-        """What of its own token lets the client read the subject; empty where that is not why."""
+        """Return what of its own token lets the client read the subject; empty where that is not why."""
         if client.principal.permitted is None:
             return ""
         why = self._runtime.broker.grants.explain(client.principal, subject, now())
@@ -176,12 +176,12 @@ class Audit(ConnectionListener, PublicationListener):
     # Publishers
 
     def publisher_came(self, source: Source, publisher: str) -> None:
-        """A publisher said hello, under this name."""
+        """Note that a publisher said hello, under this name."""
         if "access" in self._kinds:
             self._access("publisher_connected", source, publisher=short(publisher))
 
     def publisher_gone(self, source: Source, code: int, reason: str) -> None:
-        """A publisher's connection ends, maybe before its hello was taken."""
+        """Note that a publisher's connection ends, maybe before its hello was taken."""
         if "access" in self._kinds:
             event = "publisher_disconnected" if source.principal is not None else "publisher_rejected"
             self._access(event, source, code=int(code), reason=short(reason))
@@ -294,7 +294,7 @@ class Audit(ConnectionListener, PublicationListener):
         )
 
     def _note_reading(self, client: Client, topic: Topic, request: Subscribe, result: Result) -> None:
-        """A subscription asked for stored messages: what it missed, or the newest."""
+        """Note that a subscription asked for stored messages: what it missed, or the newest."""
         missed = topic.subject in request.since
         if not missed and not request.history:
             return
@@ -318,7 +318,7 @@ class Audit(ConnectionListener, PublicationListener):
         )
 
     def _on_minute(self) -> None:
-        """The figures, at the start and each minute."""
+        """Note the figures, at the start and each minute."""
         self._note_figures()
         self._timer = self._runtime.loop.call_later(FIGURES_SECONDS - now() / 1000 % FIGURES_SECONDS, self._on_minute)
 
@@ -338,7 +338,7 @@ class Audit(ConnectionListener, PublicationListener):
             self._note_windows()
 
     def _note_windows(self) -> None:
-        """The statistics, which Django's collector tells the first worker; until it has, there are none."""
+        """Note the statistics, which Django's collector tells the first worker; until it has, there are none."""
         topic = self._runtime.broker.interest.topics.get(WINDOWS)
         if self._worker or topic is None or topic.snapshot is None or topic.snapshot.removed:
             return
@@ -357,7 +357,8 @@ class Audit(ConnectionListener, PublicationListener):
 
 
 def _token(client: Client) -> dict[str, Any]:
-    """The id of the client's token, by which it can be revoked, and when it ends; nothing of what it is made of."""
+    """Return the id of the client's token, by which it can be revoked, and when it ends; nothing of what it is made
+    of."""
     principal = client.principal
     return {
         "token": short(principal.claims.token_id) if principal.claims is not None else "",

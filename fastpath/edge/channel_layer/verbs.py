@@ -22,7 +22,7 @@ CAPACITY_MAX = 1_000_000
 """Messages in one channel."""
 
 SECONDS_MAX = 10 * 365 * 86_400
-"""How long a message may wait, or a channel be in a group."""
+"""Seconds that a message may wait, or a channel be in a group."""
 
 STEP_CHANNELS = 50
 """Channels of a group that are sent to without a look at the clock."""
@@ -223,7 +223,7 @@ class _Connection:
 
 
 def _last(steps: Generator[None, None, Arguments]) -> Arguments:
-    """What the steps return, of which there is one."""
+    """Return what the steps return, of which there is one."""
     try:
         next(steps)
     except StopIteration as end:
@@ -250,7 +250,7 @@ def _whole(arguments: Arguments, what: str, most: int) -> int:
 
 
 def _ms(arguments: Arguments) -> int:
-    """The argument ``seconds`` in ms."""
+    """Return the argument ``seconds`` in ms."""
     seconds = arguments["seconds"]
     if type(seconds) not in (int, float) or not 0 < seconds <= SECONDS_MAX:
         raise InvalidMessage("invalid", f"seconds is a number above 0, and at most {SECONDS_MAX}")

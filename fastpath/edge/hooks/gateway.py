@@ -25,7 +25,7 @@ from .publisher_gate import PublisherGate
 from .workers import Runners
 
 HEADERS_BYTES_MAX = 4096
-"""What is kept of a request's headers for the hook; those of the handshake itself are not."""
+"""Bytes that are kept of a request's headers for the hook; those of the handshake itself are not."""
 
 TICK_SECONDS = 0.1
 
@@ -68,7 +68,7 @@ class Asks(ConnectionListener):
     # Who is asked about
 
     def opened(self, client: Client, request: Request, token: str) -> None:
-        """A client has come, with this token in its address."""
+        """Take a client that has come, with this token in its address."""
         facts = {
             "kind": "client",
             "connection": f"{self._prefix}-{source_id(self._runtime, client)}",
@@ -87,7 +87,7 @@ class Asks(ConnectionListener):
     def publisher(
         self, connection: GatedPublisher, principal: Principal, token: str, welcome: Callable[[], None]
     ) -> PublisherGate:
-        """A publisher has come; ``welcome`` is called when it is let in."""
+        """Take a publisher that has come; call ``welcome`` when the publisher is let in."""
         facts = {
             "kind": "publisher",
             "connection": f"{self._prefix}-{source_id(self._runtime, connection)}",
@@ -121,7 +121,8 @@ class Asks(ConnectionListener):
         address: str = "",
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
+        """Ask if the bearer of the token may do that: ``done`` gets the reason why not, empty for yes; raise
+        Refused."""
         self._requests += 1
         facts = {
             "kind": "request",
@@ -132,7 +133,7 @@ class Asks(ConnectionListener):
         _Request(self._runtime, self._asking, token, (action, subject), facts, done).begin()
 
     def figures(self) -> dict[str, float]:
-        """How asking goes; the runners are the first worker's."""
+        """Return how asking goes; the runners are the first worker's."""
         if self._runtime.workers.follows:
             return {}
         runners = self.runners
@@ -168,7 +169,7 @@ class Asks(ConnectionListener):
         self._runtime.end()
 
     def _asked_by(self, worker: int, asked: messages.Ask) -> None:
-        """Another worker asks."""
+        """Ask what another worker asks."""
         moment = self._runtime.loop.time()
         for number, turn, about in asked.questions:
             self.runners.ask(worker, number, turn, about, moment)
@@ -193,14 +194,14 @@ class Asks(ConnectionListener):
         self._runtime.follow_rights()
 
     def _answered_by(self, worker: int, answered: messages.Asked) -> None:
-        """The first worker has the answer."""
+        """Take the answer of the first worker."""
         del worker
         self._answered(0, answered.number, msgspec.convert(answered.reply, Reply))
 
     # Verbs of the control socket
 
     def _run_hooks(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """This connection runs the hook from now on."""
+        """Have this connection run the hook from now on."""
         del arguments
         log.info("a runner of the hook has come")
         self.runners.add(peer)
@@ -208,7 +209,7 @@ class Asks(ConnectionListener):
         return {"events": sorted(self._asking.events), "seconds": settings.hook_seconds, "mode": settings.mode}
 
     def _take_answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """An answer; it is not answered itself unless it is none."""
+        """Take an answer, which is not answered itself unless it is none."""
         self.runners.heard(peer)
         number = int(arguments.pop("ask"))
         try:
@@ -263,7 +264,7 @@ class _Request:
         return True
 
     def facts(self) -> Facts:
-        """Who asks."""
+        """Return who asks."""
         return self._facts | {"again": False}
 
     def uses(self, key: Key, *, strictly: bool = False) -> bool:
@@ -277,7 +278,7 @@ class _Request:
         return False
 
     def fail(self) -> None:
-        """A fault of ours."""
+        """End with a fault of ours."""
         self._end(f"{ASKED}: a fault of the server")
 
     def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
@@ -308,7 +309,8 @@ class _Request:
 
 
 def read_reply(arguments: dict[str, Any]) -> Reply:
-    """An answer of the hook; raises ValidationError. Of several verdicts one that is none denies its subject alone."""
+    """Read an answer of the hook; raise ValidationError. Of several verdicts one that is none denies its subject
+    alone."""
     try:
         return msgspec.convert(arguments, Reply)
     except msgspec.ValidationError as error:
@@ -328,7 +330,7 @@ def _is_verdict(given: Any) -> bool:
 
 
 def bounded(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that a hook may want to see, as many as there is room for."""
+    """Return the headers that a hook may want to see, as many as there is room for."""
     kept: dict[str, str] = {}
     room = HEADERS_BYTES_MAX
     for name, value in headers.items():

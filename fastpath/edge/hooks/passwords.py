@@ -39,7 +39,7 @@ log = logging.getLogger("fastpath.hooks")
 
 
 def network_of(address: str) -> str:
-    """Whom an address stands for: of IPv6 its /64, which one machine may have all addresses of."""
+    """Return whom an address stands for: of IPv6 its /64, which one machine may have all addresses of."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -92,7 +92,8 @@ class Passwords:
         runtime.loop.call_later(TICK_SECONDS, self._tick)
 
     def check(self, user: str, password: str, address: str, done: Done) -> None:
-        """Is that the user's password: ``done`` gets a token of the user, or why there is none; at once or later."""
+        """Check that it is the user's password: ``done`` gets a token of the user, or why there is none; at once or
+        later."""
         if not self._runtime.workers.follows:
             self._check(user, password, address, done)
             return
@@ -132,7 +133,8 @@ class Passwords:
             self._runners.ask(0, self._count, address, about, self._runtime.loop.time())
 
     def _known(self, digest: bytes, moment: int) -> str:
-        """The token that the pair is known by, while it still counts: not after a new password, or without a user."""
+        """Return the token that the pair is known by, while it still counts: not after a new password, or without a
+        user."""
         token = self._right.token(digest, moment)
         if token:
             try:
@@ -205,13 +207,13 @@ class Passwords:
     # Verbs of the control socket
 
     def _run(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """This connection checks passwords from now on."""
+        """Have this connection check passwords from now on."""
         del arguments
         self._runners.add(peer)
         return {"seconds": self._runtime.settings.hook_seconds}
 
     def _take_answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """An answer; it is not answered itself unless it is none."""
+        """Take an answer, which is not answered itself unless it is none."""
         self._runners.heard(peer)
         number = int(arguments.pop("ask"))
         try:

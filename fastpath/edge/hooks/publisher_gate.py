@@ -42,7 +42,7 @@ class PublisherGate:
         self._passed = False
         self._subjects: set[str] = set()  # of the frame that waits
         self.let_in = CONNECT not in asking.events
-        """Whether it may be here."""
+        """True once the publisher may be here."""
         self.asked = principal.asked = HookState(asking, self)
 
     def begin(self) -> None:
@@ -54,21 +54,22 @@ class PublisherGate:
             self.asked.want((CONNECT, ""))
 
     def gone(self, code: int, reason: str) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
         self._connection = None
         self._told_gone(self, code, reason)
 
     @property
     def waits(self) -> bool:
-        """Whether a batch waits."""
+        """State of the gate: True while a batch waits."""
         return bool(self._subjects)
 
     def facts(self) -> Facts:
-        """What the hook is told of it with each question."""
+        """Return what the hook is told of the publisher with each question."""
         return self._facts | {"again": self.let_in}
 
     def uses(self, key: Key, *, strictly: bool = False) -> bool:
-        """Whether it still wants the right: to publish it asks when it does, what it reads it goes on reading."""
+        """Return True if the publisher still wants the right: each publication asks for its own, what is read goes
+        on."""
         if key[0] == PUBLISH:
             return strictly and key[1] in self._subjects
         if key[0] == SUBSCRIBE:
@@ -76,11 +77,12 @@ class PublisherGate:
         return key[0] == CONNECT and self.let_in
 
     def fail(self) -> None:
-        """A fault of ours."""
+        """End with a fault of ours."""
         self._end(Close.INTERNAL_ERROR, "a fault of the server; reconnect and resend")
 
     def parks(self, command: list[Any] | Batch, data: bytes, now: int) -> bool:
-        """Whether the frame waits, with all that comes after it, because the hook is asked about subjects in it."""
+        """Return True if the frame waits, with all that comes after it, because the hook is asked about subjects in
+        it."""
         del data
         if self._passed:
             self._passed = False
@@ -138,7 +140,7 @@ class PublisherGate:
 
 
 def reported_by(frame: list[Any] | Batch) -> set[str]:
-    """The subject of a job's report, which no other frame may publish to."""
+    """Return the subject of a job's report, which no other frame may publish to."""
     match frame:
         case ["report", int(), str(job), *_]:
             return {JOBS + job}
@@ -146,7 +148,8 @@ def reported_by(frame: list[Any] | Batch) -> set[str]:
 
 
 def subjects_of(frame: list[Any] | Batch) -> set[str]:
-    """The subjects of a batch, or of rows that are staged; none of any other frame, nor of what is no publication."""
+    """Return the subjects of a batch, or of rows that are staged; none of any other frame, nor of what is no
+    publication."""
     if isinstance(frame, Batch):
         return {message.subject for message in frame.messages}
     match frame:

@@ -14,13 +14,13 @@ WINDOW = 256
 """Questions that one runner may have without an answer."""
 
 TURN_MAX = 16
-"""Of those about one user, or one address where there is none: he waits for himself."""
+"""Questions about one user, or one address where there is none, at a time: a user waits for nobody else's."""
 
 PASSED_SECONDS = 60
-"""How long one that was late is passed over for the others; then it is asked a single question, until it answers."""
+"""Seconds that one that was late is passed over for the others; then it gets a single question, until it answers."""
 
 TOLD_BYTES_MAX = 1 << 20
-"""What is only told (of connections that have ended) is dropped while so much waits for the runner."""
+"""Bytes that wait for a runner while which what is only told (of connections that have ended) is dropped."""
 
 
 class PendingQuestion:
@@ -65,7 +65,7 @@ class Runners:
         return len(self._asks)
 
     def add(self, peer: ControlPeer) -> None:
-        """A runner has come; again is no other one."""
+        """Add a runner; one that comes again is no other one."""
         if peer not in self._busy:
             self._busy[peer] = 0
             peer.ended.append(lambda: self._remove(peer))
@@ -91,7 +91,7 @@ class Runners:
         self._late.pop(peer, None)
 
     def answer(self, number: int, reply: Reply) -> None:
-        """A runner has answered; late is of no use."""
+        """Take a runner's answer; a late one is of no use."""
         ask = self._asks.pop(number, None)
         if ask is not None:
             self._release(ask)
@@ -146,7 +146,7 @@ class Runners:
             peer.push("ask", {"ask": number, **ask.about})
 
     def _free(self) -> ControlPeer | None:
-        """The next runner that has room; of those that were late only where all were."""
+        """Return the next runner that has room; one of those that were late only where all were."""
         all_late = len(self._late) == len(self._busy)
         for peer, busy in self._busy.items():
             until = None if all_late else self._late.get(peer)
@@ -169,7 +169,7 @@ class Runners:
             self._waiting[turn] = queue
 
     def _remove(self, peer: ControlPeer) -> None:
-        """A runner is gone: what it was asked goes to another one."""
+        """Remove a runner that is gone: what it was asked goes to another one."""
         del self._busy[peer]
         self._late.pop(peer, None)
         for number, ask in reversed(list(self._asks.items())):

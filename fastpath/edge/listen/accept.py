@@ -32,7 +32,7 @@ ARRIVING_MAX = 64
 """Connections beyond the bound of the port that may still be on their way in, so that they can be told that it is."""
 
 TLS_END_SECONDS = 5
-"""How long a peer may take to answer the end of TLS before the connection is cut."""
+"""Seconds that a peer may take to answer the end of TLS before the connection is cut."""
 
 log = logging.getLogger("fastpath.ports")
 
@@ -70,7 +70,7 @@ class Arrivals:
         return errors
 
     def begin(self, sock: socket.socket, address: str, listener: Listener) -> None:
-        """A socket was accepted from ``address``."""
+        """Begin with a socket that was accepted from ``address``."""
         crowded = self.runtime.connections + self.count > self.connections_max + ARRIVING_MAX
         if crowded and listener.purposes.isdisjoint(self._makers):
             sock.close()
@@ -94,7 +94,7 @@ class Arrivals:
             self.to_protocol(sock, self._maker(address, listener))
 
     def to_client(self, sock: socket.socket, address: str, listener: Listener) -> None:
-        """A plain client."""
+        """Make a plain client's connection."""
         plain = self._plain.get(listener)
         if plain is None:
             plain = self._plain[listener] = PlainSockets(self.runtime.watch, listener)
@@ -104,7 +104,7 @@ class Arrivals:
             connection.over_limit()
 
     def to_protocol(self, sock: socket.socket, maker: Callable[[], asyncio.Protocol]) -> None:
-        """Anything else that needs no TLS."""
+        """Make any other connection that needs no TLS."""
         self._spawn(self._connect(sock, maker))
 
     async def _connect(self, sock: socket.socket, maker: Callable[[], asyncio.Protocol], **tls: Any) -> None:
@@ -119,7 +119,7 @@ class Arrivals:
             self.count -= 1
 
     async def _secure(self, sock: socket.socket, address: str, listener: Listener) -> None:
-        """TLS: nobody may be slower with its handshake than with its first command."""
+        """Begin TLS: nobody may be slower with its handshake than with its first command."""
         await self._connect(
             sock,
             self._maker(address, listener),
@@ -157,7 +157,7 @@ class _Stage(ABC):
         arrivals.runtime.loop.add_reader(self._sock.fileno(), self._readable)
 
     def expire(self) -> None:
-        """Nothing came in time."""
+        """End a stage in which nothing came in time."""
         self._arrivals.runtime.broker.counters.limit("handshake")
         connection_refused(self._address, "nothing came in time")
         self._end()
@@ -167,14 +167,14 @@ class _Stage(ABC):
         self._sock.close()
 
     def _over(self) -> None:
-        """This stage has ended."""
+        """Note that this stage has ended."""
         self._arrivals.count -= 1
         self._arrivals.runtime.spare(self)
         self._arrivals.runtime.loop.remove_reader(self._sock.fileno())
 
     @abstractmethod
     def _readable(self) -> None:
-        """There is something to read, or the end."""
+        """Read what there is, or the end."""
 
 
 class _ProxyStage(_Stage):
@@ -184,11 +184,11 @@ class _ProxyStage(_Stage):
 
     @abstractmethod
     def _wanted(self) -> int:
-        """How many bytes to read that are surely the header's."""
+        """Return how many bytes to read that are surely the header's."""
 
     @abstractmethod
     def _parse(self) -> Proxied | None:
-        """The header, if it is whole; raises BadProxy."""
+        """Return the header, if it is whole; raise BadProxy."""
 
     def _readable(self) -> None:
         try:
@@ -264,7 +264,7 @@ class _Gate(asyncio.Protocol):
         self._waits = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, and the TLS handshake done: a port with one purpose hands over at once."""
+        """Begin when the TLS handshake is done: a port with one purpose hands over at once."""
         self._transport = cast(asyncio.Transport, transport)
         if self._listener.purposes <= {"clients", "mqtt"}:
             self._to_client()
@@ -274,7 +274,7 @@ class _Gate(asyncio.Protocol):
             self._arrivals.runtime.expect(self, self._arrivals.runtime.settings.handshake_seconds)
 
     def data_received(self, data: bytes) -> None:
-        """The first bytes on a shared port: a publisher's first one is the 0 of its length."""
+        """Hand over by the first bytes on a shared port: a publisher's first one is the 0 of its length."""
         self._over()
         (self._to_publisher() if data[:1] == b"\x00" else self._to_client()).data_received(data)
 
@@ -307,7 +307,7 @@ class _Gate(asyncio.Protocol):
             self._arrivals.runtime.spare(self)
 
     def expire(self) -> None:
-        """Nothing came in time."""
+        """End a connection on which nothing came in time."""
         self._arrivals.runtime.broker.counters.limit("handshake")
         if self._transport is not None:
             self._transport.abort()

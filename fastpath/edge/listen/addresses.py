@@ -56,7 +56,7 @@ def bind_unix(listener: Listener) -> socket.socket:
 def bind(
     listener: Listener, settings: Settings, *, shared: bool = False, listening: bool = True
 ) -> list[socket.socket]:
-    """A socket for every address that the listener's host stands for; raises SettingsError.
+    """Return a socket for every address that the listener's host stands for; raise SettingsError.
 
     ``shared`` lets other processes of this user open the same addresses; the kernel spreads new connections over
     those that listen.

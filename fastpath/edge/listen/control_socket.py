@@ -27,7 +27,7 @@ async def open_control(path: str, control: Callable[[], asyncio.Protocol]) -> as
 
 
 def check_control(path: str) -> None:
-    """Raises SettingsError when what is at the path is not the socket of a sidecar that is no more."""
+    """Raise SettingsError when what is at the path is not the socket of a sidecar that is no more."""
     check_socket(path, "FASTPATH_CONTROL")
 
 

@@ -38,7 +38,7 @@ class KeyAddress:
         )
 
     def _look(self, moment: int) -> None:
-        """Called each second, and for the first time right after the start."""
+        """Look each second, and for the first time right after the start, if keys are to be fetched."""
         del moment
         if self._keys.missed != self._missed:
             self._missed = self._keys.missed
@@ -50,7 +50,7 @@ class KeyAddress:
             threading.Thread(target=self._fetch, name="token keys", daemon=True).start()
 
     def _fetch(self) -> None:
-        """In a thread: an address may take its time."""
+        """Fetch the keys, in a thread: an address may take its time."""
         from .key_fetch import fetch  # noqa: PLC0415 - whoever names no address need not load an HTTP client
 
         data, trouble = b"", ""

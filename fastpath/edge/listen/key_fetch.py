@@ -14,7 +14,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Proxy
 from .key_file import KEY_FILE_BYTES_MAX
 
 FETCH_SECONDS = 10.0
-"""For the connection, and then for the whole answer."""
+"""Seconds for the connection, and then for the whole answer."""
 
 PIECE_BYTES = 64 << 10
 
@@ -36,11 +36,11 @@ class _Deadline:
         self.passed = False
 
     def begin(self, connected: socket.socket) -> None:
-        """The connection is there."""
+        """Begin when the connection is there."""
         threading.Thread(target=self._watch, args=(connected,), name="token keys deadline", daemon=True).start()
 
     def end(self) -> None:
-        """It is not needed any more."""
+        """End a deadline that is not needed any more."""
         self._ended.set()
 
     def _watch(self, connected: socket.socket) -> None:
@@ -88,7 +88,8 @@ class _Http(HTTPHandler):
 
 
 def fetch(address: str) -> bytes:
-    """What lies there; raises OSError, of which URLError is one, or ValueError. Blocks: it is called in a thread."""
+    """Return what lies at the address; raise OSError, of which URLError is one, or ValueError. It blocks: call it in a
+    thread."""
     deadline = _Deadline(FETCH_SECONDS)
     handlers: list[Any] = [_NoRedirect, _Https(deadline), _Http(deadline)]
     if urlsplit(address).scheme == "http":

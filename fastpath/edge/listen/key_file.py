@@ -19,7 +19,7 @@ _Stamp = tuple[int, int, int] | None
 
 
 def read_key_file(path: str) -> list[Key]:
-    """The keys in the file; raises InvalidKeys, or OSError with what the file system says."""
+    """Return the keys in the file; raise InvalidKeys, or OSError with what the file system says."""
     data = Path(path).read_bytes()
     if len(data) > KEY_FILE_BYTES_MAX:
         raise InvalidKeys(f"it has over {KEY_FILE_BYTES_MAX} bytes")
@@ -50,7 +50,7 @@ class KeyFile:
         self.offers = Offers(reloads={"FASTPATH_TOKEN_KEYS": self.reload}, on_second=self.look)
 
     def look(self, moment: int) -> None:
-        """Called each second: take the file's keys if it is another than before."""
+        """Take the file's keys, called each second, if the file is another than before."""
         del moment
         stamp = self._stamp()
         if stamp == self._seen:
@@ -66,7 +66,7 @@ class KeyFile:
         take_keys(self._runtime, self._path, read_key_file(self._path))
 
     def _stamp(self) -> _Stamp:
-        """What tells one state of the file from another; None: it is not there."""
+        """Return what tells one state of the file from another; None: there is no file."""
         try:
             status = os.stat(self._path)
         except OSError:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 WANTED_SECONDS_MIN = 10.0
-"""Whoever sends tokens of keys that are none makes nobody fetch more often."""
+"""Seconds between two fetches at least, however many tokens come of keys that are none."""
 
 BACKOFF_SECONDS_MIN = 1.0
 BACKOFF_SECONDS_MAX = 60.0
@@ -28,28 +28,28 @@ class KeyRefresh:
         self._busy = False
 
     def begin(self, now: float) -> bool:
-        """Whether it is to be fetched now; it is under way then, until one of the two below is called."""
+        """Return True if the set is to be fetched now; that is under way then, until one of the two below is called."""
         if self._busy or now < self._next:
             return False
         self._busy = True
         return True
 
     def came(self, now: float) -> None:
-        """It is there."""
+        """Note that the set has come."""
         self._busy, self._pause, self._last = False, 0.0, now
         self._next = now + self._seconds
 
     def failed(self, now: float) -> None:
-        """It did not come, or is no JWK set."""
+        """Note that the set did not come, or is no JWK set."""
         self._pause = min(max(BACKOFF_SECONDS_MIN, self._pause * 2), BACKOFF_SECONDS_MAX, self._seconds)
         self._busy, self._last = False, now
         self._next = now + self._pause
 
     def want(self) -> None:
-        """A token names a key that is not there: it may be new."""
+        """Fetch soon, as a token names a key that is not there: it may be new."""
         if not self._pause:
             self._next = min(self._next, self._last + WANTED_SECONDS_MIN)
 
     def hurry(self) -> None:
-        """The operator says that it is to be fetched."""
+        """Fetch at once, as the operator says."""
         self._next = 0.0

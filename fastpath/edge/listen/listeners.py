@@ -22,7 +22,7 @@ ACCEPT_MAX = 64
 """Connections accepted in one turn: a reconnection storm must not hold the loop."""
 
 FULL_PAUSE_SECONDS = 0.2
-"""How long to leave the listener alone when the process may open no more files."""
+"""Seconds to leave the listener alone when the process may open no more files."""
 
 FILES_RESERVED = 100
 """Files that are not for clients: listeners, publishers, control, logs, connections on their way in."""
@@ -31,10 +31,10 @@ DRAIN_MAX = 4096
 """Connections that a full worker still takes from its listener before it closes it."""
 
 REOPEN_SECONDS = 0.2
-"""How often a full worker looks whether it has room again."""
+"""Seconds between two looks of a full worker whether it has room again."""
 
 LACK_SECONDS = 5
-"""How long a worker that could open no more files, before it was full, takes that for its bound."""
+"""Seconds for which a worker that could open no more files, before it was full, takes that for its bound."""
 
 log = logging.getLogger("fastpath.ports")
 
@@ -119,13 +119,13 @@ class Ports:
         self._unix = {}
 
     def full(self) -> bool:
-        """Whether there is no room for the connection that has just been counted."""
+        """Return True if there is no room for the connection that has just been counted."""
         if self._shared and self._runtime.connections >= self._full_at:
             self._runtime.loop.call_soon(self._close_full)
         return self._runtime.connections > self.connections_max
 
     def taking_none(self) -> bool:
-        """Whether whoever comes now is refused, because all places are taken or, with others, nearly all."""
+        """Return True if whoever comes now is refused, because all places are taken or, with others, nearly all."""
         return self._shut or self._runtime.connections >= self.connections_max
 
     def _bind(self, listener: Listener) -> list[socket.socket]:
@@ -163,7 +163,8 @@ class Ports:
             self._arrivals.begin(sock, address[0] if address else UNIX, listener)
 
     def _pause(self, listening: socket.socket, listener: Listener, error: OSError) -> None:
-        """No more files: others take them, or those who wait in the kernel are taken when some client has left."""
+        """Pause for want of files: others take them, or those who wait in the kernel are taken when some client has
+        left."""
         log.warning("cannot accept: %s; trying again", error.strerror)
         loop = self._runtime.loop
         if self._shared and "clients" in listener.purposes:
@@ -239,7 +240,7 @@ def _shown(sock: socket.socket) -> str:
 
 
 def _for_data(listener: Listener) -> bool:
-    """Whether it is for clients or publishers."""
+    """Return True if the listener is for clients or publishers."""
     return not listener.purposes.isdisjoint(("clients", "publishers", "mqtt"))
 
 

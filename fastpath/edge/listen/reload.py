@@ -17,14 +17,14 @@ from ..runtime.runtime import Runtime
 from .listeners import Ports
 
 ANSWER_SECONDS = 3.0
-"""How long the other workers may take before who asked is told that one has not answered."""
+"""Seconds that the other workers may take before who asked is told that one has not answered."""
 
 log = logging.getLogger("fastpath.reload")
 
 
 @dataclass(slots=True)
 class _Requester:
-    """Who asked on the control socket, and what is known for the answer."""
+    """The one who asked on the control socket, and what is known for the answer."""
 
     peer: ControlPeer
     request: int
@@ -55,7 +55,7 @@ class Reloader:
             self._settings()  # a worker that is restarted knows what the file said when the parent started
 
     def here(self) -> list[str]:
-        """In this process; answers what could not be used, a sentence each."""
+        """Reload in this process; return what could not be used, a sentence each."""
         reopen()
         errors = [*self._ports.reload(), *self._settings()]
         for name, reload in self._runtime.reloads.items():
@@ -69,7 +69,7 @@ class Reloader:
         return errors
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """The verb ``reload``; answered when all workers have."""
+        """Answer the verb ``reload`` when all workers have."""
         del arguments
         errors = self.here()
         if not self._others:
@@ -81,13 +81,13 @@ class Reloader:
         return None
 
     def _passed_on(self, worker: int, asked: messages.Reload) -> None:
-        """On another worker: the first one was asked."""
+        """Reload on another worker: the first one was asked."""
         del worker
         errors = self.here()
         self._runtime.workers.to_first(messages.Reloaded(asked.number, errors))
 
     def _answered(self, worker: int, reloaded: messages.Reloaded) -> None:
-        """On the first worker: what another one could not use."""
+        """Take, on the first worker, what another one could not use."""
         asked = self._asked.get(reloaded.number)
         if asked is None:
             return
@@ -95,13 +95,13 @@ class Reloader:
         self._spare(reloaded.number, worker)
 
     def _parted(self, worker: int) -> None:
-        """A worker is gone: the one that takes its place reads everything anew."""
+        """Note that a worker is gone: the one that takes its place reads everything anew."""
         self._others.discard(worker)
         for number in list(self._asked):
             self._spare(number, worker)
 
     def _spare(self, number: int, worker: int) -> None:
-        """Nothing more is expected of this worker."""
+        """Expect nothing more of this worker."""
         asked = self._asked[number]
         asked.missing.discard(worker)
         if not asked.missing:

@@ -10,8 +10,8 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """TLS 1.2 with forward secrecy and authenticated encryption only: no CBC, no RSA key exchange."""
 
 CURVE = "prime256v1"
-"""What every TLS client knows (RFC 8446 9.1). This version of Python takes a single curve; ``system`` leaves the choice
-to OpenSSL and its configuration file."""
+"""Curve that every TLS client knows (RFC 8446 9.1). This version of Python takes a single curve; ``system`` leaves the
+choice to OpenSSL and its configuration file."""
 
 SYSTEM = "system"
 
@@ -19,7 +19,7 @@ _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def tls_context(listener: Listener) -> ssl.SSLContext:
-    """A context with what the listener's files hold now; raises SettingsError with what is wrong with them."""
+    """Return a context with what the listener's files hold now; raise SettingsError with what is wrong with them."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[listener.tls_min]
     # RFC 7525 3.3, RFC 9325 3.4: compression and renegotiation that a client asks for are ways to attack.
@@ -44,7 +44,7 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
 
 
 def _choose_ciphers(context: ssl.SSLContext, listener: Listener) -> None:
-    """TLS 1.2's suites; those of TLS 1.3 are all good, and this version of Python cannot choose among them."""
+    """Choose TLS 1.2's suites; those of TLS 1.3 are all good, and this version of Python cannot choose among them."""
     excluded = [name for name in listener.ciphers_exclude.split(":") if name]
     for name in excluded:
         try:

@@ -134,7 +134,7 @@ class AskSession(Packet, tag="session_ask"):
 
 
 class HoldSession(Packet, tag="session_held"):
-    """That worker has the session of a client that is connected there, and tells a new first worker so."""
+    """The word that this worker has the session of a client that is connected there; it tells a new first worker so."""
 
     worker: int
     number: int
@@ -145,7 +145,7 @@ class HoldSession(Packet, tag="session_held"):
 
 
 class ChangeSessions(Packet, tag="session_changes"):
-    """What has changed in sessions that the worker has, by their numbers."""
+    """The changes in sessions that the worker has, by their numbers."""
 
     changes: list[tuple[int, bytes]]
 
@@ -443,13 +443,13 @@ class Present(Packet, tag="present"):
 
 
 class ResponderNoted(Packet, tag="responder_noted"):
-    """What the worker has said of its responders up to that number is in force."""
+    """The word that what the worker has said of its responders up to that number is in force."""
 
     at: int
 
 
 class Operated(Packet, tag="operated"):
-    """What became of ``Operate``: the answer of the control verb, or the code and reason of a refusal."""
+    """The outcome of ``Operate``: the answer of the control verb, or the code and reason of a refusal."""
 
     number: int
     answer: dict[str, Any]
@@ -542,7 +542,7 @@ class Relayed(Packet, tag="relayed"):
 
 
 class RelayOver(Packet, tag="relay_over"):
-    """That worker is gone: it answers nothing that was handed on to it."""
+    """The word that this worker is gone: it answers nothing that was handed on to it."""
 
     worker: int
 
@@ -654,27 +654,27 @@ _decode_from_node = msgspec.msgpack.Decoder(BetweenNodes).decode
 
 
 def encode(packet: Packet) -> bytes:
-    """The message as it goes over a link, with its length in front."""
+    """Return the message as it goes over a link, with its length in front."""
     return pack(packet)
 
 
 def encode_log(position: int, messages: Sequence[Message], since: int, own: int) -> bytes:
-    """The log up to that position, for each worker that follows it (``Log``)."""
+    """Return the log up to that position, for each worker that follows it (``Log``)."""
     return pack(["log", position, messages, since, own])
 
 
 def encode_for_node(packet: Packet) -> bytes:
-    """The message as it goes to another node."""
+    """Return the message as it goes to another node."""
     return msgspec.msgpack.encode(packet)
 
 
 def decode_from_node(data: bytes) -> BetweenNodes:
-    """What another node has sent; raises msgspec.DecodeError."""
+    """Return what another node has sent; raise msgspec.DecodeError."""
     packet: BetweenNodes = _decode_from_node(data)
     return packet
 
 
 def decode(data: memoryview) -> Packet | Log:
-    """The message of the bytes behind a length; raises msgspec.DecodeError."""
+    """Return the message of the bytes behind a length; raise msgspec.DecodeError."""
     packet: Packet | Log = _decode(data)
     return packet

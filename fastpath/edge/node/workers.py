@@ -21,7 +21,7 @@ class Leader(Protocol):
         """Return the number of bytes that wait for that worker."""
 
     def figures(self) -> list[dict[str, float]]:
-        """The figures that each of the others told last."""
+        """Return the figures that each of the others told last."""
 
     def ended(self) -> list[dict[str, float]]:
         """Return the last figures of workers that have gone since this was asked before."""
@@ -42,11 +42,11 @@ class LeaderLink(Protocol):
 
 
 class Workers:
-    """This worker is ``number``; 0 is the first, or the only one.
+    """The workers of a node, of which this one is ``number``; 0 is the first, or the only one.
 
     ``follows`` says whether another worker is the first. The listeners of ``linked`` are told that messages can be sent
-    to the worker of that number, on others than the first that they can to the first (0), which may be a new one;
-    those of ``parted`` on the first worker that the worker of that number is gone.
+    to the worker of that number, on others than the first that they can to the first (0), which may be a new one; those
+    of ``parted`` on the first worker that the worker of that number is gone.
     """
 
     def __init__(self, number: int) -> None:
@@ -85,12 +85,12 @@ class Workers:
         return self._follower is not None and self._follower.send(message)
 
     def to_others(self, message: Packet, worker: int | None = None) -> None:
-        """On the first worker: send to all others, or to one of them; on another one there are none."""
+        """Send, on the first worker, to all others or to one of them; on another one there are none."""
         if self._leader is not None:
             self._leader.send(message, worker)
 
     def unsent_to(self, worker: int) -> int:
-        """On the first worker: return the number of bytes that wait for that one."""
+        """Return, on the first worker, the number of bytes that wait for that one."""
         return self._leader.unsent_to(worker) if self._leader is not None else 0
 
     def unsent(self) -> int:
@@ -98,7 +98,7 @@ class Workers:
         return self._follower.unsent() if self._follower is not None else 0
 
     def figures(self) -> list[dict[str, float]]:
-        """The figures that each of the other workers told last; only the first one knows of others."""
+        """Return the figures that each of the other workers told last; only the first one knows of others."""
         return self._leader.figures() if self._leader is not None else []
 
     def ended(self) -> list[dict[str, float]]:
@@ -119,7 +119,7 @@ class Workers:
         return True
 
     def linked(self, worker: int) -> None:
-        """Messages can be sent to that worker."""
+        """Tell the listeners that messages can be sent to that worker."""
         for told in self._linked:
             told(worker)
 

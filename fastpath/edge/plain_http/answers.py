@@ -15,7 +15,7 @@ from ...core.websocket.handshake import BadRequest, Headers
 PROBLEM_TYPE = "application/problem+json"
 
 RETRY_SECONDS = 1
-"""When a caller may ask again what could not be answered yet."""
+"""Seconds after which a caller may ask again what could not be answered yet."""
 
 _LATER = (Close.OVERLOADED, Close.NOT_READY, Close.DRAIN, Close.GOING_AWAY)
 
@@ -23,7 +23,7 @@ _BY_CODE = {"denied": 403, "not_ready": 503, "unavailable": 503, "bad_token": 40
 
 
 class HttpAnswer(NamedTuple):
-    """What is answered; with ``ends`` the connection ends behind it."""
+    """An answer; with ``ends`` the connection ends behind it."""
 
     status: int
     body: bytes = b""
@@ -33,17 +33,17 @@ class HttpAnswer(NamedTuple):
 
 
 def answer_of(value: Any, form: Form, status: int = 200) -> HttpAnswer:
-    """An answer with a body in this form."""
+    """Return an answer with a body in this form."""
     return HttpAnswer(status, encode_body(value, form), JSON_TYPE if form == JSON else MSGPACK_TYPE)
 
 
 def head_of(status: int, content_type: str) -> HttpAnswer:
-    """The answer to a HEAD where a GET would bring nobody knows how much: no length is told (RFC 9110 8.6)."""
+    """Return the answer to a HEAD where a GET would bring nobody knows how much: no length is told (RFC 9110 8.6)."""
     return HttpAnswer(status, headers=(("Content-Type", content_type),))
 
 
 def refusal(status: int, detail: str, headers: Headers = (), *, ends: bool = False, code: str = "") -> HttpAnswer:
-    """An error; ``detail`` says what is wrong, or what to do, and ``code`` the same to a program."""
+    """Return an error; ``detail`` says what is wrong, or what to do, and ``code`` the same to a program."""
     body = encode_body(problem(status, phrase(status), detail) | ({"code": code} if code else {}), JSON)
     if status == 503:
         headers = (*headers, ("Retry-After", str(RETRY_SECONDS)))
@@ -53,7 +53,7 @@ def refusal(status: int, detail: str, headers: Headers = (), *, ends: bool = Fal
 
 
 def refused_by(error: FastpathError) -> HttpAnswer:
-    """The answer to a request that raised this."""
+    """Return the answer to a request that raised this."""
     match error:
         case BadRequest():
             return refusal(error.status, error.reason, error.headers, ends=True)
@@ -66,12 +66,12 @@ def refused_by(error: FastpathError) -> HttpAnswer:
 
 
 def phrase(status: int) -> str:
-    """The words of a status."""
+    """Return the words of a status."""
     return HTTPStatus(status).phrase
 
 
 def standing_headers(answer: HttpAnswer) -> list[tuple[str, str]]:
-    """The headers that an answer has by its kind."""
+    """Return the headers that an answer has by its kind."""
     headers = [
         ("Date", strftime("%a, %d %b %Y %H:%M:%S GMT", gmtime())),
         ("Cache-Control", "no-store"),

@@ -32,7 +32,7 @@ class Answering(Protocol):
 
     @property
     def listener(self) -> Listener:
-        """Where it came in."""
+        """Listener where the request came in."""
 
     def answered(self, call: Call, answer: HttpAnswer) -> None:
         """Send the answer; only the first one of a call counts."""
@@ -65,24 +65,24 @@ class Call:
 
     @property
     def listener(self) -> Listener:
-        """Where the request came in."""
+        """Listener where the request came in."""
         return self._exchange.listener
 
     # What was asked
 
     def parameters(self, name: str) -> list[str]:
-        """All values of a parameter of the query."""
+        """Return all values of a parameter of the query."""
         return self._query.get(name, [])
 
     def parameter(self, name: str) -> str | None:
-        """The one value of a parameter; raises InvalidMessage where there are several."""
+        """Return the one value of a parameter; raise InvalidMessage where there are several."""
         values = self.parameters(name)
         if len(values) > 1:
             raise InvalidMessage("invalid", f"{name} may stand in the query once")
         return values[0] if values else None
 
     def check_parameters(self, *known: str) -> None:
-        """Raises InvalidMessage for a parameter that is none of these: it is misspelt, and would be passed over."""
+        """Raise InvalidMessage for a parameter that is none of these: it is misspelt, and would be passed over."""
         for name in self._query:
             if name not in known and name != "token":
                 raise InvalidMessage("invalid", f"{name[:40]} is none of {', '.join((*known, 'token'))}")
@@ -110,7 +110,7 @@ class Call:
         return self.runtime.broker.grants.principal(self.token, now())
 
     def caller(self, principal: Principal) -> Caller:
-        """Who calls, as the source of publications."""
+        """Return who calls, as the source of publications."""
         return Caller(self._exchange.number, self.address, principal)
 
     def ask_hook(self, action: str, subject: str, then: Callable[[str], None]) -> None:
@@ -175,7 +175,7 @@ class Call:
 
 
 def bearer_token(request: Request) -> str:
-    """The token of ``Authorization: Bearer``; empty without one."""
+    """Return the token of ``Authorization: Bearer``; empty without one."""
     kind, _, value = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer":
         return ""
@@ -187,5 +187,5 @@ def bearer_token(request: Request) -> str:
 
 
 def code_of(reason: str) -> str:
-    """The code of a right that is refused for this reason (protocol.md 4.4)."""
+    """Return the code of a right that is refused for this reason (protocol.md 4.4)."""
     return "not_ready" if reason in PENDING or reason == LATE else "denied"

@@ -31,17 +31,17 @@ from .answers import HttpAnswer, phrase, refused_by, standing_headers
 from .call import Call
 
 IDLE_SECONDS = 75
-"""How long a connection is kept without a request: longer than the minute of most proxies and pools in front."""
+"""Seconds that a connection is kept without a request: longer than the minute of most proxies and pools in front."""
 
 TRANSFER_SECONDS = 60
-"""How long a body may take to come, or an answer to be read."""
+"""Seconds that a body may take to come, or an answer to be read."""
 
 REQUESTS_MAX = 10_000
 """Requests on one connection: a worker's share of callers is dealt out anew now and then."""
 
 HALF_CLOSED_SECONDS = 1
-"""How long an answer may take to which the caller has said its end: it may read on, or be gone, in which case nobody
-need go on for it."""
+"""Seconds that an answer may take to which the caller has said its end: it may read on, or be gone, in which case
+nobody need go on for it."""
 
 WRITE_BYTES = 64 << 10
 """Handed to the socket at once."""
@@ -50,7 +50,8 @@ AHEAD_BYTES = 8192
 """Read of further requests while one is answered, so that the end of a caller who has gone is seen; then no more."""
 
 CHUNK_LINE_BYTES_MAX = 8192
-"""Of a chunk's length, and of the trailers: what h11 waits for the end of, the head being whole when it gets it."""
+"""Bytes of a chunk's length, and of the trailers: h11 waits for the end of these, the head being whole when it gets
+it."""
 
 CHUNKS_MAX = 10_000
 """Chunks of one body: each costs some ten microseconds, however small it is."""
@@ -59,7 +60,7 @@ BODY_EVENTS = 64
 """Chunks that are read between two looks at the clock."""
 
 PREFLIGHT_SECONDS = 600
-"""How long a browser may remember what it may send."""
+"""Seconds that a browser may remember what it may send."""
 
 _NONE_HERE = (
     "There is nothing here. This is the client port of Fastpath: open a WebSocket at /ws, or ask {} (docs: rest.md)."
@@ -88,23 +89,24 @@ class Carrier(Protocol):
         """Read nothing while there is a reason."""
 
     def begin_stream(self, request: Request) -> None:
-        """From here on there are only events on the connection; raises BadRequest, and then nothing was said."""
+        """Begin a stream: from here on there are only events on the connection. Raise BadRequest, and then nothing was
+        said."""
 
     def begin_socket(self, request: Request, data: bytes) -> None:
-        """From here on there are frames; ``data`` is the head, and what came behind it. Raises as ``begin_stream``."""
+        """Begin with frames; ``data`` is the head, and what came behind it. Raise as ``begin_stream`` does."""
 
     def part(self) -> None:
-        """Nothing more is said or heard: end, so that what was said is read before."""
+        """End, so that what was said is read before; nothing more is said or heard."""
 
     def lost(self) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
 
     def expire(self) -> None:
-        """A deadline has passed."""
+        """Act on a deadline that has passed."""
 
 
 class Phase(Enum):
-    """Where an exchange is."""
+    """The phase of an exchange."""
 
     IDLE = "no byte of a request is here"
     HEAD = "a part of a head is here"
@@ -151,7 +153,7 @@ class Exchange:
     # Bytes in
 
     def received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Take bytes that came."""
         self._buffer += data
         if self._phase is Phase.ANSWERING and len(self._buffer) > AHEAD_BYTES:
             self._carrier.hold(PauseReason.ANSWERING, True)
@@ -194,7 +196,7 @@ class Exchange:
             self._runtime.end()
 
     def hold(self, held: bool, why: int) -> None:
-        """Neither read nor handle what was read while there is a reason (core.delivery.link.PauseReason)."""
+        """Hold while there is a reason (core.delivery.link.PauseReason): neither read nor handle what was read."""
         if self._phase is Phase.PARTED:
             return
         self._carrier.hold(why, held)
@@ -212,7 +214,7 @@ class Exchange:
         return self._phase is Phase.BODY and self._read_body()
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
-        """From now on it is there, for so many seconds at most."""
+        """Enter a phase, for so many seconds at most."""
         self._phase = phase
         if seconds:
             self._runtime.expect(self._carrier, seconds)
@@ -277,7 +279,7 @@ class Exchange:
             self._check_type(request.headers.get("content-type", ""))
 
     def _check_type(self, content_type: str) -> None:
-        """Raises BadRequest for a body that is not what the endpoint takes."""
+        """Raise BadRequest for a body that is not what the endpoint takes."""
         assert self._request is not None
         if self._request.headers.get("content-encoding", "identity").lower() != "identity":
             as_it_is = (("Accept-Encoding", "identity"),)
@@ -369,7 +371,7 @@ class Exchange:
 
     @property
     def listener(self) -> Listener:
-        """Where the connection came in."""
+        """Listener where the connection came in."""
         return self._carrier.listener
 
     def is_waiting_for(self, call: Call) -> bool:
@@ -377,7 +379,7 @@ class Exchange:
         return call is self._call and self._answer is None and self._phase is Phase.ANSWERING
 
     def answered(self, call: Call, answer: HttpAnswer) -> None:
-        """An endpoint has answered, at once or later."""
+        """Take an endpoint's answer, given at once or later."""
         if self._asking and self._answer is None:
             self._answer = answer
         elif self.is_waiting_for(call):
@@ -446,7 +448,7 @@ class Exchange:
         self._carrier.hold(PauseReason.ANSWERING, False)
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """Go on writing, as the socket takes bytes again."""
         if self._phase is Phase.WRITING:
             self._push()
             self._go_on()
@@ -459,7 +461,7 @@ class Exchange:
     # Pages of browsers
 
     def _cors(self, request: Request) -> list[tuple[str, str]]:
-        """What lets a page read the answer; Access.check has refused the origins that may not."""
+        """Return what lets a page read the answer; Access.check has refused the origins that may not."""
         origin = request.headers.get("origin")
         if origin is None or not origin.isascii() or not self._runtime.access.welcomes(origin):
             return [("Vary", "Origin")]
@@ -470,7 +472,7 @@ class Exchange:
         ]
 
     def _preflight(self, request: Request) -> list[tuple[str, str]]:
-        """What a page may send (the Fetch standard, 4.8)."""
+        """Return what a page may send (the Fetch standard, 4.8)."""
         if "access-control-request-method" not in request.headers:
             return []
         return [
@@ -485,7 +487,7 @@ class Exchange:
     # Ends
 
     def ended_by_peer(self) -> bool:
-        """The caller says nothing more; whether it gets an answer that is under way if that comes soon."""
+        """Note that the caller says nothing more; return True if an answer that is under way is waited for."""
         if self._phase is not Phase.ANSWERING:
             return False
         self._half_closed = True
@@ -494,7 +496,7 @@ class Exchange:
         return True
 
     def expire(self) -> None:
-        """Nothing was asked for long, or what was begun did not come, or was not read, in time."""
+        """End: nothing was asked for long, or what was begun did not come, or was not read, in time."""
         if self._phase is Phase.IDLE:
             self._phase = Phase.PARTED
             self._carrier.part()
@@ -505,7 +507,7 @@ class Exchange:
             self._carrier.lost()
 
     def gone(self) -> None:
-        """The socket is closed."""
+        """Let go of the socket, which is closed."""
         self._phase = Phase.PARTED
         self._call = self._answer = None
         self._out = memoryview(b"")

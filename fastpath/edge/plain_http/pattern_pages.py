@@ -49,7 +49,7 @@ class CoveredSubjects:
         self._runtime.scatter.run(self._search(call, principal, pattern, after, named, most), done)
 
     def _search(self, call: Call, principal: Principal, pattern: str, after: str, named: Set[str], most: int) -> Work:
-        """A right is asked for only where the name would be among the first."""
+        """Search for names; ask for a right only where the name would be among the first."""
         broker = self._runtime.broker
         names: list[str] = []
         for count, topic in enumerate(broker.interest.tree.find(pattern)):

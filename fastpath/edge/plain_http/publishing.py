@@ -145,7 +145,7 @@ class _Batch:
                     message.traceparent = traceparent
 
     def subjects(self) -> set[str]:
-        """The subjects of all that is not refused yet."""
+        """Return the subjects of all that is not refused yet."""
         return {row.subject for index, row in enumerate(self._rows) if index not in self._refused}
 
     def refuse(self, subjects: Iterable[str], code: str, reason: str) -> None:
@@ -155,7 +155,7 @@ class _Batch:
                 self._refused[index] = code, reason
 
     def decided(self) -> None:
-        """The hook, and the mode before it, have said yes to all that is not refused."""
+        """Take the yes of the hook, and of the mode before it, to all that is not refused."""
         self._acting = None
 
     def publish(self) -> None:
@@ -164,13 +164,13 @@ class _Batch:
         self.call.runtime.publish(self._acting, self._rows, (messages, self._refused), self._published, self._caller)
 
     def _published(self, outcomes: list[Outcome]) -> None:
-        """Everything is safe or refused; where messages are numbered elsewhere, this is later."""
+        """Answer when everything is safe or refused; where messages are numbered elsewhere, this is later."""
         told = [_told(row, outcome) for row, outcome in zip(self._rows, outcomes, strict=True)]
         self.call.answer_with({"results": told})
 
 
 def _told(row: Any, outcome: Outcome) -> dict[str, Any]:
-    """What became of one publication (protocol.md 4.4)."""
+    """Return what became of one publication (protocol.md 4.4)."""
     if isinstance(outcome, int):
         return {"status": "ok", "epoch": row.epoch, "seq": outcome} if outcome else {"status": "ok"}
     if isinstance(outcome[0], str):

@@ -41,28 +41,28 @@ HOOK_SUBJECTS_MAX = 10
 
 Place = tuple[int, int]
 NOWHERE: Place = (0, 0)
-"""Before the first message of any subject."""
+"""Place before the first message of any subject."""
 
 
 def _head_of_events(call: Call) -> None:
-    """What a HEAD is told: a GET is a stream, and never comes here (edge/clients/handshake.py)."""
+    """Answer a HEAD: a GET is a stream, and never comes here (edge/clients/handshake.py)."""
     call.answer(head_of(200, EVENTS_TYPE))
 
 
 def _schema(call: Call) -> None:
-    """The document that describes all this; for everybody."""
+    """Answer the document that describes all this; for everybody."""
     call.check_parameters()
     call.answer(HttpAnswer(200, openapi_json(), SCHEMA_TYPE))
 
 
 class HttpReading:
-    """What callers read."""
+    """The reads of callers."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._covered = CoveredSubjects(runtime)
         self._waiting: dict[_Reading, int] = {}
-        """Until when (ms)."""
+        """Times until which the readings wait (ms)."""
         self.offers = Offers(
             endpoints={
                 "/api/history": {"GET": self._history},
@@ -180,7 +180,7 @@ class HttpReading:
             reading.call.answer_with(reading.answer())
 
     def _on_grid(self, moment: int) -> None:
-        """Ten times a second: who waits for something that has come, or has waited long enough, is answered."""
+        """Answer ten times a second who waits for something that has come, or has waited long enough."""
         if not self._waiting:
             return
         topics = self._runtime.broker.interest.topics
@@ -255,7 +255,7 @@ class _Reading:
         self._last = subjects[-1] if subjects else self.after
 
     def answer(self) -> dict[str, Any]:
-        """The answer as it is told."""
+        """Return the answer as it is told."""
         told: dict[str, Any] = {"subjects": self.results}
         if self.is_full or self.more:
             covered = {one.subject for one in self.wanted if one.covered}
@@ -288,7 +288,7 @@ class _Reading:
 
 
 def check_syntax(text: str, check: Callable[[str], None] = check_subject) -> None:
-    """Raises InvalidMessage for what is no subject, or what else it is checked for."""
+    """Raise InvalidMessage for what is no subject, or what else it is checked for."""
     try:
         check(text)
     except InvalidSubject as error:

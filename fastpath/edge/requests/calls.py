@@ -23,7 +23,7 @@ REPLIES_BYTES_MAX = 4 << 20
 """Contents and fields of all replies in one answer; what comes beyond it ends the request with ``too_large``."""
 
 RESPONDER_STATUS = 422
-"""Of the responder's own errors: the request came to somebody, who could do nothing with it."""
+"""Status for the responder's own errors: the request came to somebody, who could do nothing with it."""
 
 STATUS = {
     "no_responders": 503,
@@ -37,11 +37,11 @@ STATUS = {
     "limit": 429,
     "invalid": 400,
 }
-"""By the codes of protocol.md 4.19 that are the server's own."""
+"""Statuses by the codes of protocol.md 4.19 that are the server's own."""
 
 
 class HttpRequests:
-    """What callers ask."""
+    """The requests of callers."""
 
     def __init__(self, runtime: Runtime, requests: Requests) -> None:
         self._runtime = runtime
@@ -91,7 +91,7 @@ class HttpRequests:
             begin(False)
 
     def _on_second(self, moment: int) -> None:
-        """Whoever answers a caller that is gone need not go on."""
+        """Abandon requests whose caller is gone: whoever answers need not go on."""
         del moment
         for asking in [one for one in self._open if one.call.is_over]:
             self._open.discard(asking)
@@ -111,7 +111,7 @@ class _Asking:
         waiting.add(self)
 
     def answered(self, name: str, answer: GivenReply) -> None:
-        """A reply; the last one is answered with all."""
+        """Take a reply; the last one is answered with all."""
         del name
         if self._over:
             return
@@ -137,7 +137,7 @@ class _Asking:
         return [shown_reply(reply.content, reply.fields, form) for reply in self._replies]
 
     def _problem(self, answer: GivenReply) -> HttpAnswer:
-        """An error, with the replies that came before it."""
+        """Return an error, with the replies that came before it."""
         status = STATUS.get(answer.error, 503) if answer.own else RESPONDER_STATUS
         body = problem(status, phrase(status), answer.reason or answer.error)
         body |= {"code": answer.error, "own": answer.own, "replies": self._shown(JSON)}

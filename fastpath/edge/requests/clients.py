@@ -44,11 +44,11 @@ class ClientRequester:
         self._ids: dict[str, int] = {}
 
     def expect(self, name: str, number: int) -> None:
-        """Replies to the request of that name answer the command of this id."""
+        """Expect replies to the request of that name, which answer the command of this id."""
         self._ids[name] = number
 
     def forget(self, name: str) -> None:
-        """The request was refused."""
+        """Forget a request that was refused."""
         del self._ids[name]
 
     def answered(self, name: str, answer: GivenReply) -> None:
@@ -202,12 +202,12 @@ class ClientRequests(ConnectionListener):
 
 
 def question(subject: str, content: Value, fields: Fields, name: str) -> Message:
-    """A request as a publication; its replies go to ``name``."""
+    """Return a request as a publication; its replies go to ``name``."""
     return Message(subject, content, fields or None, retained=False, qos=STANDARD, reply_to=name)
 
 
 def check_bounds(timeout: int, replies: int) -> None:
-    """Raises InvalidMessage for a time (ms) or a number of replies that no request may have."""
+    """Raise InvalidMessage for a time (ms) or a number of replies that no request may have."""
     if not 0 < timeout <= REQUEST_MS_MAX:
         raise InvalidMessage("invalid", f"timeout is 1 to {REQUEST_MS_MAX} ms")
     if not 0 < replies <= REPLIES_MAX:
@@ -215,7 +215,7 @@ def check_bounds(timeout: int, replies: int) -> None:
 
 
 def check_error(code: str, reason: str) -> None:
-    """Raises InvalidMessage for an error that no responder may tell."""
+    """Raise InvalidMessage for an error that no responder may tell."""
     if len(code) > ERROR_CHARS_MAX:
         raise InvalidMessage("invalid", f"an error has at most {ERROR_CHARS_MAX} characters")
     if len(reason) > REASON_CHARS_MAX:

@@ -15,7 +15,7 @@ from .clients import PATTERNS_PER_COMMAND_MAX, check_bounds, check_error, questi
 from .requests import Requests, inbox
 
 UNSENT_BYTES_MAX = 4 << 20
-"""While more waits for a responder's connection it is asked nothing."""
+"""Bytes that wait for a responder's connection above which it is asked nothing."""
 
 REPLIES_BYTES_MAX = 8 << 20
 """Contents and fields of all replies in one answer, which is one frame (protocol.md 8); what comes beyond it ends the
@@ -25,7 +25,7 @@ Arguments = dict[str, Any]
 
 
 class ControlRequests:
-    """What Django asks and answers; its rights are not asked."""
+    """The requests and answers of Django; its rights are not asked."""
 
     def __init__(self, runtime: Runtime, requests: Requests) -> None:
         self._runtime = runtime
@@ -113,7 +113,7 @@ class _ControlRequester:
         self._room: dict[str, int] = {}
 
     def expect(self, name: str, number: int) -> None:
-        """Replies to the request of that name answer the request of this number."""
+        """Expect replies to the request of that name, which answer the request of this number."""
         self._numbers[name] = number
         self._replies[name] = []
         self._room[name] = REPLIES_BYTES_MAX

@@ -32,23 +32,23 @@ SILENCE_MS = 4000
 """Another node that is silent for so long is gone; each says something once a second."""
 
 LEARN_MS = SILENCE_MS
-"""How long this node waits to hear of all others: when it has come, or one of them has come anew or is out of reach, or
-the way to them has broken."""
+"""Milliseconds that this node waits to hear of all others: when it has come, or one of them has come anew or is out of
+reach, or the way to them has broken."""
 
 RELEARN_SECONDS = 1.0
-"""How long a first worker that takes the place of another hears its own node's responders before it speaks of them."""
+"""Seconds that a first worker in the place of another hears its own node's responders before it speaks of them."""
 
 HELD_MAX = 256
 """Requests that wait meanwhile, since nobody is known who answers them."""
 
 TURN_SECONDS = 0.005
-"""What responders say within it is told together."""
+"""Seconds within which what responders say is told together."""
 
 PACKETS = 5
 """Told in one turn."""
 
 NAMES = 1000
-"""In one message, of the requests that nobody waits for."""
+"""Names in one message, of the requests that nobody waits for."""
 
 log = logging.getLogger("fastpath.roster")
 
@@ -118,7 +118,7 @@ class OtherNodes:
             await self._messenger.close()
 
     def figures(self) -> dict[str, float]:
-        """The figures of this part."""
+        """Return the figures of this part."""
         return {
             **self._counts,
             "request_nodes": self._receiver.members,
@@ -128,7 +128,7 @@ class OtherNodes:
     # What is asked and answered here
 
     def answers(self, before: Iterable[str], after: Iterable[str]) -> None:
-        """A responder of this node answers other patterns than before."""
+        """Note that a responder of this node answers other patterns than before."""
         for patterns, change in ((after, 1), (before, -1)):
             for pattern in patterns:
                 count = self._answered.get(pattern, 0) + change
@@ -141,7 +141,7 @@ class OtherNodes:
         self._wake()
 
     def route(self, asked: messages.Requested) -> None:
-        """No responder of this node takes the request: hand it to another node, or say that there is nobody."""
+        """Hand a request that no responder of this node takes to another node, or say that there is nobody."""
         if asked.node:
             self._send(asked.node, messages.NotTaken(asked.name, asked.why))
         else:
@@ -158,7 +158,7 @@ class OtherNodes:
         self._send(reply.node, reply, lost)
 
     def abandoned(self, names: Iterable[str]) -> None:
-        """Nobody of this node waits for these any more."""
+        """Abandon requests that nobody of this node waits for any more."""
         by_node: dict[str, list[str]] = {}
         for name in names:
             self._held.pop(name, None)
@@ -169,12 +169,12 @@ class OtherNodes:
             self._abandon(node, theirs)
 
     def expire(self) -> None:
-        """Called ten times a second: forget what is over, which the responder's process or the requester's says."""
+        """Forget, ten times a second, what is over, which the responder's process or the requester's says."""
         self._away.due(self._time())
         self._settle()
 
     def beat(self) -> None:
-        """Called once a second: show that this node is there, and let go of those that are not."""
+        """Show, once a second, that this node is there, and let go of those that are not."""
         if self._speaker is not None:
             self._send("", messages.NodeResponds(self._speaker.beat()))
             self._receiver.expire(self._awake())
@@ -212,7 +212,7 @@ class OtherNodes:
         self._send(node, sent, lost)
 
     def _pass_on(self, away: _HandedOn, why: str) -> None:
-        """The node has not taken it: perhaps another one does."""
+        """Pass a request that the node has not taken on: perhaps another one does."""
         asked = msgspec.structs.replace(away.asked, why=why or away.asked.why)
         self._hand_on(asked, away.passed, away.until)
 
@@ -220,7 +220,7 @@ class OtherNodes:
         self._back(responded(asked, failed(asked.why if asked.why and code != TIMEOUT else code)))
 
     def _take(self, name: str, node: str) -> _HandedOn | None:
-        """What was handed to that node, which waits no more."""
+        """Take what was handed to that node, which waits no more."""
         away = self._away.get(name)
         return self._away.take(name) if away is not None and away.node == node else None
 
@@ -237,7 +237,7 @@ class OtherNodes:
         self._learnt_at = self._time() + LEARN_MS
 
     def _settle(self) -> None:
-        """What was held goes on when all others are known, or that takes too long."""
+        """Go on with what was held when all others are known, or that takes too long."""
         if self._learning:
             return
         if self._speaker is not None:
@@ -316,7 +316,7 @@ class OtherNodes:
         self._send("", messages.NodeResponds(["?", node]))
 
     def _ended(self, node: str) -> None:
-        """The node is gone, or what was under way to it and from it is lost."""
+        """End what was under way to a node and from it: the node is gone, or that is lost."""
         self._nodes.forget(node)
         names = [name for name, away in self._away.items() if away.node == node]
         for name in names:
@@ -355,14 +355,14 @@ class OtherNodes:
             self._messenger.send(node, messages.encode_for_node(packet), failing)
 
     def _time(self) -> int:
-        """In ms, of the loop's clock."""
+        """Return the loop's clock in ms."""
         return int(self._runtime.loop.time() * 1000)
 
     def _awake(self) -> int:
-        """In ms, while this loop runs: what others said while it stood still waits unread, and ends nobody here."""
+        """Return ms while this loop runs: what others said while it stood still waits unread, and ends nobody here."""
         return int(self._runtime.awake.time * 1000)
 
 
 def responded(asked: messages.Requested, answer: GivenReply) -> messages.Responded:
-    """A reply to the request, on its way back."""
+    """Return a reply to the request, on its way back."""
     return messages.Responded(asked.name, asked.node, asked.worker, *answer)

@@ -40,20 +40,20 @@ RESPONDERS_MAX = 1000
 """Connections of one process that respond."""
 
 UNSENT_BYTES_MAX = 4 << 20
-"""While more waits for the first worker no request is handed to it."""
+"""Bytes that wait for the first worker above which no request is handed to it."""
 
 GONE_REPLY: Refusal = ("gone", "nobody waits for this reply any more")
-"""What a responder is told that replies too late, twice, or to what it was not asked."""
+"""Refusal for a responder that replies too late, twice, or to what it was not asked."""
 
 REVOKED = "the right to read the subject is gone"
 
 
 class Responder(Protocol):
-    """Who answers requests."""
+    """A connection that answers requests."""
 
     @property
     def principal(self) -> Principal | None:
-        """Whose right to read the subject counts; None: Django, whose right is not asked."""
+        """Holder of the right to read the subject; None: Django, whose right is not asked."""
 
     @property
     def full(self) -> bool:
@@ -101,7 +101,7 @@ class Requests:
     # Requesters
 
     def name(self, inbox: str) -> str:
-        """Where the replies to the next request of this inbox go."""
+        """Return where the replies to the next request of this inbox go."""
         self._made += 1
         return f"{INBOX}{inbox}/{self._made}"
 
@@ -146,7 +146,7 @@ class Requests:
         return None
 
     def abandon(self, requester: Requester) -> None:
-        """The requester is gone: whoever answers it is told."""
+        """Abandon the requests of a requester that is gone: whoever answers them is told."""
         names = self._open.leave(requester)
         if names:
             self._end(names)
@@ -184,7 +184,7 @@ class Requests:
         return offers
 
     def leave(self, responder: Responder) -> None:
-        """The responder is gone: whoever waits for its replies is told."""
+        """Let a responder go that is gone: whoever waits for its replies is told."""
         number = self._numbers.pop(responder, None)
         if number is None:
             return
@@ -197,7 +197,7 @@ class Requests:
     def reply(
         self, responder: Responder, message: Message, answer: GivenReply, source: Source | None
     ) -> Refusal | None:
-        """The responder replies, ``message`` being the reply as a publication; why not, if it is dropped."""
+        """Reply for the responder, ``message`` being the reply as a publication; return why it is dropped, if it is."""
         number = self._numbers.get(responder, 0)
         refusal = self._runtime.broker.admission.oversized(message)
         waited = None
@@ -217,7 +217,7 @@ class Requests:
     # The way of a request
 
     def _route(self, asked: messages.Requested) -> None:
-        """To the first worker, or by it to a responder."""
+        """Route a request to the first worker, or by it to a responder."""
         workers = self._runtime.workers
         if not workers.follows:
             self._router.route(asked)
@@ -273,7 +273,7 @@ class Requests:
     # The way of a reply
 
     def _back(self, reply: messages.Responded) -> None:
-        """To whoever has asked, in this process or by the first worker."""
+        """Bring a reply back to whoever has asked, in this process or by the first worker."""
         workers = self._runtime.workers
         if not reply.node and reply.worker == workers.number:
             self._answered(reply)
@@ -290,7 +290,7 @@ class Requests:
             self._router.back(reply)
 
     def _answered(self, reply: messages.Responded) -> None:
-        """A reply has come to the process of whoever has asked."""
+        """Take a reply that has come to the process of whoever has asked."""
         answer = GivenReply(reply.content, reply.fields, reply.more, reply.error, reply.reason, reply.own)
         if self._open.answered(reply.name, answer) and reply.error:
             self._counts["requests_failed"] += 1
@@ -301,14 +301,14 @@ class Requests:
             self._router.abandoned(told.names, worker)
 
     def _end(self, names: list[str]) -> None:
-        """Nobody waits for these any more: the responders of this process that were asked are told."""
+        """Tell the responders of this process that nobody waits for these any more."""
         for name in names:
             taken = self._taken.end(name)
             if taken is not None:
                 self._tell_over(name, taken, "whoever asked is gone")
 
     def _node_parted(self, node: str) -> None:
-        """That node, without a name all others, is gone: what it asked is over."""
+        """End what a node asked that is gone; without a name all others."""
         for name, taken in self._taken.those():
             asked = taken.origin
             if asked.node and node in ("", asked.node) and self._taken.end(name) is not None:
@@ -339,7 +339,8 @@ class Requests:
             self._unnoted.popleft()[1]()
 
     def _linked(self, worker: int) -> None:
-        """On another worker than the first: that one is there, perhaps a new one, and knows of nobody here."""
+        """Tell a first worker that is there, perhaps a new one, of the responders here; for another worker than the
+        first."""
         if self._runtime.workers.follows and not worker:
             for number, (_, patterns) in self._responders.items():
                 self._say(number, patterns)
@@ -376,7 +377,7 @@ class Requests:
                 self._back(responded(taken.origin, failed(GONE)))
 
     def recheck(self, responder: Responder) -> None:
-        """The responder acts for somebody else from now on."""
+        """Look at the rights of a responder that acts for somebody else from now on."""
         self._recheck(responder)
 
     def _note(self, source: Source | None, message: Message, refusal: Refusal | None) -> None:
@@ -390,7 +391,7 @@ class Requests:
                 done([0 if refusal is None else refusal])
 
     def _time(self) -> int:
-        """In ms, of the loop's clock."""
+        """Return the loop's clock in ms."""
         return int(self._runtime.loop.time() * 1000)
 
     def _figures(self) -> dict[str, float]:
@@ -404,5 +405,5 @@ class Requests:
 
 
 def inbox() -> str:
-    """The name of an inbox that nobody can guess."""
+    """Return the name of an inbox that nobody can guess."""
     return secrets.token_urlsafe(16)

@@ -49,7 +49,7 @@ class Router:
 
     @property
     def responders(self) -> int:
-        """How many responders the node has."""
+        """Number of responders of the node."""
         return len(self._responders)
 
     def set(self, worker: int, number: int, patterns: list[str]) -> None:
@@ -94,7 +94,7 @@ class Router:
             self._runtime.workers.to_others(messages.Abandoned(names), worker)
 
     def parted(self, worker: int) -> None:
-        """A worker is gone, and its responders with it."""
+        """Note that a worker is gone, and its responders with it."""
         for key in self._responders.those():
             if key[0] == worker:
                 self.set(*key, [])
@@ -108,7 +108,7 @@ class Router:
         self.nodes.expire()
 
     def _nobody_waits(self, names: list[str]) -> None:
-        """On another node nobody waits for these any more."""
+        """Abandon requests for which nobody waits any more on another node."""
         self._over(names)
         unknown = [name for name in names if self._away.get(name) is None]
         self.abandoned(names, 0)
@@ -116,7 +116,7 @@ class Router:
             self._runtime.workers.to_others(messages.Abandoned(unknown))
 
     def _node_gone(self, node: str) -> None:
-        """What that node asked, without a name all others, is over."""
+        """End what that node asked, without a name all others."""
         gone = [(name, away) for name, away in self._away.items() if away.asked.node and node in ("", away.asked.node)]
         self.abandoned([name for name, _ in gone], 0)
         for _, away in gone:

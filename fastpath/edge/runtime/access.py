@@ -40,7 +40,7 @@ class Access:
         return self.origins is None or origin in self.origins
 
     def check(self, request: Request, peer: str) -> str:
-        """The address of whom the request comes from, through its proxies; raises BadRequest for a strange page.
+        """Return the address of whom the request comes from, through its proxies; raise BadRequest for a strange page.
 
         RFC 6455 10.2: a browser always sends ``Origin``, other clients need not and could send any.
         """

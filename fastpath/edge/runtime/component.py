@@ -20,10 +20,10 @@ from ...engine.base import Messenger, NodeListener, SessionStore
 from ..node.workers import Handler as MessageHandler
 
 SESSION_ID_BYTES = 18
-"""Of chance in the id of a session over HTTP: whoever has it may speak for its client."""
+"""Bytes of chance in the id of a session over HTTP: whoever has it may speak for its client."""
 
 NO_HEADERS: Mapping[str, str] = {}
-"""Of a request that did not come over HTTP."""
+"""Headers of a request that did not come over HTTP."""
 
 Answer = dict[str, Any]
 Done = Callable[[Answer], None]
@@ -37,7 +37,7 @@ class ControlPeer(Protocol):
     request: int
     """The number of the request that is being answered."""
     ended: list[Callable[[], None]]
-    """Called when the connection is gone."""
+    """Functions that are called when the connection is gone."""
 
     def reply(self, number: int, answer: dict[str, Any]) -> None:
         """Answer a request later."""
@@ -56,18 +56,18 @@ class ConnectionListener(Protocol):
     """Is told of the connections of clients and publishers."""
 
     def opened(self, client: Client, request: Request) -> None:
-        """A client's WebSocket has opened."""
+        """Hear that a client's WebSocket has opened."""
 
     def rejected(
         self, address: str, reason: str, *, code: int = 0, status: int = 0, request: Request | None = None
     ) -> None:
-        """A request for a WebSocket was refused: by a status of HTTP, or by a close code right after it."""
+        """Hear that a request for a WebSocket was refused: by a status of HTTP, or by a close code right after it."""
 
     def publisher_came(self, source: Source, publisher: str) -> None:
-        """A publisher was let in."""
+        """Hear that a publisher was let in."""
 
     def publisher_gone(self, source: Source, code: int, reason: str) -> None:
-        """A publisher's connection is over."""
+        """Hear that a publisher's connection is over."""
 
 
 class GatedPublisher(Protocol):
@@ -88,25 +88,25 @@ class GatedPublisher(Protocol):
 
 
 class PublisherDeferral(Protocol):
-    """What a hook is asked about one publisher; its frames wait for that."""
+    """The questions to a hook about one publisher, whose frames wait for the answers."""
 
     def parks(self, packet: list[Any] | Batch, data: bytes, moment: int) -> bool:
         """Return whether the frame waits for an answer of the hook."""
 
     def gone(self, code: int, reason: str) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
 
 
 class HookGateway(Protocol):
     """Asks a hook in Django who may come and what each may do."""
 
     def opened(self, client: Client, request: Request, token: str) -> None:
-        """A client has come, with this token in its address."""
+        """Take a client that has come, with this token in its address."""
 
     def publisher(
         self, connection: GatedPublisher, principal: Principal, token: str, welcome: Callable[[], None]
     ) -> PublisherDeferral:
-        """A publisher has come; ``welcome`` is called when it is let in."""
+        """Take a publisher that has come; call ``welcome`` when the publisher is let in."""
 
     def request(
         self,
@@ -117,14 +117,16 @@ class HookGateway(Protocol):
         address: str = "",
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """May the bearer of the token do that: ``done`` gets the reason why not, empty for yes; raises Refused."""
+        """Ask if the bearer of the token may do that: ``done`` gets the reason why not, empty for yes; raise
+        Refused."""
 
 
 class PasswordGateway(Protocol):
     """Has Django check the passwords of its users (edge/hooks/passwords.py)."""
 
     def check(self, user: str, password: str, address: str, done: Callable[[str, Refused | None], None]) -> None:
-        """Is that the user's password: ``done`` gets a token of the user, or why there is none; at once or later."""
+        """Check that it is the user's password: ``done`` gets a token of the user, or why there is none; at once or
+        later."""
 
 
 class MqttTable(Protocol):
@@ -132,26 +134,26 @@ class MqttTable(Protocol):
 
     @property
     def shares(self) -> Any:
-        """Return the groups that share subscriptions (core/mqtt/shares.py); None where there are none."""
+        """The groups that share subscriptions (core/mqtt/shares.py); None where there are none."""
 
     def came(self, stream: Any) -> None:
-        """A connection speaks MQTT."""
+        """Note that a connection speaks MQTT."""
 
     def take(self, stream: Any, owner: str, given: Callable[[Any, bool, str], None]) -> None:
         """Find the session of a client that is let in: ``given`` gets it, whether it was there, and a subject of which
         it has missed too much to go on; at once or later, or never if the connection ends before."""
 
     def discarded(self, stream: Any, subject: str) -> None:
-        """The session of the connection ends, as messages of the subject were missed."""
+        """End the session of the connection, as messages of the subject were missed."""
 
     def keep(self, store: SessionStore) -> None:
         """Go on with the sessions that are in the store, and keep them there from now on."""
 
     def subscribed(self, stream: Any) -> None:
-        """What its client has subscribed to has changed."""
+        """Note that the subscriptions of the connection's client have changed."""
 
     def gone(self, stream: Any, client: Client | None) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
 
 
 class Draining(Protocol):
@@ -207,30 +209,30 @@ class Exchanging(Protocol):
     """A connection of a client port that speaks HTTP, behind the object that has its socket."""
 
     def received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Take bytes that came."""
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """Go on writing, as the socket takes bytes again."""
 
     def ended_by_peer(self) -> bool:
-        """The peer says nothing more; whether it is answered for a moment all the same."""
+        """Note that the peer says nothing more; return True if it is answered for a moment all the same."""
 
     def expire(self) -> None:
-        """What was to happen in time has not."""
+        """Act on what was to happen in time and has not."""
 
     def gone(self) -> None:
-        """The socket is closed."""
+        """Let go of the socket, which is closed."""
 
 
 class PostedTo(Protocol):
     """A session over HTTP, as who posts to it sees it (edge/clients/connection.py)."""
 
     def posted(self, first: int, frames: list[bytes], done: Callable[[int], None]) -> None:
-        """The client says these frames, of which the first has this number in the session; those that were said before
-        are left out. ``done`` gets a status of HTTP: 204 when all are handled, 404 when the session ends before."""
+        """Take frames of the client, of which the first has this number in the session; those that were said before are
+        left out. ``done`` gets a status of HTTP: 204 when all are handled, 404 when the session ends before."""
 
     def leave(self) -> None:
-        """The client says that it has gone."""
+        """Note that the client says that it has gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,17 +243,17 @@ class Offers:
     """
 
     verbs: Mapping[str, Verb] = field(default_factory=dict)
-    """Of the control socket, by name."""
+    """Verbs of the control socket, by name."""
     frames: Mapping[str, Frame] = field(default_factory=dict)
-    """Of the publisher port, by kind."""
+    """Frames of the publisher port, by kind."""
     commands: Mapping[type, CommandHandler] = field(default_factory=dict)
-    """Of clients, by type."""
+    """Commands of clients, by type."""
     questions: Mapping[str, Answering] = field(default_factory=dict)
-    """That all workers are asked (edge/runtime/scatter.py), by kind."""
+    """Questions that all workers are asked (edge/runtime/scatter.py), by kind."""
     messages: Mapping[type, MessageHandler] = field(default_factory=dict)
-    """Of other workers (edge/node/messages.py), by type."""
+    """Messages of other workers (edge/node/messages.py), by type."""
     reloads: Mapping[str, Callable[[], object]] = field(default_factory=dict)
-    """What is read anew when the operator says so, by name; raises ValueError or OSError."""
+    """Functions that read something anew when the operator says so, by name; they raise ValueError or OSError."""
     figures: Callable[[], dict[str, float]] | None = None
     """More figures of this process."""
     connections: ConnectionListener | None = None
@@ -260,7 +262,7 @@ class Offers:
     appeared: Callable[[Topic], None] | None = None
     """Told of a subject that is published to for the first time, before anything of it is delivered."""
     endpoints: Mapping[str, Methods] = field(default_factory=dict)
-    """Of client ports over HTTP, by path."""
+    """Endpoints of client ports over HTTP, by path."""
     lines: Mapping[str, Methods] = field(default_factory=dict)
     """The same, of all paths that begin so (``/session/``), and whose bodies are lines of text."""
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -288,11 +290,11 @@ class Offers:
     ponged: Callable[[Client, bytes], None] | None = None
     """Told of an answer to a WebSocket ping that had a payload."""
     on_grid: Callable[[int], None] | None = None
-    """Called ten times a second with the time (ms)."""
+    """Function called ten times a second with the time (ms)."""
     on_second: Callable[[int], None] | None = None
-    """Called once a second with the time (ms)."""
+    """Function called once a second with the time (ms)."""
     stop: Callable[[], None] | None = None
-    """Called when the clocks stop."""
+    """Function called when the clocks stop."""
 
 
 class Component(Protocol):
@@ -300,7 +302,7 @@ class Component(Protocol):
 
     @property
     def offers(self) -> Offers:
-        """Return the services of the component."""
+        """The services of the component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +318,11 @@ class HttpEndpoints:
     def __init__(self) -> None:
         self.by_path: dict[str, Methods] = {}
         self.lines: dict[str, Methods] = {}
-        """By the first part of the path."""
+        """Methods by the first part of the path."""
         self.sessions: dict[str, PostedTo] = {}
         """The sessions of clients that speak over HTTP, by their ids."""
         self.exchanges: dict[object, Exchanging] = {}
-        """By the object that has the socket."""
+        """Exchanges by the object that has the socket."""
         self.opened = 0
         self.requests = 0
 
@@ -330,32 +332,32 @@ class HttpEndpoints:
         self.lines.update(lines)
 
     def find(self, path: str) -> tuple[Methods | None, bool]:
-        """The endpoints of a path, None where there are none; and whether their bodies are lines."""
+        """Return the endpoints of a path, None where there are none; and True if their bodies are lines."""
         if path in self.by_path:
             return self.by_path[path], False
         return self.lines.get(path[: path.find("/", 1) + 1]), True
 
     def begin_session(self, worker: int, session: PostedTo) -> str:
-        """The id of one more session: it names its worker, and nobody can guess it."""
+        """Return the id of one more session: it names its worker, and nobody can guess it."""
         number = f"{worker}-{secrets.token_urlsafe(SESSION_ID_BYTES)}"
         self.sessions[number] = session
         return number
 
     def number(self) -> int:
-        """The number of one more connection."""
+        """Return the number of one more connection."""
         self.opened += 1
         return self.opened
 
     def begin(self, connection: object, exchange: Exchanging) -> None:
-        """From now on the connection speaks HTTP."""
+        """Begin HTTP on the connection."""
         self.exchanges[connection] = exchange
 
     def end(self, connection: object) -> None:
-        """The connection is over."""
+        """End the connection, which is over."""
         exchange = self.exchanges.pop(connection, None)
         if exchange is not None:
             exchange.gone()
 
     def count(self) -> None:
-        """One more request has come."""
+        """Count one more request."""
         self.requests += 1

@@ -23,9 +23,9 @@ class LoggedPublisher(Source, Protocol):
     """A publisher's connection, as its line tells of it."""
 
     since: int
-    """When it came, in ms."""
+    """Time when the publisher came, in ms."""
     name: str
-    """Under which it numbers what it publishes."""
+    """Name under which the publisher numbers what it publishes."""
     progress: Progress
 
 
@@ -34,7 +34,7 @@ _publishers = logging.getLogger("fastpath.publishers")
 
 
 def client_closed(runtime: Runtime, client: Client, name: str, moment: int) -> None:
-    """A client's connection ends, for ``client.end``; the name is one of core.stats.ENDS."""
+    """Log that a client's connection ends, for ``client.end``; the name is one of core.stats.ENDS."""
     code, reason = client.end
     event(
         _clients,
@@ -53,12 +53,12 @@ def client_closed(runtime: Runtime, client: Client, name: str, moment: int) -> N
 
 
 def request_refused(address: str, status: int, reason: str) -> None:
-    """A request was answered with a status of HTTP: no WebSocket came about."""
+    """Log that a request was answered with a status of HTTP: no WebSocket came about."""
     event(_clients, "request refused", address=address, status=status, reason=reason)
 
 
 def http_closed(runtime: Runtime, number: int, address: str, requests: int, since: int, moment: int) -> None:
-    """A connection that spoke HTTP ends; there may be many of these each second, so it is told at the level
+    """Log that a connection that spoke HTTP ends; there may be many of these each second, so that the level is
     ``debug``."""
     event(
         _clients,
@@ -72,15 +72,15 @@ def http_closed(runtime: Runtime, number: int, address: str, requests: int, sinc
 
 
 def connection_refused(address: str, reason: str) -> None:
-    """Somebody was let go before it was known what it wants."""
+    """Log that somebody was let go before it was known what it wants."""
     event(_clients, "connection refused", address=address, reason=reason)
 
 
 def publisher_closed(
     runtime: Runtime, publisher: LoggedPublisher, code: int, reason: str, name: str, moment: int
 ) -> None:
-    """A publisher's connection ends. One that was short, and all of which is acknowledged, is a task of a batch job:
-    there may be many of these each second, and they are told at the level ``debug``."""
+    """Log that a publisher's connection ends. One that was short, and all of which is acknowledged, is a task of a
+    batch job: there may be many of these each second, and they are told at the level ``debug``."""
     seconds, progress = _seconds(publisher.since, moment), publisher.progress
     if runtime.broker.trail is not None:
         runtime.broker.trail.ended(publisher, int(code), reason, seconds)

@@ -33,7 +33,7 @@ class Name(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> Name:
-        """Raises InvalidMessage for what is no such name."""
+        """Read a name; raise InvalidMessage for what is no such name."""
         parts = text.split(".") if isinstance(text, str) and len(text) <= 64 and text.isascii() else []
         if len(parts) == 3:
             digits = (parts[0], parts[1], parts[2].removeprefix(PUBLISHER))
@@ -50,7 +50,7 @@ class Name(NamedTuple):
 
 
 class Caller:
-    """Who calls over HTTP, as the source of what is published (core/broker/observers.py)."""
+    """The caller over HTTP, as the source of what is published (core/broker/observers.py)."""
 
     __slots__ = ("address", "number", "principal")
 
@@ -61,15 +61,15 @@ class Caller:
 
 
 def connection_id(runtime: Runtime, number: int, kind: str = "") -> str:
-    """The name of a client of this process, or with the kind ``p`` of a publisher, ``h`` of a caller; empty for who was
-    never let in."""
+    """Return the name of a client of this process, or with the kind ``p`` of a publisher, ``h`` of a caller; empty for
+    who was never let in."""
     if not number:
         return ""
     return f"{runtime.workers.number}.{os.getpid()}.{kind}{number}"
 
 
 def source_id(runtime: Runtime, source: Source | None) -> str:
-    """The name of who publishes; empty for Django."""
+    """Return the name of who publishes; empty for Django."""
     if source is None:
         return ""
     if isinstance(source, Client):

@@ -13,7 +13,7 @@ from ...core.broker.broker import Broker
 from ...core.telemetry.histogram import Histogram
 
 FAR_NS = 60_000_000_000
-"""What another machine seems to have stored longer ago, or will only store then, is not measured."""
+"""Nanoseconds by which another machine may have stored a message earlier or later for it to be measured."""
 
 
 def measure(broker: Broker, *, on: bool) -> DeliveryLatency | None:
@@ -38,7 +38,7 @@ class DeliveryLatency:
         self.collected = 0
 
     def accept(self) -> None:
-        """A publication is accepted (Stopwatch)."""
+        """Note that a publication is accepted (Stopwatch)."""
         if not self.since:
             self.since = monotonic_ns()
 
@@ -57,7 +57,8 @@ class DeliveryLatency:
             self.accepted(monotonic_ns() - max(0, age))
 
     def begin(self) -> int:
-        """A listener begins to collect: since when its first message has been under way (Stopwatch)."""
+        """Return since when a listener's first message has been under way, as the listener begins to collect
+        (Stopwatch)."""
         return self.since or monotonic_ns()
 
     def release(self, began: int, deliveries: int) -> None:
@@ -67,7 +68,7 @@ class DeliveryLatency:
             self.histogram.add(max(0, monotonic_ns() - began), deliveries)
 
     def flushed(self, deliveries: int) -> None:
-        """The turn is over: so many deliveries have been written that were not collected before."""
+        """Note that the turn is over: so many deliveries have been written that were not collected before."""
         since, self.since = self.since, 0
         if since and deliveries > 0:
             self.histogram.add(max(0, monotonic_ns() - since), deliveries)

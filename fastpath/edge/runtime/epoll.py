@@ -12,7 +12,7 @@ EVENTS_MAX = 256
 """Sockets served in one round of the loop, so that its other work has its turn."""
 
 READY_SECONDS = 0.005
-"""After so long the others that were ready wait for the next round, too: what one costs is not always little."""
+"""Seconds after which the others that were ready wait for the next round, too: what one costs is not always little."""
 
 _IN, _OUT = 1, 4  # as in select.EPOLLIN and EPOLLOUT, which are not everywhere
 
@@ -26,7 +26,7 @@ class Watched(Protocol):
         """Read from the socket, which has bytes or its end."""
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """Go on writing, as the socket takes bytes again."""
 
 
 class EpollPoller:
@@ -59,7 +59,7 @@ class EpollPoller:
         self._epoll.modify(fd, (_IN if reading else 0) | (_OUT if writing else 0))
 
     def forget(self, fd: int) -> None:
-        """The socket is about to be closed, by which the kernel forgets it."""
+        """Forget a socket that is about to be closed, by which the kernel forgets it."""
         self._watched[fd] = None
 
     def stop(self) -> None:
@@ -129,7 +129,7 @@ class LoopWatch(EpollPoller):
             self._loop.remove_writer(fd)
 
     def forget(self, fd: int) -> None:
-        """The socket is about to be closed."""
+        """Forget a socket that is about to be closed."""
         self._loop.remove_reader(fd)
         self._loop.remove_writer(fd)
         del self._connections[fd], self._wanted[fd]
@@ -169,5 +169,5 @@ class LoopWatch(EpollPoller):
 
 
 def make_watch(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> EpollPoller:
-    """The best kind that this system has."""
+    """Make the best kind that this system has."""
     return (EpollPoller if hasattr(select, "epoll") else LoopWatch)(loop, end)

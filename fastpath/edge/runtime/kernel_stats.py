@@ -25,7 +25,7 @@ def unread(fd: int) -> bool:
 
 
 def network(fd: int) -> Network | None:
-    """Times in ms, sizes in bytes; None for a unix socket, for who has none, and where the system does not tell.
+    """Return times in ms, sizes in bytes; None for a unix socket, for who has none, and where the system does not tell.
 
     ``reader_limited_ms`` of ``busy_ms`` it was the peer that took nothing, for its own buffer was full; the rest is the
     line's.
@@ -43,7 +43,7 @@ def network(fd: int) -> Network | None:
 
 
 def read(raw: bytes) -> Network:
-    """The figures of such a struct."""
+    """Return the figures of such a struct."""
     values = struct.unpack(_FORMAT, raw)
     words, longs, more, last = values[8:32], values[32:36], values[36:42], values[42:]
     return {

@@ -16,7 +16,7 @@ class LoopLag:
         self._longest = self._last = 0.0
 
     def expect(self, delay: float) -> None:
-        """The timer comes next in so many seconds."""
+        """Expect the timer in so many seconds."""
         self._due = monotonic() + delay
 
     def came(self) -> None:
@@ -34,7 +34,8 @@ class LoopLag:
 
 
 def waited_seconds() -> float:
-    """Of the first thread, which is the loop's, since it began, by Linux' /proc; 0 where that does not tell."""
+    """Return how long the first thread, the loop's, has waited since it began, by Linux' /proc; 0 where that does not
+    tell."""
     try:
         with open("/proc/self/schedstat") as file:
             return int(file.read().split()[1]) / 1e9

@@ -16,11 +16,11 @@ KEPT_MAX = 1000
 """Publishers that are remembered; beyond it those go that sent last the longest ago."""
 
 KEPT_MS = 3_600_000
-"""For how long, in ms, after the last message."""
+"""Milliseconds that an account is kept after the last message."""
 
 
 PUBLISHER, TRANSACTION = "publisher", "transaction"
-"""What a sender is known by."""
+"""Kinds of names by which a sender is known."""
 
 LOOKED_AT = 100
 """Senders between two interruptions."""
@@ -42,7 +42,7 @@ class Account:
         self._marks: deque[int] = deque((0,), maxlen=RATE_SECONDS + 1)
 
     def mark(self) -> None:
-        """A second is over."""
+        """Mark the end of a second."""
         self._marks.append(self.messages)
 
     @property
@@ -124,7 +124,8 @@ class Progress(Account):
 
 
 class Accounts:
-    """By user, kind and name: the ``publisher`` that a hello named, or the ``transaction`` that rows are staged for."""
+    """The accounts by user, kind and name: the ``publisher`` of a hello, or the ``transaction`` that rows are staged
+    for."""
 
     def __init__(self) -> None:
         self._all: OrderedDict[Key, Account] = OrderedDict()
@@ -150,7 +151,7 @@ class Accounts:
         account.last = moment
 
     def mark(self, moment: int) -> None:
-        """A second is over."""
+        """Mark the end of a second."""
         while self._all and next(iter(self._all.values())).last < moment - KEPT_MS:
             self._all.popitem(last=False)
         for account in self._all.values():

@@ -46,8 +46,8 @@ from .scatter import Scatter
 from .scheduler import Scheduler
 
 LINKS, WRITES = 1, 2
-"""Why those who publish are held back: another worker does not keep up, or the writing to this one's clients does not.
-Bits, for ``Runtime.congest``."""
+"""Reasons why those who publish are held back: another worker does not keep up, or the writing to this one's clients
+does not. Bits, for ``Runtime.congest``."""
 
 GRID_SECONDS = 0.1
 """The grid of conflation (features.md A7)."""
@@ -76,7 +76,7 @@ class Streams(Protocol):
     """The streams of events of a process (edge/clients/event_stream.py)."""
 
     def open(self, asked: Sequence[str], since: Mapping[str, tuple[int, int]], deflate_bytes: int) -> Any:
-        """A stream of these subjects and patterns for a reader that comes with these positions; pieces from
+        """Open a stream of these subjects and patterns for a reader that comes with these positions; pieces from
         ``deflate_bytes`` on are compressed, 0: none."""
 
 
@@ -84,7 +84,7 @@ class Deadline(Protocol):
     """A connection that must do something in time."""
 
     def expire(self) -> None:
-        """The time is over."""
+        """Act, as the time is over."""
 
 
 Told = TypeVar("Told")
@@ -96,7 +96,7 @@ def _add(listeners: list[Told], listener: Told | None) -> None:
 
 
 def now() -> int:
-    """The time in ms since 1970: the only clock of the sidecar."""
+    """Return the time in ms since 1970: the only clock of the sidecar."""
     return time_ns() // 1_000_000
 
 
@@ -135,7 +135,7 @@ class Runtime:
         self.watch = make_watch(loop, self.end)
         self.scheduler = Scheduler(loop, self.pass_time)
         self.paused: dict[Deadline, list[Any]] = {}
-        """What client connections that are held have read, in their own form, to be handled when they are not."""
+        """Data that held client connections have read, in their own form, to be handled when they are held no more."""
         self.blocked: dict[Client, int] = {}
         """The clients whose sockets did not take what was written, and since when (ms)."""
         self.accounts = Accounts()
@@ -145,7 +145,8 @@ class Runtime:
         self.started = False  # the clocks run: what was kept is here, and the ports are open or about to be
         self.advertisers = Advertisers(broker.grants)  # who advertises what in this process
         self.stale = self.congested = False
-        """Who numbers is away: nothing can be published. Another worker, or the writing here, is behind: they wait."""
+        """``stale``: who numbers is away, and nothing can be published. ``congested``: another worker, or the writing
+        here, is behind, and publishers wait."""
         self.latency = measure(broker, on=settings.statistics)
         self.loop_lag = LoopLag()
         self.awake = AwakeClock(2 * GRID_SECONDS, loop.time())  # by it whoever is silent is judged
@@ -217,7 +218,7 @@ class Runtime:
         self.broker.pass_time(now())
 
     def end(self) -> None:
-        """A handler is done: answers leave now, messages at the end of the tick."""
+        """End a handler: answers leave now, messages at the end of the tick."""
         if (moment := now()) >= self.broker.timely.due:
             self.broker.timely.pass_time(moment)
         broker = self.broker
@@ -306,13 +307,13 @@ class Runtime:
             told()
 
     def go_stale(self, text: str) -> None:
-        """Nothing new comes for now, and nothing can be published: tell everybody, also who comes later."""
+        """Tell everybody, also who comes later, that nothing new comes for now, and nothing can be published."""
         if not self.stale:
             self.stale = True
             self._tell(Notice(code="stale", text=text))
 
     def go_fresh(self, text: str) -> None:
-        """Messages arrive again, and everything that was missed has been told."""
+        """Tell that messages arrive again, when everything that was missed has been told."""
         if self.stale:
             self.pass_time()
             self.broker.finish()  # the new epochs are told before
@@ -332,11 +333,11 @@ class Runtime:
         self._deadlines[connection] = self.awake.time + seconds
 
     def spare(self, connection: Deadline) -> None:
-        """The connection did what it had to."""
+        """Let a connection off its deadline: it did what it had to."""
         self._deadlines.pop(connection, None)
 
     def connection_opened(self) -> None:
-        """A client, or a publisher that counts as one, takes a place."""
+        """Count a client, or a publisher that counts as one, which takes a place."""
         self.connections += 1
 
     def connection_closed(self) -> None:
@@ -349,7 +350,7 @@ class Runtime:
         task.add_done_callback(self._tasks.discard)
 
     def follow_rights(self) -> None:
-        """Rights changed: let connections follow, a slice a turn of the loop."""
+        """Let connections follow rights that changed, a slice a turn of the loop."""
         if not self._stepping and self.sessions.rights.busy:
             self._stepping = True
             self.loop.call_soon(self._step)

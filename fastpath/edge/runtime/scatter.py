@@ -14,7 +14,7 @@ from .component import Answer, Answering, ControlPeer, Done, Offers
 from .scheduler import Scheduler
 
 ANSWER_SECONDS = 1.5
-"""How long the workers have: less than Django waits for the whole answer."""
+"""Seconds that the workers have: less than Django waits for the whole answer."""
 
 OPEN_MAX = 64
 """Questions that may be open at a time: what is asked by more is answered ``limit``."""
@@ -26,8 +26,8 @@ LARGE_MAX = 4
 """Such questions that one worker may have at a time, until it has answered, however late: others wait for it."""
 
 UNSENT_BYTES_MAX = 4 << 20
-"""While more waits for the first worker such a question is answered ``limit``: its link also carries what is published,
-and is cut when far more waits (edge/workers/link.py)."""
+"""Bytes that wait for the first worker above which such a question is answered ``limit``: its link also carries what is
+published, and is cut when far more waits (edge/workers/link.py)."""
 
 Gathered = Callable[[dict[int, Answer], list[int]], None]
 """Gets the answers by worker, the first one's first, and the numbers of those that gave none in time."""
@@ -223,12 +223,12 @@ class _Question:
 
     @property
     def missing(self) -> set[int]:
-        """Return the workers that have not answered."""
+        """Workers that have not answered."""
         return (self.asked | self.gone) - self.answers.keys()
 
 
 def failure(error: Exception) -> Answer:
-    """The answer that says why there is none."""
+    """Return the answer that says why there is none."""
     if isinstance(error, InvalidMessage):
         return {"failed": [error.code, error.reason]}
     log.error("fault while answering a question about this process", exc_info=error)
@@ -244,12 +244,12 @@ def answer_to(peer: ControlPeer, number: int, answer: Answer) -> None:
 
 
 def away_of(answers: dict[int, Answer], away: list[int]) -> list[int]:
-    """The workers whose part is missing: those that gave no answer, or said why there is none."""
+    """Return the workers whose part is missing: those that gave no answer, or said why there is none."""
     return sorted({*away, *(worker for worker, answer in answers.items() if "failed" in answer)})
 
 
 def chosen(value: Any, least: int, most: int, name: str, default: int) -> int:
-    """A number of a request; raises InvalidMessage."""
+    """Return a number of a request; raise InvalidMessage."""
     value = default if value is None else value
     if type(value) is not int or not least <= value <= most:
         raise InvalidMessage("invalid", f"{name} is a number from {least} to {most}")
@@ -257,7 +257,7 @@ def chosen(value: Any, least: int, most: int, name: str, default: int) -> int:
 
 
 def text(arguments: Answer, name: str, chars_max: int = 1024) -> str:
-    """A text of a request, empty when it is absent; raises InvalidMessage."""
+    """Return a text of a request, empty when it is absent; raise InvalidMessage."""
     value = arguments.get(name)
     if value is None:
         return ""

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 TURN_SECONDS = 0.001
-"""After so long the rest of what one connection has sent waits for its next turn."""
+"""Seconds after which the rest of what one connection has sent waits for its next turn."""
 
 HEAVY_SECONDS = 0.004
 """A slice that takes longer, because of one command that asks for much, is followed by a pause as long: so such
@@ -54,7 +54,8 @@ class Scheduler:
 
     @property
     def spent(self) -> bool:
-        """Whether those who did not wait have had a turn's time together: who comes now waits for one."""
+        """State of the turn: True once those who did not wait have had a turn's time together. Who comes now waits for
+        one."""
         return self._spent >= TURN_SECONDS
 
     def _renew(self) -> None:

@@ -12,7 +12,7 @@ from ...core.delivery.ports import Writer
 from ...core.protocol.codec import Form
 
 TURN_SECONDS = 0.005
-"""After so long the rest of what large groups have pending waits for the next turn of the loop."""
+"""Seconds after which the rest of what large groups have pending waits for the next turn of the loop."""
 
 _BLOCKED, _BROKEN = 0, -1
 
@@ -64,7 +64,7 @@ class SocketWriter(Writer):
                     group.ready[0].link.lag(data, count)
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a turn."""
         self._until = perf_counter() + TURN_SECONDS
 
     def over(self) -> bool:

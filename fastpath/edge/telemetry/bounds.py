@@ -14,7 +14,7 @@ _AGAIN_SECONDS = 0.9
 """The machine's processor time is looked at again after that: figures are asked for by several."""
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container's own memory is told, by version 2 and 1 of control groups."""
+"""Files where a container's own memory is told, by version 2 and 1 of control groups."""
 
 
 class Bounds:
@@ -37,7 +37,7 @@ class Bounds:
         self.offers = Offers(figures=self.figures)
 
     def figures(self) -> dict[str, float]:
-        """The bounds, the files in use and, of the first worker, how busy the machine is."""
+        """Return the bounds, the files in use and, of the first worker, how busy the machine is."""
         if not self._runtime.workers.follows and time.monotonic() - self._looked >= _AGAIN_SECONDS:
             self._look()
         return {**self._fixed, "files": self._files(), **self._machine}
@@ -54,7 +54,7 @@ class Bounds:
         return runtime.connections + len(runtime.publisher_connections) + len(runtime.control_connections)
 
     def _look(self) -> None:
-        """The machine as a whole, since the last look."""
+        """Look at the machine as a whole, since the last look."""
         last, self._busy, self._looked = self._busy, _busy_ticks(), time.monotonic()
         busy, all_of_it = self._busy[0] - last[0], self._busy[1] - last[1]
         if all_of_it > 0:
@@ -66,7 +66,7 @@ class Bounds:
 
 
 def machine_memory_bytes() -> int:
-    """What the machine has, or less where this process is in a container with less."""
+    """Return what the machine has, or less where this process is in a container with less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in CGROUPS:
         try:
@@ -89,7 +89,7 @@ def _busy_ticks() -> tuple[int, int]:
 
 
 def _available_bytes() -> int:
-    """What programs can still get without swapping; 0 where /proc does not tell."""
+    """Return what programs can still get without swapping; 0 where /proc does not tell."""
     try:
         with open("/proc/meminfo") as file:
             for line in file:

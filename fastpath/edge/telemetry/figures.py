@@ -46,7 +46,7 @@ _COUNTED = (
 _QUANTILES = {"latency_p50_ms": 0.5, "latency_p99_ms": 0.99}
 
 _FRESH_SECONDS = 3.0
-"""What a worker told longer ago is not of the last second: it hangs."""
+"""Seconds after which what a worker told is not of the last second: the worker hangs."""
 
 _WEIGHED_AT_ONCE = 500
 """Queues of slow clients that are added up between two interruptions."""
@@ -63,7 +63,7 @@ class Statistics:
         self._worker = worker
         self._report = report
         self.each_second: list[Callable[[], None]] = []
-        """Called before the figures are sampled."""
+        """Functions that are called before the figures are sampled."""
         self.latencies = Latencies(runtime)
         self.offers = Offers(verbs={"stats": lambda peer, arguments: self._tell()})
         self._started = self._sampled = time.monotonic()
@@ -81,14 +81,14 @@ class Statistics:
             self._tick()
 
     def stop(self) -> None:
-        """No more samples; the first worker is told how it has ended."""
+        """Stop sampling; tell the first worker how it has ended."""
         if self._timer is not None:
             self._timer.cancel()
             if self._report is not None:
                 self._report(self.own())
 
     def figures(self, each: list[dict[str, float]] | None = None) -> dict[str, float]:
-        """Every figure by its name, over all workers (``by_worker``); rates are over the last second."""
+        """Return every figure by its name, over all workers (``by_worker``); rates are over the last second."""
         own, *others = each or self.by_worker()
         figures = dict(own)
         del figures["worker"], figures["pid"]
@@ -105,7 +105,7 @@ class Statistics:
         return figures | (self.latencies.of_all if others else {})
 
     def by_worker(self) -> list[dict[str, float]]:
-        """The figures of each worker, the first one first."""
+        """Return the figures of each worker, the first one first."""
         return [self.own(), *sorted(self._runtime.workers.figures(), key=lambda other: other["worker"])]
 
     def _tell(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Statistics:
             self._runtime.scatter.run(self._weigh(), self._weighed)
 
     def _weigh(self) -> Work:
-        """What waits for slow clients: there may be many of them."""
+        """Weigh what waits for slow clients: there may be many of them."""
         total = 0
         for index, client in enumerate(list(self._runtime.blocked)):
             if client.queue is not None:
@@ -201,7 +201,7 @@ class Statistics:
         self._queued_bytes = answer.get("bytes", 0)
 
     def _publish(self) -> None:
-        """All figures as one message, each a field."""
+        """Publish all figures as one message, each a field."""
         fields: dict[str, str | bytes] = {
             name: f"{value:g}" if value < 1e6 else str(round(value)) for name, value in self.figures().items()
         }
@@ -220,21 +220,21 @@ class Latencies:
         self._others: dict[int, tuple[list[int], int]] = {}
         self._gone = Histogram()
         self._last: dict[int, tuple[list[int], float]] = {}
-        """Of each worker what it counted between the last two times that it told, and when (s, monotonic) it did: what
-        they tell of a second comes just before or just after this process looks at its own."""
+        """Counts of each worker between the last two times that it told, and when (s, monotonic) it did: what workers
+        tell of a second comes just before or just after this process looks at its own."""
         self.of_own: dict[str, float] = dict.fromkeys(_QUANTILES, 0)
         """Quantiles of the last second by the figures' names; 0 when nothing was delivered."""
         self.offers = Offers(messages={messages.Latency: self._told}, parted=self._parted)
 
     @property
     def of_all(self) -> dict[str, float]:
-        """Return the figures of all workers together."""
+        """Figures of all workers together."""
         oldest = time.monotonic() - _FRESH_SECONDS
         fresh = [counts for counts, moment in self._last.values() if moment > oldest]
         return _quantiles([sum(counts) for counts in zip(*fresh, strict=True)] or [0] * BUCKETS)
 
     def total(self) -> Histogram:
-        """What all workers have counted, those that are no more included."""
+        """Return what all workers have counted, those that are no more included."""
         total = Histogram()
         for counts, sum_ns in ((self._own.counts, self._own.sum_ns), *self._others.values()):
             total.merge(counts, sum_ns)
@@ -242,7 +242,7 @@ class Latencies:
         return total
 
     def sample(self) -> None:
-        """A second is over."""
+        """Take a sample at the end of a second."""
         counts = self._own.counts
         last, self._before = since(counts, self._before), list(counts)
         self._last[0] = last, time.monotonic()

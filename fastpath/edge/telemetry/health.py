@@ -20,7 +20,7 @@ ROOM_BYTES_MIN = 1 << 20
 """A disk with less room than that takes no journal."""
 
 LOOK_SECONDS = 2.0
-"""How often the journal's disk is looked at."""
+"""Seconds between two looks at the journal's disk."""
 
 DEAF_SECONDS = 10.0
 """A disk that has not said for so long how full it is does not answer."""
@@ -61,7 +61,7 @@ class NodeState:
 
 
 class Readiness:
-    """What a load balancer asks, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
+    """The answer to a load balancer, over HTTP (http_endpoint.py) and as ``health`` on the control socket."""
 
     def __init__(self, runtime: Runtime, heartbeat: Heartbeat, assurance: Assurance) -> None:
         self._runtime = runtime
@@ -79,7 +79,7 @@ class Readiness:
             heartbeat.beats.append(self._look)
 
     def reasons(self) -> dict[str, str]:
-        """What stands against it, by name; empty when it is ready."""
+        """Return what stands against readiness, by name; empty when the node is ready."""
         runtime, found = self._runtime, {}
         if not runtime.started:
             found["starting"] = "it restores its state, or waits for Redis"
@@ -104,7 +104,7 @@ class Readiness:
         return found
 
     def _look(self) -> None:
-        """Once a second: the log tells when that changes; what stands against it at first is on its way."""
+        """Look once a second: the log tells when readiness changes; what stands against it at first is on its way."""
         reasons = self.reasons()
         names = tuple(reasons) if self._told is not None else ()
         if names != (self._told or ()):
@@ -121,7 +121,7 @@ class Readiness:
         self._warned = alone
 
     def _answer(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The verb ``health``."""
+        """Answer the verb ``health``."""
         del peer, arguments
         reasons, warnings = self.reasons(), self.warnings()
         return {"ready": not reasons, "reasons": reasons} | ({"warnings": warnings} if warnings else {})
@@ -139,12 +139,12 @@ class Disk:
 
     @property
     def trouble(self) -> str:
-        """Why the disk would not take a write now, in words; empty when it would."""
+        """Reason why the disk would not take a write now, in words; empty when it would."""
         silent = time.monotonic() - self._looked_at
         return f"the journal's disk has not answered for {silent:.0f} s" if silent > DEAF_SECONDS else self._found
 
     def figures(self) -> dict[str, float]:
-        """What the disk holds and what is left of it, as it said last."""
+        """Return what the disk holds and what is left of it, as it said last."""
         return self._figures
 
     def _look(self) -> None:
@@ -155,7 +155,7 @@ class Disk:
 
 
 def disk_trouble(folder: str, room_bytes_min: int = ROOM_BYTES_MIN) -> str:
-    """Why nothing could be written into a folder, in words; empty when it could."""
+    """Return why nothing could be written into a folder, in words; empty when it could."""
     try:
         status = os.statvfs(folder)
     except OSError as error:
@@ -169,7 +169,8 @@ def disk_trouble(folder: str, room_bytes_min: int = ROOM_BYTES_MIN) -> str:
 
 
 def disk_room(folder: str) -> dict[str, float]:
-    """What the disk of a folder holds, and what is left of it for this user, as figures; nothing if it does not say."""
+    """Return what a folder's disk holds, and what is left of it for this user, as figures; nothing if it does not
+    say."""
     try:
         status = os.statvfs(folder)
     except OSError:

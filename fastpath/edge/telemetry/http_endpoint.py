@@ -81,7 +81,7 @@ class MetricsConnection(asyncio.Protocol):
         self._answered = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected: the question must come in time, and the answer be read."""
+        """Begin with a connection, on which the question must come in time, and the answer be read."""
         self._transport = cast(asyncio.Transport, transport)
         self._others.add(self)
         self._runtime.expect(self, self._runtime.settings.handshake_seconds)
@@ -95,12 +95,12 @@ class MetricsConnection(asyncio.Protocol):
         self._runtime.spare(self)
 
     def expire(self) -> None:
-        """No question in time, or its answer is not read."""
+        """End: no question came in time, or its answer is not read."""
         if self._transport is not None:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """The head of a request, or a part of it; a fault of ours is answered, and harms nobody else."""
+        """Take the head of a request, or a part of it; a fault of ours is answered, and harms nobody else."""
         if self._answered:
             return
         self._head += data
@@ -133,7 +133,8 @@ class MetricsConnection(asyncio.Protocol):
 
 
 def _proves(authorization: str, password: str) -> bool:
-    """Whether the header holds the password (RFC 7617, of any user, or RFC 6750), or there is none to be given."""
+    """Return True if the header holds the password (RFC 7617, of any user, or RFC 6750), or there is none to be
+    given."""
     if not password:
         return True
     kind, _, given = authorization.partition(" ")

@@ -51,7 +51,7 @@ class Moment(NamedTuple):
 
 
 def interval_seconds() -> float:
-    """How often figures are exported; raises SettingsError."""
+    """Return how often figures are exported, in seconds; raise SettingsError."""
     text = os.environ.get(INTERVAL) or str(INTERVAL_MS)
     if not text.isdecimal() or not 1000 <= int(text) <= 86_400_000:
         raise SettingsError(f"{INTERVAL}: {text!r} is no whole number of ms from 1000 to a day")
@@ -59,7 +59,7 @@ def interval_seconds() -> float:
 
 
 def make_exporter() -> OTLPMetricExporter:
-    """OpenTelemetry's exporter, as its variables say; raises SettingsError for what it does not take."""
+    """Make OpenTelemetry's exporter, as its variables say; raise SettingsError for what it does not take."""
     check_variables("METRICS")
     return OTLPMetricExporter()
 
@@ -82,7 +82,7 @@ class FiguresExport:
             self._take()
 
     def _stop(self) -> None:
-        """The last figures are those that count for what has happened since."""
+        """Stop with the last figures, which count for what has happened since."""
         self._take()
         self._queue.stop()
 
@@ -101,7 +101,7 @@ class OtlpFigures:
         self._words = LastWords("opentelemetry.exporter.otlp.proto.http.metric_exporter")
 
     def export(self, moments: Sequence[Moment]) -> str:
-        """Empty when the collector has taken all, else why it has not (Exporter)."""
+        """Export; return an empty text when the collector has taken all, else why it has not (Exporter)."""
         for moment in moments:
             self._words.forget()
             scoped = ScopeMetrics(scope(), metrics_of(moment, self._began), "")
@@ -121,7 +121,7 @@ class OtlpFigures:
 
 
 def metrics_of(moment: Moment, began: int) -> list[Metric]:
-    """The metrics: a collector that hands them to Prometheus calls them as ``/metrics`` does."""
+    """Return the metrics: a collector that hands them to Prometheus calls them as ``/metrics`` does."""
     points: dict[str, tuple[Figure, list[NumberDataPoint]]] = {}
     for name, value in moment.figures.items():
         figure = FIGURES.get(name, UNKNOWN)

@@ -12,7 +12,7 @@ _LATENCY = "Time from the acceptance of a message until it is written to a clien
 
 
 def lines(statistics: Statistics, *, ready: bool) -> Iterator[str]:
-    """All metrics in the text format 0.0.4; with several workers also each one's, by its number.
+    """Yield all metrics in the text format 0.0.4; with several workers also each one's, by its number.
 
     Rates are left out: Prometheus makes them of the totals.
     """
@@ -29,7 +29,7 @@ def lines(statistics: Statistics, *, ready: bool) -> Iterator[str]:
 
 
 def _metrics(prefix: str, addition: str, sources: list[tuple[str, dict[str, float]]]) -> Iterator[str]:
-    """The figures of each source, under the label that it has; the samples of a metric stand together."""
+    """Yield the figures of each source, under the label that it has; the samples of a metric stand together."""
     told: dict[str, tuple[Figure, list[str]]] = {}
     for name in dict.fromkeys(name for _, figures in sources for name in figures if name not in ("worker", "pid")):
         figure = FIGURES.get(name, UNKNOWN)
@@ -52,7 +52,7 @@ def _metrics(prefix: str, addition: str, sources: list[tuple[str, dict[str, floa
 
 
 def metric_of(name: str, figure: Figure) -> str:
-    """What a figure is called, without its prefix; empty when it is left out."""
+    """Return what a figure is called, without its prefix; empty when it is left out."""
     if figure.metric is not None:
         return figure.metric
     return f"{name}_total" if figure.kind == COUNTER else name

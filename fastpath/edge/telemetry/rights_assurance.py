@@ -39,9 +39,9 @@ class Assurance:
 
     @property
     def trouble(self) -> str:
-        """Why a right that is taken away may not be seen, in words; empty while one of the agents follows.
+        """Reason why a right that is taken away may not be seen, in words; empty while one of the agents follows.
 
-        Also without an agent: a node works on with the rights that it has.
+        That holds also without an agent: a node works on with the rights that it has.
         """
         moment = self._clock()
         troubles = [
@@ -53,7 +53,7 @@ class Assurance:
         return troubles[0] if troubles and all(troubles) else ""
 
     def warnings(self) -> dict[str, str]:
-        """What somebody has to put right, by name, though the node serves on; empty when there is nothing."""
+        """Return what somebody has to put right, by name, though the node serves on; empty when there is nothing."""
         found = {}
         if (text := self._rights.left_out.text()) != "":
             found["rights"] = text
@@ -63,7 +63,7 @@ class Assurance:
         return found
 
     def _alone_since(self) -> float | None:
-        """Since when the last agent is gone; None while there is one, and where there was none."""
+        """Return since when the last agent is gone; None while there is one, and where there was none."""
         if self._told:
             return None
         if self._left_at is None and self._rights.inherited:
@@ -71,7 +71,7 @@ class Assurance:
         return self._left_at
 
     def _tell(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The verb ``rights``."""
+        """Answer the verb ``rights``."""
         told = _Told(str(arguments.get("trouble") or ""), int(arguments.get("triggers_missing") or 0), self._clock())
         if peer not in self._told:
             peer.ended.append(lambda: self._leave(peer))
@@ -83,7 +83,8 @@ class Assurance:
         self._left_at = self._clock()
 
     def _figures(self) -> dict[str, float]:
-        """Of agents nothing while none has said anything: where Django's rules do not decide, none does."""
+        """Return figures of agents, and nothing while none has said anything: where Django's rules do not decide, none
+        does."""
         left_out = self._rights.left_out
         figures: dict[str, float] = {}
         if self._rights.generation is not None:

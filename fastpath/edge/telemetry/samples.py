@@ -18,14 +18,15 @@ CLUSTER = "/__sys__/cluster"
 """The figures of all nodes together as fields, and of each as JSON; once a second, from the collector in Django."""
 
 LATE_SECONDS = 0.25
-"""After each whole second, at which the workers look at what they have counted, and tell the first one."""
+"""Seconds after each whole second, at which the workers look at what they have counted, and tell the first one."""
 
 FIELDS_MAX = 256
 
 
 class Samples:
-    """On the first worker, or the only process: samples the figures of all workers, each whole second of the clock that
-    never jumps, and answers ``samples`` and ``figures`` on the control socket (protocol.md 8.12)."""
+    """The samples of the figures of all workers, on the first worker or the only process, each whole second of the
+    clock that never jumps; the verbs ``samples`` and ``figures`` of the control socket ask for them (protocol.md 8.12).
+    """
 
     def __init__(self, runtime: Runtime, statistics: Statistics) -> None:
         self._runtime = runtime
@@ -52,7 +53,8 @@ class Samples:
         self._wait(number)
 
     def _samples(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Samples after the one numbered ``after`` of ``server``; of another server's numbers nothing is known."""
+        """Answer samples after the one numbered ``after`` of ``server``; of another server's numbers nothing is
+        known."""
         del peer
         server, after = self._runtime.broker.server, arguments.get("after")
         if type(after) is not int or arguments.get("server", server) != server:
@@ -87,7 +89,7 @@ class Samples:
 
 
 def _second() -> int:
-    """The whole second that was told of LATE_SECONDS ago; half a second later it is the next."""
+    """Return the whole second that was told of LATE_SECONDS ago; half a second later it is the next."""
     return round(time.monotonic() - LATE_SECONDS)
 
 

@@ -25,13 +25,13 @@ SERVICE = "fastpath"
 PROTOCOL = "http/protobuf"
 
 _UNKNOWN = "unknown_service"
-"""What OpenTelemetry calls a service that has no name."""
+"""Name that OpenTelemetry gives a service that has none."""
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 def make_exporter() -> OTLPSpanExporter:
-    """OpenTelemetry's exporter, as its variables say; raises SettingsError for what it does not take."""
+    """Make OpenTelemetry's exporter, as its variables say; raise SettingsError for what it does not take."""
     check_variables("TRACES")
     return OTLPSpanExporter()
 
@@ -47,13 +47,13 @@ def check_variables(signal: str) -> None:
 
 
 def _said(signal: str, what: str) -> tuple[str, str]:
-    """The variable that counts for this signal, and its value; empty: there is none."""
+    """Return the variable that counts for this signal, and its value; empty: there is none."""
     names = (f"OTEL_EXPORTER_OTLP_{signal}_{what}", f"OTEL_EXPORTER_OTLP_{what}")
     return next(((name, os.environ[name]) for name in names if os.environ.get(name)), (names[1], ""))
 
 
 def resource_of(worker: int) -> Resource:
-    """What is said of the process that exports."""
+    """Return what is said of the process that exports."""
     own = Resource.create({SERVICE_INSTANCE_ID: f"{socket.gethostname()}:{os.getpid()}", "fastpath.worker": worker})
     if str(own.attributes.get(SERVICE_NAME, "")).startswith(_UNKNOWN):
         own = own.merge(Resource({SERVICE_NAME: SERVICE}))
@@ -61,7 +61,7 @@ def resource_of(worker: int) -> Resource:
 
 
 def scope() -> InstrumentationScope:
-    """What is said of the program."""
+    """Return what is said of the program."""
     return InstrumentationScope(SERVICE, _version())
 
 
@@ -75,7 +75,7 @@ class OtlpExporter:
         self._words = LastWords("opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
     def export(self, spans: Sequence[Span]) -> str:
-        """Empty when the collector has taken all, else why it has not (Exporter)."""
+        """Export; return an empty text when the collector has taken all, else why it has not (Exporter)."""
         self._words.forget()
         try:
             result = self._exporter.export([self._readable(span) for span in spans])
@@ -105,9 +105,9 @@ class OtlpExporter:
 
 
 class LastWords(logging.Handler):
-    """What this logger of OpenTelemetry has said last: the reason of a failure, which it tells in no other way.
+    """The last words of a logger of OpenTelemetry: the reason of a failure, which it tells in no other way.
 
-    Until it is closed nothing of that comes into the log of this process: each attempt would be a line, and the queue
+    Until this is closed nothing of that comes into the log of this process: each attempt would be a line, and the queue
     says once what is wrong.
     """
 
@@ -128,7 +128,7 @@ class LastWords(logging.Handler):
         super().close()
 
     def forget(self) -> None:
-        """Before an attempt."""
+        """Forget the last words before an attempt."""
         self.text = ""
 
     def _hand_on(self, on: bool) -> None:

@@ -19,7 +19,8 @@ from .spans import WAITING_MAX, ExportQueue, Span
 ACCEPT, DELIVER = "accept", "deliver"
 
 WRITING_NS_MAX = 1_000_000_000
-"""So long a delivery is waited for that goes to large groups, slice by slice, while others go on publishing."""
+"""Nanoseconds that a delivery is waited for that goes to large groups, slice by slice, while others go on
+publishing."""
 
 
 class _Accepting(NamedTuple):
@@ -113,7 +114,7 @@ class SpanRecorder(PublicationListener):
             self._runtime.loop.call_soon(self._count)
 
     def _count(self) -> None:
-        """Everybody who gets what was offered is known, and nobody can have gone since."""
+        """Count who gets what was offered: everybody is known, and nobody can have gone since."""
         waited = bool(self._delivering)
         offered, self._offered = self._offered, []
         for one in offered:
@@ -124,7 +125,7 @@ class SpanRecorder(PublicationListener):
             self._runtime.loop.call_soon(self._written)
 
     def _written(self) -> None:
-        """What was offered has been written, or waits in the queues of slow clients."""
+        """Note what was offered as written, or as waiting in the queues of slow clients."""
         ended = time_ns()
         if self._runtime.broker.writing.behind and ended - self._delivering[0].began < WRITING_NS_MAX:
             self._runtime.loop.call_soon(self._written)
@@ -134,7 +135,7 @@ class SpanRecorder(PublicationListener):
             self._queue.put(_delivered(one, ended))
 
     def _clients(self, subject: str) -> int:
-        """How many clients of this process get what comes of the subject at once."""
+        """Return how many clients of this process get what comes of the subject at once."""
         topic = self._runtime.broker.interest.topics.get(subject)
         return 0 if topic is None or topic.feed is None else sum(map(len, topic.feed.groups))
 
@@ -163,7 +164,7 @@ def _delivered(one: _Delivering, ended: int) -> Span:
 
 
 def _attributes(subject: str, name: str, kind: str) -> dict[str, str | int]:
-    """In the names of OpenTelemetry's conventions for messaging."""
+    """Return attributes in the names of OpenTelemetry's conventions for messaging."""
     return {
         "messaging.system": "fastpath",
         "messaging.destination.name": subject,

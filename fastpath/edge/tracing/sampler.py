@@ -12,7 +12,8 @@ from ...listen_address import SettingsError
 NAME, ARGUMENT = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
 
 DEFAULT = "parentbased_always_off"
-"""What is traced elsewhere is traced here, and nothing else: a feed may publish more than anybody wants to see."""
+"""Sampler by which what is traced elsewhere is traced here, and nothing else: a feed may publish too much to be
+seen."""
 
 _RATIOS: dict[str, float | None] = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
 """The share of traces by the sampler's name; None: its argument."""
@@ -29,7 +30,8 @@ class Sampler:
     ratio: float
 
     def begin(self) -> str:
-        """The id of a trace that begins with a publication that came without a context; empty: it is not traced."""
+        """Return the id of a trace that begins with a publication without a context; empty: the publication is not
+        traced."""
         if not self.ratio:
             return ""
         trace = secrets.token_hex(16)
@@ -45,7 +47,7 @@ class Sampler:
 
 
 def sampler_of(environ: Mapping[str, str]) -> Sampler:
-    """The sampler that the variables name; raises SettingsError."""
+    """Return the sampler that the variables name; raise SettingsError."""
     name = environ.get(NAME) or DEFAULT
     kind = name.removeprefix(_PARENT_BASED)
     if kind not in _RATIOS:

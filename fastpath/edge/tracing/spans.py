@@ -17,16 +17,16 @@ BATCH_SPANS = 512
 """Items of one request, as OpenTelemetry's own processor takes."""
 
 EXPORT_SECONDS = 0.5
-"""How often what waits is exported."""
+"""Seconds between two exports of what waits."""
 
 STOP_SECONDS = 2.0
-"""How long a process that stops waits for its last items to be taken."""
+"""Seconds that a process that stops waits for its last items to be taken."""
 
 log = logging.getLogger("fastpath.tracing")
 
 
 class Span(NamedTuple):
-    """What has happened to one message in this process; times are in ns since 1970.
+    """The course of one message in this process; times are in ns since 1970.
 
     ``trace``, ``span`` and ``parent`` are ids in hexadecimal digits, ``parent`` empty for the first span of a trace.
     ``incoming`` tells what was taken in from what was handed on. ``error`` is empty, or why the message went no
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 
 Item = TypeVar("Item")
-"""What is exported."""
+"""Item that is exported."""
 
 _Taken = TypeVar("_Taken", contravariant=True)
 
@@ -54,7 +54,7 @@ class Exporter(Protocol[_Taken]):
     """Hands items on; called in one thread, and may wait there."""
 
     def export(self, items: Sequence[_Taken]) -> str:
-        """Empty when all were taken, else why none was."""
+        """Export; return an empty text when all were taken, else why none was."""
 
     def close(self) -> None:
         """Give up what is being waited for; called in another thread."""

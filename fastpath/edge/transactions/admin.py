@@ -32,7 +32,7 @@ class Transactions:
         self.offers = Offers(verbs={"transactions": self._tell, "forget_transaction": self._forget})
 
     def _tell(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``limit``; answers later."""
+        """Answer later, with at most ``limit`` transactions."""
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_DEFAULT)
 
         async def tell() -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Transactions:
         self._answer(peer, tell)
 
     def _forget(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``user`` and ``transaction``; answers later."""
+        """Forget ``transaction`` of ``user``; answer later."""
         user, transaction = text(arguments, "user"), text(arguments, "transaction")
         key = publisher_key(user, transaction)
 

@@ -36,7 +36,7 @@ ATTEMPTS_MAX = 10_000
 """Attempts that one commit names: partitions of a batch."""
 
 LOOKED_AT = 200
-"""Of them, between two turns of the loop."""
+"""Attempts that are looked at between two turns of the loop."""
 
 COMMITS_MAX = 16
 """Commits that are released at a time, a slice of each in turn; others wait."""
@@ -48,13 +48,13 @@ WAITING_ATTEMPTS_MAX = 200_000
 """Attempts that all of them name together; beyond it the answer is ``busy``, too."""
 
 ASKERS_MAX = 64
-"""Who may wait for the same commit."""
+"""Number of publishers that may wait for the same commit."""
 
 STRANGE_MS = 60_000
-"""What another node has begun and not done for so long is gone on with here."""
+"""Milliseconds after which what another node has begun and not done is gone on with here."""
 
 PROGRESS_SECONDS = 1.0
-"""How often who waits is told how far it is."""
+"""Seconds between two words to who waits about how far the commit is."""
 
 Winners = list[tuple[int, int, int]]
 
@@ -72,7 +72,7 @@ class Commit:
         self.batch = batch
         self.winners = winners
         self.principal = principal
-        """Whose rights are asked; None: it was begun before this process, and they were."""
+        """Holder of the rights that are asked; None: the commit was begun before this process, and they were."""
         self.once = once
         self.cursor: ReleaseCursor | None = None
         self.askers: list[tuple[PublisherConnection, int]] = []
@@ -152,7 +152,7 @@ class Commits:
         commit.askers.append((publisher, number))
 
     def _joined(self, key: str, batch: int, winners: Winners, principal: Principal, *, once: bool) -> Commit:
-        """The commit that runs already, or one that begins now."""
+        """Return the commit that runs already, or one that begins now."""
         if self.runtime.stale:
             raise InvalidMessage(UNAVAILABLE, "nothing can be published at this moment; retry")
         commit = self._commits.get(key)
@@ -212,7 +212,7 @@ class Commits:
             commit.reply("failed", BROKEN, "a fault of the server")
 
     async def _settle(self, commit: Commit) -> tuple[StagingRecord, bool]:
-        """The record of the batch when all of it is stored, and whether it was before."""
+        """Return the record of the batch when all of it is stored, and True if it was before."""
         self._broken.discard(commit.key)
         course = CommitCourse(commit.batch)
         step, record = course.read(await self._store.record(commit.key))
@@ -263,7 +263,7 @@ class Commits:
         return await self._store.begin(commit.key, record)
 
     async def _check_rights(self, commit: Commit) -> None:
-        """May all of it still be published? After this nobody is asked any more."""
+        """Check that all of it may still be published; after this nobody is asked any more."""
         principal = commit.principal
         if principal is None:
             return
@@ -316,7 +316,7 @@ class Commits:
 
 
 def _winners(attempts: list[Any]) -> Winners:
-    """The attempts that a commit names, partitions rising; raises InvalidMessage."""
+    """Return the attempts that a commit names, partitions rising; raise InvalidMessage."""
     if len(attempts) > ATTEMPTS_MAX:
         raise InvalidMessage("invalid", f"a commit names at most {ATTEMPTS_MAX} attempts")
     try:

@@ -64,7 +64,7 @@ class CommitRelease:
             await self._publish(piece)
 
     async def settled(self) -> None:
-        """All that was released is as safe as the engine makes it: with a journal, on the disk."""
+        """Wait until all that was released is as safe as the engine makes it: with a journal, on the disk."""
         engine, patience = self._runtime.broker.engine, Patience()
         while True:
             synced: asyncio.Future[None] = self._runtime.loop.create_future()

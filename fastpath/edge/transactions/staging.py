@@ -23,7 +23,7 @@ WAITING_FRAMES_MAX = 2 * WINDOW
 """Frames of one connection that may wait for a store that waits itself; who sends more does not keep its window."""
 
 FIRST_SECONDS, SWEEP_SECONDS = 0.5, 1.0
-"""When, and how often, it is looked for what is too old, and for what was begun."""
+"""Seconds until, and then between, looks for what is too old, and for what was begun."""
 
 log = logging.getLogger("fastpath.staging")
 
@@ -47,7 +47,7 @@ class Staging:
         self._sweeping = self.runtime.loop.create_task(self._sweep(each))
 
     async def close(self) -> None:
-        """Nothing waits any more, and the store is closed."""
+        """Close: nothing waits any more, and the store is closed."""
         tasks = [*self._tasks, *([self._sweeping] if self._sweeping is not None else [])]
         for task in tasks:
             task.cancel()
@@ -130,7 +130,7 @@ class Staging:
         self._run(publisher, number, drop())
 
     def check(self, publisher: PublisherConnection) -> int:
-        """The time, if it may publish now; raises Refused to end it."""
+        """Return the time, if the publisher may publish now; raise Refused to end its connection."""
         if not self.runtime.access.may_publish(publisher.address):
             raise Refused(Close.DENIED, f"publishing is not allowed from {publisher.address}")
         return now()
@@ -172,7 +172,7 @@ class Staging:
 
 
 def key_of(publisher: PublisherConnection, transaction: str) -> str:
-    """Whose transaction: no user meets another one's."""
+    """Return whose transaction it is: no user meets another one's."""
     principal = publisher.principal
     assert principal is not None
     return publisher_key(principal.user, transaction)

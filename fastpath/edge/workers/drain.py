@@ -17,10 +17,11 @@ from ..runtime.component import ControlPeer, Offers
 from ..runtime.runtime import Runtime
 
 STEP_SECONDS = 0.1
-"""How often some are told to go. They are closed a step later: what they had sent before is answered by then."""
+"""Seconds between two groups that are told to go. They are closed a step later: what they had sent before is answered
+then."""
 
 HEAR_SECONDS = 2
-"""How long those who were told may take to hear it and go, once all have been told."""
+"""Seconds that those who were told may take to hear it and go, once all have been told."""
 
 STOPS = "drain: the server is stopping; reconnect"
 EMPTIES = "drain: the server sends its clients elsewhere; reconnect"
@@ -28,7 +29,7 @@ EMPTIES = "drain: the server sends its clients elsewhere; reconnect"
 log = logging.getLogger("fastpath.drain")
 
 Servers = Sequence[tuple[str, int]]
-"""Where to go: addresses for clients, each with its weight (0 to 100)."""
+"""Addresses where clients are to go, each with its weight (0 to 100)."""
 
 
 class Entrance(Protocol):
@@ -62,7 +63,7 @@ class Drainer:
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self.active = False
-        """Whether newcomers are refused and clients sent elsewhere."""
+        """True while newcomers are refused and clients sent elsewhere."""
         self._last: messages.Drain | messages.Undrain | None = None  # what the other workers were told
         self.offers = Offers(
             verbs={"drain": self._ask_begin, "undrain": self._ask_cancel},
@@ -90,7 +91,8 @@ class Drainer:
 
     @property
     def servers(self) -> Servers:
-        """Where clients may go beside this node: those of the drain while there is one, else those of the settings."""
+        """Addresses where clients may go beside this node: those of the drain while there is one, else those of the
+        settings."""
         return self._servers if self.active else self._runtime.settings.drain_servers
 
     def begin(self, per_second: int = 0, servers: Servers = ()) -> None:
@@ -123,7 +125,7 @@ class Drainer:
         self._ports.resume()
 
     def _pass_on(self, told: messages.Drain | messages.Undrain) -> None:
-        """On the first of several workers: the others do the same, also those that come later."""
+        """Pass a drain on to the others, also those that come later; on the first of several workers."""
         self._last = told
         self._runtime.workers.to_others(told)
 
@@ -132,7 +134,7 @@ class Drainer:
             self._runtime.workers.to_others(self._last, worker)
 
     async def turns(self, signals: Callable[[], int], others: Callable[[], int]) -> None:
-        """As this process stops: send clients elsewhere in turns, for ``drain_seconds``, if there is somewhere to go.
+        """Send clients elsewhere in turns as this process stops, for ``drain_seconds``, if there is somewhere to go.
 
         ``others`` counts the workers that still need this one: they are waited for. ``signals`` counts how often this
         process was told to stop; once more cuts it short.
@@ -199,7 +201,7 @@ class Drainer:
         client.link.close(Close.DRAIN, reason)
 
     def _rest(self) -> None:
-        """No more turns."""
+        """End the turns."""
         self.active = False
         self._turns = 0.0
         if self._timer is not None:

@@ -35,10 +35,10 @@ from ..runtime.runtime import Runtime, now
 from .link import STUCK_SECONDS, LinkSocket, StateSender, is_own
 
 RETRY_SECONDS = 0.1
-"""Between attempts to reach the first worker. Its socket outlives it, so that one attempt is the rule."""
+"""Seconds between attempts to reach the first worker. Its socket outlives it, so that one attempt is the rule."""
 
 BUSY_SECONDS = STUCK_SECONDS / 4
-"""How often the first worker is told that this one is there, while it takes nothing because it writes."""
+"""Seconds between two words to the first worker that this one is there, while it takes nothing because it writes."""
 
 UPSTREAM_BYTES_MAX = 16 << 20
 """Publications that may wait for a first worker that does not take them; above it they are refused."""
@@ -100,7 +100,7 @@ class Follower:
         self._stopped = True
 
     def _crowded(self, crowded: bool) -> None:
-        """Offers.crowded: the log waits at the first worker, which holds whoever publishes for that."""
+        """Hold the log at the first worker, which holds whoever publishes for that (Offers.crowded)."""
         self._busy = crowded
         if self._link is not None:
             self._link.read(not crowded)
@@ -134,7 +134,7 @@ class Follower:
         return True
 
     def refused(self) -> Refusal | None:
-        """The reason why the first worker takes no publication at this moment (Upstream)."""
+        """Return the reason why the first worker takes no publication at this moment (Upstream)."""
         if self._link is None or not self._welcomed or self._runtime.stale:
             return _AWAY
         return _BUSY if self._link.waiting > UPSTREAM_BYTES_MAX else None

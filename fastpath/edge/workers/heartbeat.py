@@ -31,11 +31,11 @@ class Heartbeat:
         self._runtime = runtime
         self._due = 0.0
         self._late: dict[int, tuple[float, float]] = {}
-        """By worker: how many seconds its loop was held up, and when that was heard of."""
+        """Seconds that each worker's loop was held up, and when that was heard of."""
         self._heard: dict[int, float] = dict.fromkeys(range(1, others + 1), 0.0)
-        """When each of the others was heard of last (Runtime.awake); minus infinity once it is gone."""
+        """Times when each of the others was heard of last (Runtime.awake); minus infinity once it is gone."""
         self._full: set[int] = set()
-        """Those of the others that take no more clients."""
+        """Numbers of the others that take no more clients."""
         self.offers = Offers(messages={messages.Beat: self._told}, parted=self._parted)
 
     def start(self, beat: Callable[[], None], full: Callable[[], bool]) -> None:
@@ -80,7 +80,7 @@ class Heartbeat:
         self._runtime.loop.call_later(BEAT_SECONDS, self._tick)
 
     def _told(self, worker: int, beat: messages.Beat) -> None:
-        """On the first worker: another one's loop runs."""
+        """Note, on the first worker, that another one's loop runs."""
         self._heard[worker] = self._runtime.awake.time
         if beat.late > LATE_SECONDS:
             self._note(worker, beat.late)

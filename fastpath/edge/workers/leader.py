@@ -46,16 +46,16 @@ from .link import LinkSocket, StateSender, is_own
 from .staleness import told_since
 
 HELLO_SECONDS = 1.0
-"""How long a new first worker waits for those who still hold the state of the one before it."""
+"""Seconds that a new first worker waits for those who still hold the state of the one before it."""
 
 LATE_SECONDS = 5.0
-"""How much longer when none of them has answered: without one the state would be lost."""
+"""Seconds to wait longer when none of them has answered: without one the state would be lost."""
 
 SEED_SECONDS = 30.0
-"""How long it waits for the state of one of them."""
+"""Seconds to wait for the state of one of them."""
 
 COPY_SECONDS = 10.0
-"""How long it then waits for the others to have all of that, before it takes publications."""
+"""Seconds to wait then for the others to have all of that, before publications are taken."""
 
 LOG_BYTES = 256 << 10
 """The log is written before the end of the tick when so much has come."""
@@ -124,7 +124,7 @@ class Link:
                 self.socket.close(f"not for the first worker: {str(packet)[:40]}")
 
     def _answer(self, outcomes: list[Outcome]) -> None:
-        """After the log that holds what the outcomes tell of."""
+        """Answer after the log that holds what the outcomes tell of."""
         self._links.flush()
         self.socket.send(Published(self._links.runtime.broker.engine.epoch, outcomes))
         self.socket.flush()
@@ -220,17 +220,17 @@ class Links:
             link.socket.read(True)
 
     def changed(self) -> None:
-        """Something happened that ``resume`` may wait for."""
+        """Note that something happened that ``resume`` may wait for."""
         self._changed.set()
 
     def hello(self, link: Link) -> None:
-        """A worker said who it is."""
+        """Take a worker that said who it is."""
         self._changed.set()
         if self._open:
             link.welcome()
 
     def take(self, link: Link, packet: Copying) -> None:
-        """A piece of the state that a worker still holds."""
+        """Take a piece of the state that a worker still holds."""
         takeover, rights = link.takeover, self.runtime.sessions.rights
         assert takeover is not None
         match packet:
@@ -255,14 +255,14 @@ class Links:
                 self._changed.set()
 
     def rights_replaced(self) -> None:
-        """A whole set has taken force."""
+        """Tell that a whole set of rights has taken force."""
         self.flush()
         for link in self._links:
             if link.giver is not None:
                 link.giver.renew_rights()
 
     def rights_changed(self, change: Sequence[Any]) -> None:
-        """A difference has taken force: ``after, generation, rules, removed, users, sessions, options``."""
+        """Tell that a difference has taken force: ``after, generation, rules, removed, users, sessions, options``."""
         self.flush()
         data = encode(RightsDiff(*change))
         for link in self._links:
@@ -282,11 +282,11 @@ class Links:
                 link.socket.flush()
 
     def unsent_to(self, worker: int) -> int:
-        """The number of bytes that wait for that worker."""
+        """Return the number of bytes that wait for that worker."""
         return sum(link.socket.waiting for link in self._links if link.worker == worker)
 
     def count(self) -> int:
-        """The number of other workers that are there."""
+        """Return the number of other workers that are there."""
         return len(self._links)
 
     def flush(self) -> None:
@@ -313,7 +313,7 @@ class Links:
             link.socket.flush()
 
     def figures(self) -> list[dict[str, float]]:
-        """The figures that each of the others told last."""
+        """Return the figures that each of the others told last."""
         moment = time.monotonic()
         return [told_since(link.figures, moment - link.told) for link in self._links if link.figures]
 
@@ -329,7 +329,7 @@ class Links:
         return ended
 
     def lost(self, link: Link, why: str) -> None:
-        """A worker is gone, or was cut."""
+        """Let go of a worker that is gone, or was cut."""
         log.warning("the link to worker %d is over: %s", link.worker, why)
         self.runtime.workers.parted(link.worker)
         if link in self._links:
@@ -363,7 +363,7 @@ class Links:
             self.flush()
 
     def restarted(self, topic: Topic) -> None:
-        """A subject stands elsewhere than what the others were told leads to."""
+        """Tell that a subject stands elsewhere than what the others were told leads to."""
         self.flush()
         for link in self._links:
             if link.giver is not None and (link.giver.copy is None or topic.subject not in link.giver.copy.pending):
@@ -390,7 +390,7 @@ class Links:
         self._links.append(Link(self, sock))
 
     async def _wait(self, deadline: float) -> bool:
-        """Until something has changed; False when the time (Runtime.awake) is over."""
+        """Wait until something has changed; return False when the time (Runtime.awake) is over."""
         self._changed.clear()
         while self.runtime.awake.time < deadline:
             with suppress(TimeoutError):

@@ -20,10 +20,11 @@ from ..runtime import kernel_stats
 from ..runtime.runtime import Runtime
 
 LINK_BYTES_MAX = 64 << 20
-"""What may wait unsent for a worker that does not read, beside the largest packet of it; above it the link is cut."""
+"""Bytes that may wait unsent for a worker that does not read, beside its largest packet; above them the link is cut."""
 
 HOLD_BYTES = 8 << 20
-"""What may wait for a worker that reads before nothing is taken from those who publish; at half of it they go on."""
+"""Bytes that may wait for a worker that reads before nothing is taken from those who publish; at half of them they go
+on."""
 
 STUCK_SECONDS = 1.0
 """A worker that has neither taken nor said anything for so long holds nobody back: it is on its way to being cut."""
@@ -38,7 +39,7 @@ PACKET_BYTES_MAX = 1 << 30
 """No packet comes near it: it is there to notice a stream that is not one of packets."""
 
 SLICE_BYTES = 128 << 10
-"""How much of a copy is sent in one turn of the loop, about a millisecond's work."""
+"""Bytes of a copy that are sent in one turn of the loop, about a millisecond's work."""
 
 SHARE = 0.5
 """More slices follow in the same turn, for so much of the time for which the turn was waited for: where a turn is long,
@@ -46,7 +47,7 @@ because who publishes at full speed has filled it, the copy still has a third of
 
 READ_BYTES_MAX = 256 << 10
 BUFFER_BYTES = 1 << 20
-"""What the kernel may hold of a link, as far as it lets us."""
+"""Bytes that the kernel may hold of a link, as far as it lets us."""
 
 log = logging.getLogger("fastpath.links")
 
@@ -145,7 +146,7 @@ class LinkSocket:
         self._loop.call_soon(self._lost, why)
 
     def _drop(self) -> None:
-        """Nobody takes what waits any more: nothing does."""
+        """Drop what waits: nobody takes it any more."""
         self._out.clear()
         self._sent = self.waiting = self._largest = 0
 

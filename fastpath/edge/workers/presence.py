@@ -28,7 +28,7 @@ from ..runtime.runtime import Runtime, now
 from .presence_leader import FLUSH_SECONDS, TURN_SECONDS, View, announce
 
 STEP_SECONDS = 0.002
-"""How long one turn works on what waits."""
+"""Seconds that one turn works on what waits."""
 
 STEP = 50
 """Subjects between two looks at the clock."""
@@ -40,7 +40,7 @@ QUESTIONS_MAX = 10_000
 """Questions of this process' clients that may wait for the first worker."""
 
 ANSWER_SECONDS = 2.0
-"""How long they wait."""
+"""Seconds that such a question waits."""
 
 AWAY = "the server does not know it at this moment; ask again"
 
@@ -73,10 +73,10 @@ class ClientAdvertiser:
 
 
 class Questioner(Protocol):
-    """Who has asked who is there."""
+    """A client that has asked who is there."""
 
     id: int
-    """Of the question, if it has one."""
+    """Number of the question, if it has one."""
     subject: str
 
     def tell(self, answer: Present) -> None:
@@ -224,14 +224,14 @@ class Attending:
         self._runtime.end()
 
     def _say(self, packet: Packet) -> None:
-        """To the roster; what is lost on the way is asked for."""
+        """Tell the roster; what is lost on the way is asked for."""
         if self._view is not None:
             self._view.say(0, packet, False)
         else:
             self._runtime.workers.to_first(messages.Attendance(packet, bool(len(self._advertisers))))
 
     def _ask(self) -> None:
-        """Somebody does not know what this process has."""
+        """Tell all that this process has: somebody does not know it."""
         if self._speaker.n:
             self._speaker.ask()
             self.wake(TURN_SECONDS)
@@ -254,7 +254,7 @@ class Attending:
             self._change(subject, told.wanted)
 
     def _all_wanted(self, worker: int, told: messages.AllWanted) -> None:
-        """All that is wanted is told between two of these: what is not among it is not wanted any more."""
+        """Take all that is wanted, told between two of these: what is not among it is not wanted any more."""
         del worker
         if told.begins:
             self._fresh = set()
@@ -278,7 +278,7 @@ class Attending:
             self._who(questioner, command.subject)
 
     def _called(self, call: Call) -> None:
-        """The same over HTTP; raises InvalidMessage and Refused."""
+        """Answer the same over HTTP; raise InvalidMessage and Refused."""
         call.check_parameters("subject")
         subject = call.parameter("subject") or ""
         self._check_kept(subject)
@@ -293,7 +293,7 @@ class Attending:
         call.decide(SUBSCRIBE, PRESENCE + subject, decided)
 
     def _check_kept(self, subject: str) -> None:
-        """Raises InvalidMessage where presence is not kept."""
+        """Raise InvalidMessage where presence is not kept."""
         coverage = self._attendance.coverage
         if not coverage:
             raise InvalidMessage("invalid", "this server does not keep presence")

@@ -18,16 +18,16 @@ from ..runtime.component import Offers
 from ..runtime.runtime import Runtime, now
 
 FLUSH_SECONDS = 0.05
-"""What happens within it is told together."""
+"""Seconds within which what happens is told together."""
 
 TURN_SECONDS = 0.005
-"""Between two slices of work, so that everybody else has a turn."""
+"""Seconds between two slices of work, so that everybody else has a turn."""
 
 SLICE = 200
 """Joins and leaves told in one slice: each is a message to this node's clients, about 10 µs."""
 
 LEARN_SLICE = 2000
-"""What is learnt in one slice, and told to nobody."""
+"""Changes that are learnt in one slice, and told to nobody."""
 
 WORKER_SILENCE_MS = 6000
 """A process of this node that is silent for so long is not counted: it hangs, or has ended."""
@@ -36,7 +36,7 @@ NODE_SILENCE_MS = 12_000
 """The same for another node; its users have left 2 s later (core.roster.SETTLE_MS)."""
 
 LEARN_SECONDS = 3.0
-"""How long a process that takes over, or a node that joins, listens to the others before it tells what is new."""
+"""Seconds that a process that takes over, or a node that joins, listens to the others before it tells what is new."""
 
 USERS_MAX = 1000
 """Users in one answer (protocol.md 4.14)."""
@@ -95,7 +95,7 @@ class View:
         self.wake()
 
     def say(self, worker: int, packet: Packet, follows: bool) -> None:
-        """A process of this node says what its clients do."""
+        """Take what a process of this node says of its clients."""
         self._local.hear(packet, self._time())
         self._send(packet)
         if follows and worker and worker not in self._followers:
@@ -115,7 +115,7 @@ class View:
         self._runtime.workers.to_others(answer, worker)
 
     def hear(self, packet: Packet) -> None:
-        """Another node says something, or asks."""
+        """Hear what another node says, or asks."""
         try:
             if packet[:1] != ["?"]:
                 self._remote.hear(packet, self._time())
@@ -141,7 +141,7 @@ class View:
         )
 
     def beat(self) -> None:
-        """Called each second."""
+        """Do what is due each second."""
         moment = self._time()
         if self.channel is not None and self.channel.away:
             self._remote.rest(moment)
@@ -156,7 +156,7 @@ class View:
             self._runtime.loop.call_later(seconds, self._turn)
 
     def _time(self) -> int:
-        """In ms, while this loop runs: what others said while it stood still waits unread, and ends nobody here."""
+        """Return ms while this loop runs: what others said while it stood still waits unread, and ends nobody here."""
         return int(self._runtime.awake.time * 1000)
 
     def _send(self, packet: Packet) -> None:
@@ -172,13 +172,13 @@ class View:
             self._ask_own()
 
     def _linked(self, worker: int) -> None:
-        """A process of this node is there, perhaps a new one."""
+        """Note that a process of this node is there, perhaps a new one."""
         self._followers.discard(worker)
         if self.roster.patterns and not self.learning:
             self._runtime.workers.to_others(messages.Patterns(list(self.roster.patterns)), worker)
 
     def _parted(self, worker: int) -> None:
-        """A process of this node is gone."""
+        """Note that a process of this node is gone."""
         self._followers.discard(worker)
         self._local.leave(f"{self._node}/{worker}")
         self.wake()
@@ -223,7 +223,7 @@ class View:
             self.wake()
 
     def _tell_patterns(self, moment: int) -> None:
-        """At most once a second: every process looks at all its subjects then."""
+        """Tell the patterns at most once a second: every process looks at all its subjects then."""
         if self.roster.patterns_changed and moment >= self._patterns_at:
             self.roster.patterns_changed = False
             self._patterns_at = moment + 1000
@@ -238,7 +238,7 @@ class View:
             self._change(subject, wanted)
 
     def _tell_wanted(self, worker: int) -> None:
-        """A process has somebody who advertises: all that is wanted, in slices."""
+        """Tell a process that has somebody who advertises all that is wanted, in slices."""
         if not self.learning:
             self._runtime.workers.to_others(messages.AllWanted(True), worker)
             self._tellings.append((worker, iter(list(self.roster.wanted))))

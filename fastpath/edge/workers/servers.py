@@ -9,10 +9,10 @@ from ..runtime.component import Offers
 from .drain import Drainer
 
 OWN_WEIGHT = 100
-"""Of this node among the others: as large as a weight can be."""
+"""Weight of this node among the others: as large as a weight can be."""
 
 _HOST = re.compile(r"[A-Za-z0-9._~%-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
-"""What a Host may be to be told again: a name or an address, and a port."""
+"""Form of a Host that may be told again: a name or an address, and a port."""
 
 
 class HttpServers:
@@ -23,7 +23,7 @@ class HttpServers:
         self.offers = Offers(endpoints={path: {"GET": self._servers} for path in ("/api/servers", "/api/servers/")})
 
     def _servers(self, call: Call) -> None:
-        """Raises InvalidMessage for a parameter that is not known."""
+        """Answer where clients may connect; raise InvalidMessage for a parameter that is not known."""
         call.check_parameters()
         others = [{"url": url, "weight": weight} for url, weight in self._drain.servers]
         own = own_address(call)
@@ -32,7 +32,8 @@ class HttpServers:
 
 
 def own_address(call: Call) -> str | None:
-    """The address of the WebSocket behind the port, or the proxy, that was asked; None where the caller named none."""
+    """Return the address of the WebSocket behind the port, or the proxy, that was asked; None where the caller named
+    none."""
     host, headers = call.request.headers.get("host", ""), call.request.headers
     if not _HOST.fullmatch(host):
         return None

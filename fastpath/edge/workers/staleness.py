@@ -9,7 +9,7 @@ _OF_THE_LAST_SECOND = ("_per_s", "_percent", "_p50_ms", "_p99_ms")
 
 
 def told_since(figures: dict[str, float], seconds: float) -> dict[str, float]:
-    """The figures as they are so many seconds later: what was of a last second is over, and the loop is late.
+    """Return the figures as they are so many seconds later: what was of a last second is over, and the loop is late.
 
     Counters, and what the worker holds (clients, memory), stay: they are still there.
     """
