@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             workers.run(settings)
     except SettingsError as error:
-        # One write: the thread of the log still has lines for the same stream, and `print` writes the end of a line by itself.
+        # One write: the log still writes to the same stream, and `print` writes the end of a line by itself.
         sys.stderr.write(f"fastpath: {error}\n")
         return 2
     return 0

@@ -27,7 +27,7 @@ class Lake:
         self._folder = Path(folder)
 
     def __call__(self, subject: str, since: Position | int | None = None) -> list[Message]:
-        """The messages that `since` names, and the newest one before them, the oldest first.
+        """Return the messages that `since` names, and the newest one before them, the oldest first.
 
         Raises FileNotFoundError where there is no such folder.
         """
@@ -80,7 +80,7 @@ def _text(value: bytes | None) -> str | bytes:
 
 
 def _as_of(text: str | None) -> Any:
-    """What is of several parts stands in the archive as JSON."""
+    """Return a time as it was published: of several parts it stands in the archive as JSON."""
     if text is not None and text.startswith("{"):
         try:
             return json.loads(text)

@@ -169,7 +169,7 @@ def by_partition(files: Iterable[File]) -> dict[str, list[File]]:
 
 
 def chosen_files(files: Iterable[File], subjects: Sequence[str], start: datetime | None) -> list[File]:
-    """The files that may hold something of it: by their date, group, and the subjects between which they lie."""
+    """Return the files that may hold something of it: by date, group, and the subjects between which they lie."""
     date = "" if start is None else f"{start.astimezone(UTC):%Y-%m-%d}"
     groups = None
     if not any(map(is_wildcard, subjects)):

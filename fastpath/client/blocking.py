@@ -213,7 +213,7 @@ class BlockingClient:
     def history(
         self, subject: str, since: datetime | int | tuple[int, int] | None = None, lake: Lake | None = None
     ) -> Past:
-        """All that is known of a subject's past, as ``Client.history`` has it; ``lake`` is called in a thread."""
+        """Return all that is known of a subject's past, as ``Client.history`` does; ``lake`` is called in a thread."""
         return self.call(self._open.history(subject, since, lake))
 
     def unsubscribe(self, subjects: str | Iterable[str]) -> None:

@@ -28,7 +28,7 @@ class Gap(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What was published to a subject, up to ``position``: ``subscribe(subject, since=past.position)`` goes on there.
+    """The messages of a subject up to ``position``: ``subscribe(subject, since=past.position)`` goes on there.
 
     ``messages`` are those with a number, the oldest first, each once. ``snapshot`` is what the subject was when it was
     asked for; None where there is none. ``gaps`` are the messages that should be there and are not, the oldest first.
@@ -41,7 +41,7 @@ class Past(NamedTuple):
 
 
 def since_of(since: Any) -> Since | None:
-    """A position, a datetime with a time zone, ms since 1970, or None as what a lake is asked for.
+    """Return a position, a datetime with a time zone, ms since 1970, or None as what a lake is asked for.
 
     Raises TypeError, and ValueError for a datetime that could be any time.
     """
@@ -61,7 +61,7 @@ def since_of(since: Any) -> Since | None:
 def joined(
     archived: Iterable[Message], cached: Iterable[Message], since: Since | None
 ) -> tuple[list[Message], list[Gap]]:
-    """All messages that `since` names, in order and each once, and the gaps before and between them.
+    """Return all messages that `since` names, in order and each once, and the gaps before and between them.
 
     Numbers of a subject rise by one, also into a later epoch, or begin there with 1 again. A message that both have is
     taken from the cache, which knows more of it.
@@ -87,7 +87,7 @@ def reaches(cached: Sequence[Message], since: Since | None) -> bool:
 
 
 def end_of(found: Iterable[Message], head: Position | None) -> tuple[list[Message], Position]:
-    """What was cached of all that came to a new subscription, and the position up to which that is.
+    """Return what was cached of all that came to a new subscription, and the position up to which that is.
 
     What came live behind it may be conflated, and is left out. ``head`` is where the subject stands after all of it.
     """
@@ -109,7 +109,7 @@ def _wanted(message: Message, since: Since | None) -> bool:
 
 
 def _before(chain: Sequence[Message], begin: int, since: Since | None) -> list[Gap]:
-    """What is missing between the start that was asked for and the first message that is there."""
+    """Return what is missing between the start that was asked for and the first message that is there."""
     if since is None or begin == len(chain):
         return []
     first = chain[begin]
@@ -125,6 +125,6 @@ def _between(before: Message, after: Message) -> list[Gap]:
 
 
 def _follows(epoch: int, seq: int, after: Message) -> list[Gap]:
-    """The gap between a position and the next message; none where it is the next, or begins another epoch anew."""
+    """Return the gap between a position and the next message; none where it is the next, or begins an epoch anew."""
     end = 0 if after.epoch > epoch and after.seq <= seq else seq
     return [Gap(end + 1, after.seq - 1)] if after.seq > end + 1 else []

@@ -16,7 +16,7 @@ _Answer = TypeVar("_Answer")
 
 
 def aside(question: Callable[[], _Answer]) -> _Answer:
-    """What a function returns, which is something that JSON can say, from a copy of this process that ends with it.
+    """Return what a function returns in a copy of this process that ends with it; JSON must be able to say it.
 
     What it writes is written once. Where the copy fails, or this process cannot be copied, the function is called here:
     so it raises what it raises.
@@ -44,7 +44,7 @@ def aside(question: Callable[[], _Answer]) -> _Answer:
 
 
 def _can_be_copied() -> bool:
-    """Not with threads, whose locks the copy would find held for ever; nor with a connection, which both would use."""
+    """Return False with threads, whose locks a copy would find held for ever, or a connection, which both would use."""
     if sys.platform != "linux" or any(one.connection is not None for one in connections.all(initialized_only=True)):
         return False
     return len(list(Path("/proc/self/task").iterdir())) == 1

@@ -197,7 +197,7 @@ class Client:
     async def history(
         self, subject: str, since: datetime | int | tuple[int, int] | None = None, lake: Lake | None = None
     ) -> Past:
-        """All that is known of a subject's past: its snapshot, what is cached of it, and before that what a lake has.
+        """Return what is known of a subject's past: its snapshot, what is cached, and before that what a lake has.
 
         ``since`` is a time (a datetime with its zone, or ms since 1970) or the position behind which to begin; without
         it everything. ``lake`` is a callable (``fastpath.client.past.Lake``), ``spark.lake_history.Lake(folder)`` or
@@ -222,7 +222,7 @@ class Client:
         return Past(snapshots[0] if snapshots else None, messages, position, gaps)
 
     async def _stored(self, subject: str, stream: MessageStream) -> list[Message]:
-        """All that came until a new subscription had what it begins with; raises as ``history``."""
+        """Return all that came until a new subscription had what it begins with; raise as ``history`` does."""
         found: list[Message] = []
         statuses, wanted = self.status, self._machine.following.wanted
         try:

@@ -388,7 +388,7 @@ class SubscriptionSet:
         return owner not in wanted.owners or wanted.level
 
     def at(self, name: str) -> Position | None:
-        """The position up to which a subject was read; None before the first message."""
+        """Return the position up to which a subject was read; None before the first message."""
         wanted = self.subjects.get(name)
         return None if wanted is None else wanted.position
 

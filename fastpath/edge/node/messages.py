@@ -169,8 +169,8 @@ class JoinGroup(Packet, tag="group_join"):
 
 
 class UseGroups(Packet, tag="group_use"):
-    """What members on the worker have for good, are not to have, cannot take though it was offered, and ask for: each
-    with the session's number."""
+    """The messages that members on the worker have for good, are not to have, cannot take though they were offered, and
+    ask for: each with the session's number."""
 
     done: list[GroupMessage]
     free: list[GroupMessage]
@@ -354,7 +354,7 @@ class GiveSession(Packet, tag="session_given"):
 
 
 class GroupAnswers(Packet, tag="group_answers"):
-    """What members on the worker have asked for: that which they get, and that which is somebody else's."""
+    """The messages that members on the worker have asked for: those which they get, and those which another one has."""
 
     taken: list[GroupMessage]
     gone: list[GroupMessage]

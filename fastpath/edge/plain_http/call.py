@@ -105,7 +105,7 @@ class Call:
     # Who asks, and what that one may
 
     def principal(self) -> Principal:
-        """Who calls; raises Refused for a bad token, and InvalidMessage while nobody is known yet."""
+        """Return who calls; raise Refused for a bad token, and InvalidMessage while nobody is known yet."""
         self._check_ready()
         return self.runtime.broker.grants.principal(self.token, now())
 
@@ -136,7 +136,7 @@ class Call:
             then(reason)
 
     def _check_ready(self) -> None:
-        """Raises InvalidMessage while nobody is known yet."""
+        """Raise InvalidMessage while nobody is known yet."""
         if not self.runtime.broker.grants.ready:
             raise InvalidMessage("not_ready", NOT_READY)
 

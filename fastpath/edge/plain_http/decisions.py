@@ -27,7 +27,7 @@ class Decisions:
         )
 
     def _check(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer | None:
-        """``action``, ``subject`` and ``token``: whether its bearer may."""
+        """Answer whether the bearer of ``token`` may do ``action`` with ``subject``."""
         action = arguments["action"]
         if action not in (SUBSCRIBE, PUBLISH):
             raise InvalidMessage("invalid", "action is subscribe or publish")
@@ -42,7 +42,7 @@ class Decisions:
             return _allowed(f"{error.code.label}: {error.reason}")
 
     def _snapshot(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer | None:
-        """``subject`` and ``token``: its snapshot, or why its bearer gets none."""
+        """Answer with the snapshot of ``subject``, or why the bearer of ``token`` gets none."""
         subject = arguments["subject"]
         try:
             check_subject(subject)
@@ -55,13 +55,13 @@ class Decisions:
     def _decide(
         self, peer: ControlPeer, subject: str, action: str, token: str | None, answer: Callable[[str], Answer]
     ) -> Answer | None:
-        """The answer for the reason why not, empty for yes; None: it follows. Raises Refused."""
+        """Return the answer for the reason why not, empty for yes; None: it follows. Raise Refused for a bad token."""
         number = peer.request
         reason = self._runtime.decide(token or "", action, subject, lambda why: peer.reply(number, answer(why)))
         return None if reason is None else answer(reason)
 
     def _called(self, call: Call) -> None:
-        """``GET /snapshot?subject=…``."""
+        """Answer ``GET /snapshot?subject=…``."""
         call.check_parameters("subject")
         subject = call.parameter("subject")
         if subject is None:
@@ -72,7 +72,7 @@ class Decisions:
         )
 
     def _found(self, subject: str, reason: str) -> Message:
-        """The subject's snapshot; raises InvalidMessage where there is none, or the reason why not is not empty."""
+        """Return the subject's snapshot; raise InvalidMessage where there is none, or ``reason`` says why not."""
         if reason:
             raise InvalidMessage(code_of(reason), reason)
         broker = self._runtime.broker
@@ -83,7 +83,7 @@ class Decisions:
         return message
 
     def _told(self, subject: str, reason: str) -> Answer:
-        """The same as Django is told."""
+        """Return what Django is told of a subject's snapshot."""
         try:
             found = self._found(subject, reason)
         except InvalidMessage as error:

@@ -35,7 +35,7 @@ _KEY_PREFIX = "rest:"
 
 
 class Publishing:
-    """What callers and Django publish."""
+    """The component that takes what callers of HTTP and Django publish."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -47,8 +47,10 @@ class Publishing:
         )
 
     def _publish(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """Django's ``messages``, and ``publisher`` and ``first`` for those that it may send again; answers when all are
-        safe or refused. It is never held back."""
+        """Publish Django's ``messages``, and answer when all are safe or refused; Django is never held back.
+
+        ``publisher`` and ``first`` number what Django may send again.
+        """
         rows, number = arguments["messages"], peer.request
         publisher, first = arguments.get("publisher") or "", arguments.get("first") or 0
         if not isinstance(rows, list) or len(rows) > BATCH_MESSAGES_MAX:
@@ -59,7 +61,7 @@ class Publishing:
             raise InvalidMessage("invalid", "first numbers publications from 1 on, and needs a publisher")
 
         def published(outcomes: list[Outcome]) -> None:
-            """Where messages are numbered elsewhere, or have to be safe first, this is later."""
+            """Answer; where messages are numbered elsewhere, or have to be safe first, this is later."""
             peer.reply(number, {"epoch": self._runtime.broker.engine.epoch, "results": outcomes})
 
         # No user's key is such a one: those begin with a number.

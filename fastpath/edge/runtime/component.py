@@ -30,10 +30,10 @@ Done = Callable[[Answer], None]
 
 
 class ControlPeer(Protocol):
-    """Who asks by a verb, as what answers it sees it: a connection of the control socket, or an operator's call."""
+    """The asker of a verb, as its component sees it: a connection of the control socket, or an operator's call."""
 
     principal: Principal | None
-    """In whose name; None: Django's, which may do everything."""
+    """The one in whose name the peer asks; None: Django, which may do everything."""
     request: int
     """The number of the request that is being answered."""
     ended: list[Callable[[], None]]
@@ -161,7 +161,7 @@ class Draining(Protocol):
 
     @property
     def active(self) -> bool:
-        """Whether newcomers are refused and clients sent elsewhere."""
+        """True while newcomers are refused and clients sent elsewhere."""
 
 
 class NodesListener(NodeListener, Protocol):
@@ -266,7 +266,7 @@ class Offers:
     lines: Mapping[str, Methods] = field(default_factory=dict)
     """The same, of all paths that begin so (``/session/``), and whose bodies are lines of text."""
     routes: Mapping[str, Route] = field(default_factory=dict)
-    """Of the metrics port, by path."""
+    """Pages of the metrics port, by path."""
     mqtt: MqttTable | None = None
     """Knows the sessions of clients of MQTT."""
     gate: HookGateway | None = None

@@ -38,7 +38,7 @@ class Account:
         self.messages = 0
         """All that was taken, refused ones included."""
         self.last = 0
-        """When the last of it came; 0: none has."""
+        """Time in ms since 1970 when the last message came; 0: none has."""
         self._marks: deque[int] = deque((0,), maxlen=RATE_SECONDS + 1)
 
     def mark(self) -> None:
@@ -75,11 +75,11 @@ class Progress(Account):
         """Messages of batches that the sender's account has not yet: it is told each second, and when it is read."""
         self._open: dict[int, tuple[int, int]] = {}  # batch → messages and when it came, the oldest first
         self.transaction = ""
-        """For which it staged last; empty: it does not stage."""
+        """The transaction for which the connection staged last; empty: it does not stage."""
         self._staging: set[Frame] = set()  # frames that the store has not answered
 
     def took(self, batch: int, messages: int, moment: int) -> None:
-        """A batch came."""
+        """Count a batch that came."""
         self.messages += messages
         self.ungathered += messages
         self.unacknowledged += messages
@@ -91,7 +91,7 @@ class Progress(Account):
         self.unacknowledged -= self._open.pop(batch, (0, 0))[0]
 
     def stages(self, transaction: str, rows: int, moment: int) -> Frame:
-        """Rows came for a transaction; they wait until ``staged``."""
+        """Count rows that came for a transaction; they wait until ``staged``."""
         frame = Frame(transaction, rows, moment)
         self.messages += rows
         self.last = moment
@@ -119,7 +119,7 @@ class Progress(Account):
         return oldest[1] if oldest is not None else 0
 
     def oldest_ms(self, moment: int) -> int:
-        """For how long the oldest of them waits; 0 when none does."""
+        """Return for how many ms the oldest batch waits; 0 when none does."""
         return max(0, moment - self.since) if self._open else 0
 
 
@@ -142,7 +142,7 @@ class Accounts:
             self.took(user, PUBLISHER, name, count, progress.last)
 
     def took(self, user: str, kind: str, name: str, messages: int, moment: int) -> None:
-        """Somebody has sent so many messages, refused ones included."""
+        """Count messages that a sender has sent, refused ones included."""
         account = self._all.setdefault((user, kind, name), Account())
         self._all.move_to_end((user, kind, name))
         if len(self._all) > KEPT_MAX:

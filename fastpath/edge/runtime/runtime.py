@@ -132,8 +132,7 @@ class Runtime:
         self.drain: Draining | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
         self.command_bytes_max = command_bytes_max(settings.message_bytes_max)
-        self.watch = make_watch(loop, self.end)
-        self.scheduler = Scheduler(loop, self.pass_time)
+        self.watch, self.scheduler = make_watch(loop, self.end), Scheduler(loop, self.pass_time)
         self.paused: dict[Deadline, list[Any]] = {}
         """Data that held client connections have read, in their own form, to be handled when they are held no more."""
         self.blocked: dict[Client, int] = {}

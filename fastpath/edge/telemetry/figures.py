@@ -109,7 +109,7 @@ class Statistics:
         return [self.own(), *sorted(self._runtime.workers.figures(), key=lambda other: other["worker"])]
 
     def _tell(self) -> dict[str, Any]:
-        """The verb: all of them, and those of each worker."""
+        """Answer the verb: all figures, and those of each worker."""
         each = self.by_worker()
         return {**self.figures(each), "by_worker": each}
 

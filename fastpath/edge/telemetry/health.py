@@ -26,7 +26,7 @@ DEAF_SECONDS = 10.0
 """A disk that has not said for so long how full it is does not answer."""
 
 VERSION = 1
-"""That of the control socket's protocol."""
+"""The version of the control socket's protocol."""
 
 log = logging.getLogger("fastpath.health")
 
@@ -39,7 +39,7 @@ class NodeState:
         self.offers = Offers(verbs={"hello": self._hello})
 
     def _hello(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """``version``."""
+        """Answer with the server's version; raise InvalidMessage where the peer's ``version`` is another."""
         del peer
         if arguments.get("version", VERSION) != VERSION:
             raise InvalidMessage("invalid", f"this server speaks version {VERSION}")

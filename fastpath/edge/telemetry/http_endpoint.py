@@ -33,7 +33,7 @@ log = logging.getLogger("fastpath.metrics")
 
 
 class Health:
-    """Whether clients should be sent to this node: what a load balancer asks, and what a monitoring system reads."""
+    """The pages by which a load balancer learns whether to send clients here, and a monitoring system the figures."""
 
     def __init__(self, statistics: Statistics, readiness: Readiness) -> None:
         self._statistics = statistics
@@ -45,16 +45,16 @@ class Health:
         )
 
     def _text(self) -> str:
-        """What a scrape is answered with (edge/telemetry/prometheus.py)."""
+        """Return what a scrape is answered with (edge/telemetry/prometheus.py)."""
         return "\n".join([*lines(self._statistics, ready=not self._readiness.reasons()), ""])
 
     def _health(self, known: bool) -> Page:
-        """That the process is well: the loop has just proved it."""
+        """Say that the process is well: the loop has just proved it."""
         del known
         return Page(200, _JSON, b'{"status":"ok"}\n')
 
     def _ready(self, known: bool) -> Page:
-        """Whether the node takes clients; who is not known does not learn why not."""
+        """Say whether the node takes clients; who is not known does not learn why not."""
         reasons = self._readiness.reasons()
         body: dict[str, Any] = {"status": "unavailable" if reasons else "ok"}
         if reasons and known:
@@ -64,7 +64,7 @@ class Health:
         return Page(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n")
 
     def _metrics(self, known: bool) -> Page:
-        """The figures."""
+        """Return the figures; raise BadRequest for who has not the password."""
         if not known:
             raise BadRequest(401, "The figures need the password of FASTPATH_METRICS_PASSWORD.", _CHALLENGE)
         return Page(200, _PROMETHEUS, self._text().encode())
@@ -124,7 +124,7 @@ class MetricsConnection(asyncio.Protocol):
         self._transport.close()
 
     def _page(self, path: str, known: bool) -> Page:
-        """The answer to a request for this path; raises BadRequest."""
+        """Return the answer to a request for this path; raise BadRequest where there is none."""
         routes = self._runtime.routes
         if path not in routes:
             *paths, last = routes

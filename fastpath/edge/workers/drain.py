@@ -76,7 +76,7 @@ class Drainer:
         )
 
     def _ask_begin(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """``per_second`` and ``servers``, both optional."""
+        """Begin to drain: ``per_second`` clients, to ``servers``, both optional."""
         del peer
         servers = [(str(url), int(weight)) for url, weight in arguments.get("servers") or ()]
         if any(not 0 <= weight <= 100 for _, weight in servers):

@@ -35,13 +35,13 @@ class BroughtRights:
         )
 
     def _begin(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A full set begins."""
+        """Begin a full set of rights."""
         del peer, arguments
         self._rights.begin()
         return {}
 
     def _chunk(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A part of it."""
+        """Take a part of the full set."""
         del peer
         rules, users, sessions = (arguments.get(name) or [] for name in ("rules", "users", "sessions"))
         options = arguments.get("options")
@@ -51,7 +51,7 @@ class BroughtRights:
         return {}
 
     def _commit(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """It is whole, and in force from now on."""
+        """Put the full set in force, which is whole."""
         del peer
         generation = int(arguments["generation"])
         left_out = self._rights.commit(generation, now())
@@ -64,7 +64,7 @@ class BroughtRights:
         return {}
 
     def _change(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What has changed since a generation."""
+        """Take what has changed since a generation."""
         del peer
         after, generation = arguments["after"], int(arguments["generation"])
         rules, removed, users, sessions = (

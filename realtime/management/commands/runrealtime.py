@@ -86,7 +86,7 @@ class Command(BaseCommand):
         )
 
     def check(self, *arguments: Any, **options: Any) -> None:
-        """As every command, but aside: checks import the project's addresses and views, which the web server needs."""
+        """Check as every command does, but aside: checks import the project's views, which the web server needs."""
         aside(lambda: super(Command, self).check(*arguments, **options))
 
     def handle(self, *_: Any, **options: Any) -> None:
