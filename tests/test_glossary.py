@@ -35,9 +35,10 @@ PLAIN = {
         overview preview simulation size statistics summary
     """,
     "English, in its own sense": """
-        accept access acks action allowed answers arrival asking attention awake basic bridge by contents current
-        described detail direct drive ends failures following hand hints incoming live local open order outside plain
-        price privileges promise reasons recent recorded remembered senders staged state subscribed talk
+        accept access acks action allowed answers arrival aside asking attention awake basic bridge by contents
+        current described detail direct drive ends failures following hand hints incoming live local open order
+        outside past plain price privileges promise reasons recent recorded remembered senders staged state
+        subscribed talk
     """,
 }
 """Words that mean in a module's name what they mean anywhere."""

@@ -18,10 +18,11 @@ from tests.support.documentation.addresses import missing
 from tests.support.realtime.server import ROOT
 
 FOREIGN = {
-    ".", "apachectl", "apt-get", "a2enmod", "a2ensite", "cat", "cd", "chmod", "cp", "docker", "echo", "go", "granian",
-    "grep", "gunicorn", "helm", "hypercorn", "install", "iptables", "javac", "jconsole", "jq", "kill", "kubectl", "ln",
-    "mkdir", "mosquitto_pub", "mosquitto_sub", "mv", "openssl", "printf", "redis-cli", "redis-server", "ruby", "seq",
-    "sort", "spark-submit", "systemctl", "systemd-run", "tail", "umask", "uniq", "useradd", "uvicorn", "zcat",
+    ".", "apachectl", "apt-get", "a2enmod", "a2ensite", "awk", "cat", "cd", "chmod", "cp", "docker", "echo", "go",
+    "granian", "grep", "gunicorn", "helm", "hypercorn", "install", "iptables", "javac", "jconsole", "jq", "kill",
+    "kubectl", "ln", "mkdir", "mosquitto_pub", "mosquitto_sub", "mv", "openssl", "pgrep", "printf", "ps", "redis-cli",
+    "redis-server", "ruby", "seq", "sort", "spark-submit", "systemctl", "systemd-run", "tail", "umask", "uniq",
+    "useradd", "uvicorn", "zcat",
 }  # fmt: skip
 """Programs of others that the pages name."""
 KEYWORDS = {"do", "done", "esac", "if", "then", "fi", "exec", "export", "set"}
