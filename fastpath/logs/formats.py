@@ -27,7 +27,6 @@ PARTS = (
     "clients",
     "control",
     "drain",
-    "faults",
     "health",
     "hooks",
     "http",

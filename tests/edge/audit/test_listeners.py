@@ -278,21 +278,21 @@ def test_another_worker_sends_no_more_than_the_first_one_takes(monkeypatch: pyte
         runtime.workers.follow(link)
         runtime.workers.received(0, Listen(["message"]))
 
-        async def publish(count: int, *, goes: bool) -> None:
+        async def told(count: int, *, goes: bool) -> None:
             before = len(sent)
             publish(runtime, [["/q/a", "x"] for _ in range(count)])
             await auntil(lambda: audit.waiting == 0)
             assert len(sent) == before + goes
 
-        await publish(11, goes=True)
-        await publish(3, goes=False)
+        await told(11, goes=True)
+        await told(3, goes=False)
         runtime.workers.received(0, EventsTaken(11))
-        await publish(12, goes=True)
-        await publish(4, goes=False)
+        await told(12, goes=True)
+        await told(4, goes=False)
         runtime.workers.linked(0)  # a new first worker
-        await publish(1, goes=True)
+        await told(1, goes=True)
         runtime.workers.received(0, Listen([]))
-        await publish(5, goes=False)
+        await told(5, goes=False)
         assert audit not in runtime.broker.observers
         runtime.stop()
 

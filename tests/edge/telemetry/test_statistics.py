@@ -84,7 +84,7 @@ async def test_latencies_of_all_workers_are_one_histogram_also_of_those_that_are
     links = Leading()
     links.told = [statistics.own() | {"worker": 1}]
     runtime.workers.lead(links)
-    runtime.serve(statistics)
+    runtime.serve(statistics, latencies)
     fast, slow = Histogram(), Histogram()
     fast.add(150_000, 90)
     slow.add(3_000_000, 10)
