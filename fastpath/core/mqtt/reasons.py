@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ..protocol.errors import Close, FastpathError
+from .packets import Type
 
 V3, V5 = 4, 5
 """The protocol levels of MQTT 3.1.1 and of MQTT 5."""
@@ -100,6 +101,36 @@ _CONNACK_V3 = {
     Reason.BAD_USER_OR_PASSWORD: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
+
+
+_ALLOWED = {
+    Type.CONNACK: (*range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F),
+    Type.PUBACK: (0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99),
+    Type.PUBREC: (0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99),
+    Type.SUBACK: (0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2),
+    Type.DISCONNECT: (0x00, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0x91), *range(0x93, 0xA3)),
+}
+"""The reason codes that a packet of the server may have, of a type where it may not have each (5: 3.2.2.2, 3.4.2.1,
+3.5.2.1, 3.9.3, 3.14.2.1)."""
+
+_NEAREST = {
+    (Type.CONNACK, Reason.SHUTTING_DOWN): Reason.SERVER_UNAVAILABLE,
+    (Type.CONNACK, Reason.TAKEN_OVER): Reason.SERVER_BUSY,
+    (Type.CONNACK, Reason.KEEP_ALIVE_TIMEOUT): Reason.SERVER_BUSY,
+    (Type.CONNACK, Reason.ADMINISTRATIVE_ACTION): Reason.NOT_AUTHORIZED,
+    (Type.DISCONNECT, Reason.SERVER_UNAVAILABLE): Reason.SERVER_BUSY,
+    (Type.DISCONNECT, Reason.BAD_USER_OR_PASSWORD): Reason.NOT_AUTHORIZED,
+    (Type.DISCONNECT, Reason.UNSUPPORTED_VERSION): Reason.PROTOCOL_ERROR,
+    (Type.PUBACK, Reason.PACKET_TOO_LARGE): Reason.IMPLEMENTATION_SPECIFIC,
+    (Type.PUBREC, Reason.PACKET_TOO_LARGE): Reason.IMPLEMENTATION_SPECIFIC,
+}
+
+
+def allowed_reason(kind: int, reason: Reason) -> Reason:
+    """The reason as a packet of that type may say it; the nearest that it may, if it is another."""
+    if reason in _ALLOWED.get(kind, (reason,)):
+        return reason
+    return _NEAREST.get((kind, reason), Reason.UNSPECIFIED)
 
 
 def reason_of_close(code: int) -> Reason:

@@ -46,6 +46,7 @@ from .reasons import (
     V5,
     MqttError,
     Reason,
+    allowed_reason,
     reason_of_close,
     reason_of_refusal,
     reason_of_subscription,
@@ -148,6 +149,8 @@ class Talk:
     __slots__ = (
         "_aliases",
         "_asked",
+        "_behind",
+        "_bytes_max",
         "_connect_packet",
         "_explains",
         "_host",
@@ -194,6 +197,8 @@ class Talk:
         self.keep_alive = 0
         self.expiry_seconds = 0
         self._explains = True
+        self._behind = b""  # answers that wait for CONNACK
+        self._bytes_max = 0  # of a packet that the client takes; 0: any
         self._connect_packet: ConnectPacket | None = None  # until it is answered
         self.connected = self.asked = self.begun = self.opened = False
         self.will: packets.Will | None = None
@@ -235,7 +240,7 @@ class Talk:
             case UnsubscribePacket():
                 self._unsubscribe(packet)
             case packets.Pingreq():
-                self._host.reply(PINGRESP)
+                self._reply(PINGRESP)
             case Disconnect():
                 self._disconnect(packet)
             case _:
@@ -266,6 +271,7 @@ class Talk:
         properties = packet.properties
         self.level, self.client_id, self.keep_alive = packet.level, packet.client_id, packet.keep_alive
         self.clean, self.will = packet.clean, packet.will
+        self._bytes_max = properties.get("maximum_packet_size", 0)
         if self.level == V5 and self._keep_alive_max:
             self.keep_alive = min(self.keep_alive or self._keep_alive_max, self._keep_alive_max)
         if "authentication_method" in properties:
@@ -302,7 +308,7 @@ class Talk:
             self,
             self._host,
             properties.get("receive_maximum", 65_535),
-            properties.get("maximum_packet_size", 0),
+            self._bytes_max,
             properties.get("topic_alias_maximum", 0),
             self._in_flight_bytes_max,
         )
@@ -360,7 +366,7 @@ class Talk:
             stored = session.received.get(packet.packet_id) if packet.qos == 2 else None
             if stored is not None:  # it comes again (4.3.3)
                 if stored:
-                    self._host.reply(encode_ack(Type.PUBREC, packet.packet_id, self.level))
+                    self._reply(encode_ack(Type.PUBREC, packet.packet_id, self.level))
                 if stored or packet.packet_id in self._waiting():
                     return
             elif self.level == V5 and len(session.received.keys() | self._waiting()) >= RECEIVE_MAX:
@@ -394,7 +400,7 @@ class Talk:
             kind = Type.PUBACK if packet.qos == 1 else Type.PUBREC
             if packet.qos == 2:
                 self.session.receive(packet.packet_id, stored=True)
-            self._host.reply(encode_ack(kind, packet.packet_id, self.level))
+            self._reply(encode_ack(kind, packet.packet_id, self.level))
 
     def _ack(self, packet: Ack) -> None:
         session = self.session
@@ -404,7 +410,7 @@ class Talk:
         elif packet.type == Type.PUBREL:
             known = session.received.pop(packet.packet_id, None) is not None
             code = Reason.SUCCESS if known or self.level != V5 else Reason.PACKET_ID_NOT_FOUND
-            self._host.reply(encode_ack(Type.PUBCOMP, packet.packet_id, self.level, code))
+            self._reply(encode_ack(Type.PUBCOMP, packet.packet_id, self.level, code))
         else:
             raise MqttError(Reason.PROTOCOL_ERROR, "nothing was sent with QoS 2")
 
@@ -578,22 +584,40 @@ class Talk:
                 properties["server_keep_alive"] = self.keep_alive
             if session.expiry_seconds != self.expiry_seconds:
                 properties["session_expiry"] = session.expiry_seconds
+        data = self._connack(properties)
+        if self._bytes_max and len(data) > self._bytes_max:
+            self._host.close(Reason.PACKET_TOO_LARGE, "the answer is larger than the client takes")
+            return b""
         self.opened = True
         self.outgoing.own(self._host.publisher)
-        self._host.reply(self._connack(properties, connect.properties.get("maximum_packet_size", 0)))
+        behind, self._behind = self._behind, b""
+        self._host.reply(data + behind)
         if self._resumes:
             self._resume()
         return self.outgoing.again()
 
-    def _connack(self, properties: packets.Properties, bytes_max: int) -> bytes:
+    def _connack(self, properties: packets.Properties) -> bytes:
         """With the reason why a session is not present any more, if the client takes so much (5: 3.2.2.3.9)."""
-        packet = Connack(code=0, session_present=self._present, properties=properties)
         if self._missed and self._explains and self.level == V5:
-            told = properties | {"reason_string": _missing(self._missed)}
-            data = encode_packet(Connack(code=0, session_present=self._present, properties=told), self.level)
-            if not bytes_max or len(data) <= bytes_max:
-                return data
-        return encode_packet(packet, self.level)
+            properties["reason_string"] = _missing(self._missed)
+        return self._encoded(Connack(code=0, session_present=self._present, properties=properties))
+
+    def _encoded(self, packet: Connack | Suback | Unsuback | Disconnect | Ack) -> bytes:
+        """The packet, without its words where these make it larger than the client takes (5: 3.1.2.11.4)."""
+        data = encode_packet(packet, self.level)
+        if self._bytes_max and len(data) > self._bytes_max and packet.properties.pop("reason_string", ""):
+            return encode_packet(packet, self.level)
+        return data
+
+    def _reply(self, data: bytes) -> None:
+        """Send an answer, behind CONNACK if that has not been sent yet (3.2), or end the connection if it is larger
+        than the client takes: without it the client would wait for ever."""
+        if self._bytes_max and len(data) > self._bytes_max:
+            self._host.close(Reason.PACKET_TOO_LARGE, "the answer is larger than the client takes")
+        elif self.opened:
+            self._host.reply(data)
+        else:
+            self._behind += data
 
     def missed(self, subject: str) -> None:
         """Messages that the client was to get cannot be had any more, and MQTT has no packet that says so: its session
@@ -674,19 +698,19 @@ class Talk:
         packet = Suback(packet_id=waiting.packet_id, codes=codes)
         if denied and self.level == V5 and self._explains:
             packet.properties["reason_string"] = f"not authorized: {', '.join(denied)}"[:REASON_CHARS_MAX]
-        self._host.reply(encode_packet(packet, self.level))
+        self._reply(self._encoded(packet))
 
     def _unsuback(self, waiting: _Asked) -> None:
         codes = [code for _, _, code in waiting.filters]
         self._host.subscribed()
-        self._host.reply(encode_packet(Unsuback(packet_id=waiting.packet_id, codes=codes), self.level))
+        self._reply(self._encoded(Unsuback(packet_id=waiting.packet_id, codes=codes)))
 
     def _published(self, waiting: _Asked, status: str, reason: str) -> None:
         if status == "ok":
             if waiting.packet_id in self.session.received:
                 self.session.receive(waiting.packet_id, stored=True)
             if waiting.packet_id:
-                self._host.reply(encode_ack(waiting.kind, waiting.packet_id, self.level))
+                self._reply(encode_ack(waiting.kind, waiting.packet_id, self.level))
         else:
             self._refused(waiting.kind, waiting.packet_id, reason_of_refusal(status), reason)
 
@@ -706,7 +730,8 @@ class Talk:
         self.session.refused(packet_id)
         if self.level == V5:
             properties = {"reason_string": text[:REASON_CHARS_MAX]} if text and self._explains else {}
-            self._host.reply(encode_ack(kind, packet_id, V5, code, properties))
+            told = Ack(type=kind, packet_id=packet_id, code=allowed_reason(kind, code), properties=properties)
+            self._reply(self._encoded(told))
         else:
             self._host.close(code, text)
 
@@ -716,11 +741,13 @@ class Talk:
         if server:
             properties["server_reference"] = server
         if not self.opened:
-            code = reason if self.level == V5 else return_code(reason)
-            return encode_packet(Connack(code=code or 0x80, properties=properties), self.level)
-        if self.level != V5:
+            code = allowed_reason(Type.CONNACK, reason) if self.level == V5 else return_code(reason)
+            data = self._encoded(Connack(code=code or 0x80, properties=properties))
+        elif self.level == V5:
+            data = self._encoded(Disconnect(code=allowed_reason(Type.DISCONNECT, reason), properties=properties))
+        else:
             return b""
-        return encode_packet(Disconnect(code=reason, properties=properties), V5)
+        return data if not self._bytes_max or len(data) <= self._bytes_max else b""
 
 
 def _missing(subject: str) -> str:
