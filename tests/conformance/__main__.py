@@ -20,7 +20,9 @@ from .suite import AS_WRITTEN, MODULES, NOT_SUBSCRIBABLE, names
 OURS = (
     "tests/core/mqtt",
     "tests/edge/clients/mqtt",
+    "tests/edge/hooks/test_passwords.py",
     "tests/workers/test_mqtt.py",
+    "tests/workers/test_mqtt_groups.py",
     "tests/conformance",
 )
 SECONDS_MAX = 120

@@ -91,7 +91,7 @@ def test_each_message_has_one_taker_over_all_workers(node: Sidecar, stack: ExitS
 
     count = 120
     for number in range(count):
-        mouth.publish(f"{topic}/{number % 2}", str(number), 1)
+        mouth.publish(f"{topic}/{number % 2}", str(number), qos if pace == "at once" else number % 2)
         if pace == "one by one" and number % 10 == 9:
             collect()
 

@@ -133,6 +133,17 @@ def allowed_reason(kind: int, reason: Reason) -> Reason:
     return _NEAREST.get((kind, reason), Reason.UNSPECIFIED)
 
 
+_FAULTS = frozenset(
+    (
+        Reason.MALFORMED,
+        Reason.PROTOCOL_ERROR,
+        Reason.TOPIC_INVALID,
+        Reason.PACKET_TOO_LARGE,
+        Reason.PAYLOAD_FORMAT_INVALID,
+    )
+)
+
+
 def reason_of_close(code: int) -> Reason:
     """The reason code that stands for a close code of protocol.md 7."""
     return _OF_CLOSE.get(code, Reason.UNSPECIFIED)  # type: ignore[call-overload, no-any-return]
@@ -149,5 +160,6 @@ def reason_of_subscription(error: str) -> Reason:
 
 
 def return_code(code: Reason) -> int:
-    """The return code of MQTT 3.1.1's CONNACK (3.2.2.3) for a reason; 3, "unavailable", for all that it has not."""
-    return _CONNACK_V3.get(code, 3)
+    """The return code of MQTT 3.1.1's CONNACK (3.2.2.3) for a reason; 3, "unavailable", for what it has not and is no
+    fault of the client's; 0 for faults, of which no CONNACK tells (3.1.4-1, 3.2.2-6)."""
+    return 0 if code in _FAULTS else _CONNACK_V3.get(code, 3)

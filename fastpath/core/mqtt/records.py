@@ -30,6 +30,12 @@ ASSURED, RETAINED, STORED, SNAPSHOT, EMPTY, STANDS, LIVE = 1, 2, 4, 8, 16, 32, 6
 its subject's snapshot; it has neither content nor fields; it stands for messages that cannot be had any more; these
 were kept from all, of whom nobody was away."""
 
+MARK_BITS = 22
+"""Of a mark: how many messages of one subject in one ms are told apart."""
+
+MARKS_MAX = 1000
+"""Subjects and times of which it is known how many messages they had."""
+
 _HEAD = Struct(">IBBQQQQQHH")
 _SHORT = Struct(">IB")
 _FLAGS = {"": 0, "historical": STORED, "recovered": STORED, "snapshot": SNAPSHOT, STAND_IN: SNAPSHOT | STANDS}
@@ -39,17 +45,25 @@ SHORT_BYTES = _SHORT.size
 
 
 class _Marks:
-    """Tells messages apart that have no number: one is encoded for all versions before the next one is."""
+    """Tells messages apart that have no number, alike on all workers: the how many-th of its subject it is in its ms.
+
+    One is encoded for all versions before the next one is.
+    """
 
     def __init__(self) -> None:
         self._message: Message | None = None
         self._mark = 0
+        self._counts: dict[tuple[int, str], int] = {}
 
     def of(self, message: Message) -> int:
         """The mark of the message, the same as long as no other one is asked about."""
         if message is not self._message:
             self._message = message
-            self._mark += 1
+            at = message.time, message.subject
+            count = self._counts[at] = self._counts.get(at, 0) + 1
+            self._mark = message.time << MARK_BITS | count
+            if len(self._counts) > MARKS_MAX:
+                self._counts = {one: count for one, count in self._counts.items() if one[0] == message.time}
         return self._mark
 
 

@@ -742,6 +742,8 @@ class Talk:
             properties["server_reference"] = server
         if not self.opened:
             code = allowed_reason(Type.CONNACK, reason) if self.level == V5 else return_code(reason)
+            if not code and self.level != V5:
+                return b""
             data = self._encoded(Connack(code=code or 0x80, properties=properties))
         elif self.level == V5:
             data = self._encoded(Disconnect(code=allowed_reason(Type.DISCONNECT, reason), properties=properties))

@@ -357,6 +357,7 @@ class MqttStream:
         return bool(self._link.held)
 
     def leave(self, reason: Reason, text: str) -> None:
+        self._runtime.end()  # where its subscriptions begin the session is to know, also if SUBACK comes too late
         self._link.leave(_CLOSE_OF.get(reason, Close.NORMAL), text)
 
     def close(self, reason: Reason, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from fastpath.client.control.client import Control
+from fastpath.core.mqtt.encoding import encode
 from fastpath.core.mqtt.packets import (
     Ack,
     Connack,
@@ -22,6 +23,7 @@ from fastpath.core.mqtt.packets import (
     Pingreq,
     Pingresp,
     PublishPacket,
+    SubscribePacket,
     Type,
     Will,
 )
@@ -135,6 +137,30 @@ def test_a_session_goes_on_where_it_was(broker: Sidecar, level: int) -> None:
         assert one.silent()
     with MqttPeer(broker.ready["mqtt"][0], level) as one:
         assert not one.connect(name).session_present
+        assert one.silent()
+
+
+@LEVELS
+@pytest.mark.parametrize("websocket", [False, True])
+def test_a_subscription_counts_although_its_client_goes_before_it_is_answered(
+    broker: Sidecar, level: int, websocket: bool
+) -> None:
+    """SUBSCRIBE and DISCONNECT in one piece: what comes from then on is the session's, and nothing of before."""
+    name = f"hasty{level}{websocket}"
+    address = broker.ready["clients" if websocket else "mqtt"][0]
+    with mqtt(broker) as mouth:
+        mouth.publish(f"{name}/a", "before")
+        with MqttPeer(address, level, websocket=websocket) as one:
+            one.connect(name, **lasting(level))
+            filters = [Filter(text=f"{name}/a", qos=1), Filter(text=f"{name}/#", qos=1)]
+            packets = SubscribePacket(packet_id=1, filters=filters), Disconnect()
+            one.send_bytes(b"".join(encode(packet, level) for packet in packets))
+            one.ended()
+        for topic in ("a", "b"):
+            mouth.publish(f"{name}/{topic}", topic)
+    with MqttPeer(address, level, websocket=websocket) as one:
+        assert one.connect(name, **lasting(level)).session_present
+        assert sorted(payload for _, payload, _, _ in one.messages(2)) == [b"a", b"b"]
         assert one.silent()
 
 
