@@ -23,6 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min, QuerySet
 
 from entitlement.following import mariadb
+from entitlement.following.watch import NUMBERING
 from entitlement.models import Change, DeletedChange, Generation
 
 SLICE = 500
@@ -68,7 +69,8 @@ def number_now(connection: BaseDatabaseWrapper) -> bool:
         if keys or deleted:
             generations.update(value=before + 1)
             _set_generation(connection, _superseded(alias, keys), Change.FORGOTTEN)
-            _set_generation(connection, keys, before + 1)
+            with _saying_so(connection):
+                _set_generation(connection, keys, before + 1)
             _put_back(connection, deleted, before + 1)
     return has_more or len(deleted) == SLICE
 
@@ -85,6 +87,24 @@ def _sorting_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
     yield
     with connection.cursor() as cursor:
         cursor.execute("; ".join(f"SET LOCAL {option} TO DEFAULT" for option in options))
+
+
+@contextmanager
+def _saying_so(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Within it an UPDATE may number notes (triggers.py)."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL {NUMBERING} TO 'on'")
+            yield
+            cursor.execute(f"SET LOCAL {NUMBERING} TO 'off'")
+        return
+    variable = NUMBERING.replace(".", "_")
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET @{variable} = 1")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET @{variable} = 0")
 
 
 def _pending(alias: str) -> QuerySet[Change]:

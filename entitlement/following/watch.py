@@ -10,6 +10,10 @@ from entitlement.models import Change
 
 PENDING, FORGOTTEN = Change.PENDING, Change.FORGOTTEN
 
+NUMBERING = "entitlement.numbering"
+"""The setting of a transaction, a variable of the connection on MariaDB, by which who numbers notes says so: any other
+UPDATE might give a note the generation that agents have read already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -58,18 +62,28 @@ def ended_by(connection: BaseDatabaseWrapper, watch: Watch, old: str, new: str) 
     )
 
 
+def numbers(connection: BaseDatabaseWrapper) -> str:
+    """Return SQL that is true where who asks says that it numbers notes (numbering.py)."""
+    if connection.vendor == "postgresql":
+        return f"COALESCE(current_setting('{NUMBERING}', TRUE), '') = 'on'"
+    # SQLite's triggers number.
+    return "FALSE" if connection.vendor == "sqlite" else f"COALESCE(@{NUMBERING.replace('.', '_')}, 0) = 1"
+
+
 def stands(connection: BaseDatabaseWrapper, log: str, generations: str, kind_and_key: str) -> str:
     """Return SQL that is true where an UPDATE of a note of the log hides nothing.
 
     ``log`` and ``generations`` are the names of the two tables, ``kind_and_key`` says that kind and key of the note are
-    the same. A note may get the next generation, or be forgotten: where there is a newer one of the same, or where it
-    is so old that all are sent anew who have not read it. What is forgotten may become anything.
+    the same. A note may get the next generation from who says that it numbers, or be forgotten: where there is a newer
+    one of the same, or where it is so old that all are sent anew who have not read it. What is forgotten may become
+    anything.
     """
     key = connection.ops.quote_name("key")  # a word of SQL on MariaDB
     value, forgotten = (f"(SELECT MAX({column}) FROM {generations})" for column in ("value", "forgotten"))  # noqa: S608
     return f"""(OLD.generation = {FORGOTTEN} OR ({kind_and_key} AND (
                 (NEW.generation = OLD.generation AND NEW.time = OLD.time)
-                OR (OLD.generation = {PENDING} AND NEW.generation = {value} AND NEW.time > OLD.time)
+                OR (OLD.generation = {PENDING} AND NEW.generation = {value} AND NEW.time > OLD.time
+                    AND {numbers(connection)})
                 OR (NEW.generation = {FORGOTTEN} AND (
                     (OLD.generation > {PENDING} AND OLD.generation <= {forgotten})
                     OR EXISTS (

@@ -71,6 +71,7 @@ ALTERED = {
     "far ahead": "generation = generation + 1000000",
     "back": "generation = generation - 1",
     "the newest": "generation = (SELECT value FROM entitlement_generation)",
+    "as it is numbered": "generation = (SELECT value FROM entitlement_generation), time = 9000000000000",
     "another key": "{key} = '0'",
     "another kind": "kind = 'rule'",
     "all of it": "generation = 1, kind = 'rule', {key} = '', time = 0",
