@@ -94,7 +94,7 @@ RECORDS = {
     "uneven()": ("a group's progress", "core/delivery/write_batches"),
     "context": (
         "a TLS context of the standard library",
-        "bench/by_hand/subscribe bench/scenarios/measure edge/listen/tls_context",
+        "bench/scenarios/measure edge/listen/tls_context",
     ),
     "reader": ("the frames of a connection, whose extensions are known after its handshake", "edge/clients/connection"),
     "_driver": ("a subscriber and its driver are one object in two modules", "client/subscriber/client"),
@@ -106,7 +106,7 @@ RECORDS = {
     "writer": ("who is told of the state of the connection to Redis", "engine/redis/engine"),
     "tally": (
         "counts of a measurement, and whether it is going on",
-        "bench/by_hand/subscribe bench/guarantee/recovery bench/load/crew bench/load/drive",
+        "bench/guarantee/recovery bench/load/crew bench/load/drive",
     ),
     "swarm": ("the deliveries so far, which who drives the load sets back after the first round", "bench/load/drive"),
     "load": (
@@ -117,7 +117,6 @@ RECORDS = {
         "a connection of the load, which is left out of the counts while it stalls",
         "bench/scenarios/stalling",
     ),
-    "post": ("a process of a team, which notes on it when it last told something", "bench/by_hand/publish"),
 }
 """Objects of which others set attributes, by the name that they have there: why that may be, and in which files below
 fastpath/. In any other the name stands for something else."""

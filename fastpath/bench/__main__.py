@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     revision()  # now: the checkout may change while it measures
     try:
         return int(options.handler(options))
-    except FastpathError as error:
+    except (FastpathError, ValueError) as error:
         print(f"fastpath.bench: {error}", file=sys.stderr)
         return 2
 

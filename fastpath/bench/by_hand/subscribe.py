@@ -1,225 +1,112 @@
-"""`subscribe`: simulated clients of a server that runs, from one to as many as the machine's memory allows."""
+"""`subscribe`: clients of a server that runs, by the Python client; what comes is counted and checked."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import random
-import ssl
-import sys
+import asyncio
+import signal
 import time
-from urllib.parse import urlsplit
+from contextlib import AsyncExitStack
 
-from ..load.crew import GAPS, P50_US, P99_US, Crew, processes_for
-from ..load.dialects import Fastpath
-from ..load.sockets import BenchError, Sockets, TlsSockets
-from ..load.swarm import Swarm
+from fastpath.client import connect
+from fastpath.client.message import Message, Status
+from fastpath.client.subscriber.streams import MessageStream
+from fastpath.recording.command_line import Progress, say
+
+from ..load import payload
+from ..load.latency import Histogram
 from ..machine.processes import open_files_most
 
 DESCRIPTION = """\
-Connects clients to a running server, subscribes, and counts what comes. Every connection is read in full, or one in
---sample; then the others are counted by the marker that `publish` puts in its messages. Latencies of such messages are
-from when they were due to when they were read, by the monotonic clock of this machine; of other messages, from the
-server's time of them by this machine's clock. Ctrl-C ends it with the summary."""
-
-EXAMPLES = """\
-examples:
-  python -m fastpath.bench subscribe --connections 1000 --subjects '/s/s{n:03d}'
-  python -m fastpath.bench subscribe --url wss://push.example.com/ws --token "$TOKEN" --subjects /stocks/us/IBM
-  python -m fastpath.bench subscribe --connections 50000 --processes 3 --ramp 2000 --sample 20
-  python -m fastpath.bench subscribe --connections 5000 --count 1000 --each 20 --stall 5:10 --storm 30:60"""
-
-BEHAVIOUR_AFTER_S = 5.0
+Connects clients to a running server, subscribes each to a subject or a pattern, and reads and counts all that comes.
+Latencies of what `publish` sends are from when it was sent to when it was read, by the monotonic clock of this machine;
+of other messages, from the server's time of them by this machine's clock. Ctrl-C ends it with the summary."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server, the clients, what they do."""
+    """The server, the clients, what they read."""
     parser.description = DESCRIPTION
-    parser.epilog = EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--url", default="ws://127.0.0.1:8800/ws", help="of the server (default %(default)s)")
     parser.add_argument("--token", default="", help="one token for all connections; without it they are anonymous")
     parser.add_argument("--subjects", default="/s/s{n:03d}", help="with {n} for the number (default %(default)s)")
     parser.add_argument("--count", type=int, default=1, metavar="N", help="number of subjects: {n} from 0 (default 1)")
-    parser.add_argument("--each", type=int, default=1, metavar="N", help="subjects of each connection (default 1)")
     parser.add_argument("--connections", type=int, default=100, metavar="N", help="clients (default 100)")
-    parser.add_argument("--processes", type=int, default=0, metavar="N", help="default: as many as open files demand")
-    parser.add_argument("--ramp", type=float, default=0, metavar="N", help="connections a second (default: no limit)")
-    parser.add_argument("--duration", type=float, default=0, metavar="S", help="seconds (default: until Ctrl-C)")
-    parser.add_argument("--form", choices=("json", "msgpack"), default="json", help="default json")
+    parser.add_argument("--duration", type=float, metavar="S", help="seconds (default: until Ctrl-C)")
     parser.add_argument("--history", type=int, default=0, metavar="N", help="ask for cached messages")
     parser.add_argument("--conflation", type=int, default=0, metavar="MS", help="ask for conflation")
-    parser.add_argument("--slow", choices=("close", "conflate"), default="", help="what to do with who lags")
-    parser.add_argument(
-        "--sample", type=int, default=1, metavar="N", help="read one connection in N in full (default 1)"
-    )
-    parser.add_argument("--stall", default="", metavar="PERCENT:S", help="so many stop reading for so long, once")
-    parser.add_argument(
-        "--storm", default="", metavar="PERCENT:S", help="so many are cut, every so many seconds, and resume"
-    )
-    parser.add_argument("--insecure", action="store_true", help="take any certificate")
     parser.add_argument("--json", action="store_true", help="the summary as one line of JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Connect, count until it is over, and say what came; 1 if messages were missing, doubled or out of order."""
+    """Read until it is over, and say what came; 1 if messages were missing, doubled or out of order."""
     open_files_most()
-    behaviour = Behaviour(_pair(arguments.stall), _pair(arguments.storm))
-    plan = subjects_of(arguments.connections, arguments.count, arguments.each)
-    options: dict[str, int | str] = {
-        name: value for name in ("history", "conflation", "slow") if (value := getattr(arguments, name))
-    }
-    url = urlsplit(arguments.url)
-    dialect = Fastpath(arguments.form, lambda _: arguments.token, arguments.subjects, options, path=url.path or "/ws")
-    crew = Crew(
-        dialect, sockets_of(arguments.url, arguments.insecure), plan,
-        processes=arguments.processes or processes_for(arguments.connections), sample_every=arguments.sample,
-        behaviour=behaviour, tracked_every=behaviour.every,
-    )  # fmt: skip
-    screen = Screen(crew)
-    crew.tally.measuring = True
+    seen = Seen(arguments.conflation > 0)
     begin = time.monotonic()
-    try:
-        crew.connect(arguments.ramp, lambda _: screen.show())
-        begin = time.monotonic()
-        while not arguments.duration or time.monotonic() - begin < arguments.duration:
-            crew.poll(0.1)
-            screen.show()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        screen.end()
-        connected = crew.active
-        try:
-            crew.collect()
-        finally:
-            crew.close()
-    return say(summary(crew, connected, time.monotonic() - begin), arguments.json)
+    asyncio.run(_read(arguments, seen))
+    seconds = time.monotonic() - begin
+    told = {"connections": arguments.connections, "duration_s": round(seconds, 1), "deliveries": seen.deliveries}
+    faults = {"lost": seen.lost, "doubled": seen.doubled, "reordered": seen.reordered}
+    say(told | seen.latency.summary() | faults | {"disconnected": seen.disconnected}, arguments.json)
+    return int(any(faults.values()))
 
 
-def subjects_of(connections: int, count: int, each: int) -> list[list[int]]:
-    """Connection i has subject i and on, modulo their number; with more than one each, its own random choice."""
-    if not 1 <= each <= count:
-        raise BenchError(f"--each {each} of --count {count} subjects")
-    if each == 1:
-        return [[i % count] for i in range(connections)]
-    chance = random.Random(1)  # noqa: S311 - the same in every run, not a secret
-    return [chance.sample(range(count), each) for _ in range(connections)]
+class Seen:
+    """What all clients have read."""
+
+    def __init__(self, merged: bool) -> None:
+        self.latency = Histogram()
+        self.deliveries = self.lost = self.doubled = self.reordered = self.disconnected = 0
+        self._merged = merged
+        self._last: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def told(self, status: Status) -> None:
+        """Count a lost connection, which the client then resumes."""
+        self.disconnected += status.name == "disconnected"
+
+    def message(self, client: int, message: Message) -> None:
+        """Count a message of a client, by its number and its time."""
+        self.deliveries += 1
+        if message.kind == "update":
+            content = message.content.encode() if isinstance(message.content, str) else message.content
+            try:
+                self.latency.add((time.monotonic_ns() - payload.read(content)[0]) // 1000)
+            except ValueError:
+                self.latency.add(time.time_ns() // 1000 - message.time * 1000)
+        if message.seq:
+            now, before = (message.epoch, message.seq), self._last.get((client, message.subject))
+            self._last[client, message.subject] = now
+            if before is not None and now[0] == before[0]:
+                self.doubled += now == before
+                self.reordered += now < before
+                self.lost += 0 if self._merged else max(0, now[1] - before[1] - 1)
 
 
-def sockets_of(address: str, insecure: bool) -> Sockets:
-    """Return the sockets for a ws:// or wss:// address; raises BenchError for another."""
-    url = urlsplit(address)
-    if url.scheme not in ("ws", "wss") or not url.hostname:
-        raise BenchError(f"{address!r}: an address is like ws://127.0.0.1:8800/ws or wss://push.example.com/ws")
-    host = "127.0.0.1" if url.hostname == "localhost" else url.hostname
-    if url.scheme == "ws":
-        return Sockets(host, url.port or 80)
-    context = ssl.create_default_context()
-    if insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return TlsSockets(host, url.port or 443, context, url.hostname)
+async def _read(arguments: argparse.Namespace, seen: Seen) -> None:
+    stop, progress = asyncio.Event(), Progress(quiet=False)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        tasks = []
+        for index in range(arguments.connections):
+            client = connect(arguments.url, arguments.token or None, on_status=seen.told)
+            await stack.enter_async_context(client)
+            subject = arguments.subjects.format(n=index % arguments.count)
+            stream = client.subscribe(subject, history=arguments.history, conflation=arguments.conflation)
+            tasks.append(asyncio.create_task(_follow(index, stream, seen)))
+        waiting = [*tasks, asyncio.create_task(stop.wait()), asyncio.create_task(_show(progress, seen))]
+        done, rest = await asyncio.wait(waiting, timeout=arguments.duration, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        for task in done:
+            task.result()
 
 
-class Behaviour:
-    """Stalls and storms: every so-many-th connection stops reading for a time, or is cut and comes back."""
-
-    def __init__(self, stall: tuple[float, float] | None, storm: tuple[float, float] | None) -> None:
-        self.stall = stall
-        self.storm = storm
-        percents = [pair[0] for pair in (stall, storm) if pair]
-        self.every = max(1, math.floor(100 / max(percents))) if percents else 0
-        """One connection in so many does it, and is read in full; 0 for none."""
-        self._stalled: list[int] | None = None
-        self._storms = 0
-
-    def __call__(self, swarm: Swarm, seconds: float) -> None:
-        if self.storm and seconds > BEHAVIOUR_AFTER_S + self._storms * self.storm[1]:
-            self._storms += 1
-            swarm.drop(range(0, len(swarm.plan), max(1, math.floor(100 / self.storm[0]))))
-        if self.stall and self._stalled is None and seconds > BEHAVIOUR_AFTER_S:
-            every = max(1, math.floor(100 / self.stall[0]))
-            self._stalled = [index for index in range(0, len(swarm.plan), every) if index in swarm.settled_indexes]
-            swarm.pause(self._stalled)
-        if self.stall and self._stalled and seconds > BEHAVIOUR_AFTER_S + self.stall[1]:
-            swarm.resume([index for index in self._stalled if index in swarm.fds])
-            self._stalled = []
-        if self.every and len(swarm.fds) < len(swarm.plan) and swarm.opening < 200:
-            gone = [index for index in range(len(swarm.plan)) if index not in swarm.fds]
-            swarm.come_back(gone[:200])
+async def _follow(index: int, stream: MessageStream, seen: Seen) -> None:
+    async for message in stream:
+        seen.message(index, message)
 
 
-class Screen:
-    """One line on the standard error, each second."""
-
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
-        self._at = time.monotonic()
-        self._delivered = 0
-        self._shown = False
-
-    def show(self) -> None:
-        """Write the line if a second has passed."""
-        moment = time.monotonic()
-        if moment - self._at < 1:
-            return
-        crew = self._crew
-        rate = (crew.delivered - self._delivered) / (moment - self._at)
-        self._at, self._delivered, self._shown = moment, crew.delivered, True
-        p50, p99 = (max(crew.team.values(slot)) / 1000 for slot in (P50_US, P99_US))
-        line = (
-            f"connected {crew.active:,}/{len(crew.plan):,}  deliveries/s {rate:,.0f}  "
-            f"p50 {p50:.1f} ms  p99 {p99:.1f} ms  missing {crew.team.total(GAPS):,}  closed {crew.closed:,}"
-        )
-        sys.stderr.write(f"\r{line:<100}" if sys.stderr.isatty() else line + "\n")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self._shown and sys.stderr.isatty():
-            sys.stderr.write("\n")
-
-
-def summary(crew: Crew, connected: int, seconds: float) -> dict[str, object]:
-    """What came, by name."""
-    tally = crew.tally
-    return {
-        "connections": connected,
-        "closed": crew.closed,
-        "duration_s": round(seconds, 1),
-        "deliveries": crew.delivered,
-        "deliveries_per_s": round(crew.delivered / seconds, 1) if seconds else 0,
-        **tally.latency.summary(),
-        "sampled_connections": crew.sampled_count,
-        "lost": tally.gaps,
-        "doubled": tally.doubled,
-        "reordered": tally.reordered,
-        "announced": tally.announced,
-        "recoveries": tally.recoveries,
-        "notices": tally.notices,
-    }
-
-
-def say(found: dict[str, object], as_json: bool) -> int:
-    """Print a summary; 1 if messages were lost, doubled or out of order."""
-    if as_json:
-        print(json.dumps(found))
-    else:
-        for name, value in found.items():
-            print(f"{name.replace('_', ' '):<22}{f'{value:,}' if isinstance(value, int | float) else value or '–'}")
-    return int(any(found.get(key) for key in ("lost", "doubled", "reordered")))
-
-
-def _pair(text: str) -> tuple[float, float] | None:
-    """``5:10`` as percent and seconds."""
-    if not text:
-        return None
-    try:
-        percent, seconds = map(float, text.split(":"))
-        if not 0 < percent <= 100 or seconds <= 0:
-            raise ValueError(text)
-    except ValueError:
-        raise BenchError(f"{text!r}: PERCENT:SECONDS, such as 5:10") from None
-    return percent, seconds
+async def _show(progress: Progress, seen: Seen) -> None:
+    while True:
+        progress.show(lambda: f"{seen.deliveries:,} deliveries")
+        await asyncio.sleep(0.5)

@@ -13,7 +13,7 @@ from .sockets import BenchError, Sockets
 from .swarm import Swarm
 from .team import GOING, MEASURING, STOP, Post, Team
 
-ACTIVE, DELIVERED, CLOSED, FAILED, GAPS, P50_US, P99_US, SLOTS = range(8)
+ACTIVE, DELIVERED, CLOSED, FAILED, SLOTS = range(5)
 
 STALLED_SECONDS = 60
 FILES_LEFT = 600
@@ -22,11 +22,6 @@ FILES_LEFT = 600
 
 class Stopped(Exception):
     """The end came while connections were opened."""
-
-
-Behaviour = Callable[[Swarm, float], None]
-"""What connections do besides reading; called in each process about ten times a second with the seconds since all
-of its connections were up."""
 
 
 def processes_for(connections: int) -> int:
@@ -46,15 +41,11 @@ class Crew(Swarm):
         processes: int,
         sample_every: int = 20,
         retries: int = 0,
-        behaviour: Behaviour | None = None,
-        tracked_every: int = 0,
     ) -> None:
         super().__init__(dialect, sockets, plan, sample_every=sample_every)
         self.team = Team(max(1, min(processes, len(plan))), SLOTS)
         self._sample_every = sample_every
-        self._tracked_every = tracked_every
         self._retries_each = retries
-        self._behaviour = behaviour
         self._seen = 0
         self._sampled = 0
 
@@ -117,7 +108,6 @@ class Crew(Swarm):
             self.plan[part.start : part.stop],
             first=part.start,
             sample_every=self._sample_every,
-            tracked=range(0, len(part), self._tracked_every) if self._tracked_every else (),
             retries=self._retries_each,
         )
         try:
@@ -127,24 +117,17 @@ class Crew(Swarm):
         except BenchError:
             post.tell(FAILED, 1)
             raise
-        begin = moment = time.monotonic()
-        second = tenth = begin
+        second = time.monotonic()
         while (wanted := post.wanted) != STOP:
             if (wanted == MEASURING) != swarm.tally.measuring:
                 swarm.tally.measuring = not swarm.tally.measuring
                 if swarm.tally.measuring:
                     swarm.tally.latency.clear()
             swarm.poll(0.02)
-            moment = time.monotonic()
             _tell(swarm, post)
-            if moment >= tenth:
-                tenth = moment + 0.1
-                if self._behaviour is not None:
-                    self._behaviour(swarm, moment - begin)
-            if moment >= second:
-                second = moment + 1
+            if time.monotonic() >= second:
+                second += 1
                 swarm.show_life()
-                _tell_latency(swarm, post)
         return {"tally": swarm.tally.as_json(), "sampled": swarm.sampled_count}
 
 
@@ -158,10 +141,3 @@ def _tell(swarm: Swarm, post: Post) -> None:
     post.tell(ACTIVE, swarm.active)
     post.tell(DELIVERED, swarm.delivered)
     post.tell(CLOSED, swarm.closed)
-    post.tell(GAPS, swarm.tally.gaps)
-
-
-def _tell_latency(swarm: Swarm, post: Post) -> None:
-    summary = swarm.tally.latency.summary()
-    post.tell(P50_US, int(1000 * (summary["p50_ms"] or 0)))
-    post.tell(P99_US, int(1000 * (summary["p99_ms"] or 0)))

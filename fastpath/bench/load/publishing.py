@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, Unpacker, pack
+from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX, Unpacker, pack
 
 from .dialects import ENCODERS, Dialect, Items
 from .latency import Histogram
@@ -163,16 +163,11 @@ class PortOutlet(Outlet):
             rows: list[Sequence[Any]] = [(subject, payload.decode("ascii")) for subject, payload in some]
             if self.dialect.fields:
                 rows = [(*row, self.dialect.fields) for row in rows]
-            self.publish_rows(rows)
+            self._publish_rows(rows)
 
-    def publish_rows(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Publish rows of protocol.md 6.2, at most as many as a batch has; in one batch if they fit a frame."""
-        body = ENCODERS["msgpack"](("batch", self._batch + 1, rows, self._number))
-        if len(body) > FRAME_BYTES_MAX and len(rows) > 1:
-            self.publish_rows(rows[: len(rows) // 2])
-            self.publish_rows(rows[len(rows) // 2 :])
-            return
+    def _publish_rows(self, rows: Sequence[Sequence[Any]]) -> None:
         self._batch += 1
+        body = ENCODERS["msgpack"](("batch", self._batch, rows, self._number))
         self._unanswered += 1
         self._sent[self._batch] = time.monotonic_ns()
         self._number += len(rows)

@@ -318,16 +318,6 @@ class Swarm:
         """Connections that are read in full."""
         return len(self.tracks)
 
-    @property
-    def settled_indexes(self) -> set[int]:
-        """Connections that are up."""
-        return {index for index, fd in self.fds.items() if fd not in self._opening}
-
-    @property
-    def opening(self) -> int:
-        """Connections that are not up yet."""
-        return len(self._opening)
-
     def show_life(self) -> None:
         """Called about once a second: every connection shows within LIFE_SECONDS that it lives (protocol.md 3.6)."""
         if not self._life:

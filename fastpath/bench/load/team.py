@@ -24,8 +24,6 @@ class Post:
         self._shared = shared
         self._at = number * slots
         self._parent = os.getpid()
-        self.told = 0.0
-        """When this process last told what is told seldom; its own to use."""
 
     def tell(self, slot: int, value: int) -> None:
         """Count something, for the parent to see."""
@@ -62,11 +60,7 @@ class Team:
 
     def total(self, slot: int) -> int:
         """Return one counter, added up over all processes."""
-        return sum(self.values(slot))
-
-    def values(self, slot: int) -> list[int]:
-        """Return one counter of each process."""
-        return [self._shared[self._slots * number + slot] for number in range(self.count)]
+        return sum(self._shared[self._slots * number + slot] for number in range(self.count))
 
     @property
     def running(self) -> bool:
