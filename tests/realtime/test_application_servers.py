@@ -89,7 +89,7 @@ class Site(NamedTuple):
 def site(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Of the guide's blocks and this page's own, with static files named by their content."""
     project = Project(tmp_path_factory.mktemp("project"), python=str(programs / "python"))
-    for block in every(PAGE, "python", "# mysite/"):
+    for block in every(PAGE, "python", "# mysite/production.py\n"):
         project.write(block)
     project.append("mysite/production.py", 'ALLOWED_HOSTS = ["127.0.0.1"]')
     project.manage("migrate", "-v0")

@@ -16,7 +16,7 @@ from tests.support.realtime.server import ROOT, Program
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 _FENCE = re.compile(r"^( *)```(.*)$")
-NAMED = r"(?:# |<!-- )(\w+/[\w./]+\.\w+)(, at its end)?"
+NAMED = r"(?:# |// |<!-- )(\w+/[\w./]+\.\w+)(, at its end)?"
 """How a block begins that names its file."""
 _EXCUSE = re.compile(r" *<!-- not run: (.+) -->")
 

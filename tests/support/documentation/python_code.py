@@ -27,7 +27,7 @@ GIVEN = {
     **dict.fromkeys(("spark", "df", "frame", "query", "path", "checkpoint"), "the reader's Spark, and his frames"),
     **dict.fromkeys(("order", "request", "Rule", "Lost", "Price", "prices", "texts"), "of the reader's project"),
     **dict.fromkeys(("Order", "state_of"), "of the reader's project, too"),
-    **dict.fromkeys(("BASE_DIR", "TEMPLATES", "DATABASES", "INSTALLED_APPS"), "in settings.py already"),
+    **dict.fromkeys(("BASE_DIR", "TEMPLATES", "DATABASES", "INSTALLED_APPS", "MIDDLEWARE"), "in settings.py already"),
     **dict.fromkeys(("urlpatterns", "application"), "in urls.py and asgi.py already"),
 }
 """Names that a block may use without making them, and whence they are."""
@@ -72,7 +72,9 @@ def faults(text: str) -> Iterator[str]:
 def _import(node: ast.Import | ast.ImportFrom, known: dict[str, Any]) -> Iterator[str]:
     for alias in node.names:
         module = alias.name if isinstance(node, ast.Import) else str(node.module)
-        if module.split(".")[0] in ("mysite", "hello", "parcels"):  # the reader's own
+        if module.split(".")[0] in ("mysite", "hello", "parcels", "people"):  # the reader's own
+            continue
+        if module == "pymysql":  # it is installed apart (requirements-mariadb.txt)
             continue
         try:
             found = importlib.import_module(module)
