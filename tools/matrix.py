@@ -26,6 +26,9 @@ PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 DJANGOS = {"5.2": (3, 10), "6.0": (3, 12), "6.1": (3, 12)}
 """Versions of Django, and the oldest Python that each takes; the last one is the newest that the metadata allows."""
 
+TESTS = ("tests/distribution/test_base.py", "tests/realtime/publishing/test_tasks.py")
+"""Of the first those of a reader's project, of the second those of Django's tasks."""
+
 PAGE = ROOT / "docs/develop/django.md"
 BEGIN, END = "<!-- made by make matrix -->\n", "<!-- end -->\n"
 ABSENT = "no interpreter here"
@@ -59,9 +62,9 @@ def tried(interpreter: str, django: str, wheel: Path) -> str:
         except AssertionError as error:
             sys.stderr.write(f"{error}\n")
             return "cannot be installed"
-        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/distribution/test_base.py"]
+        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
         done = subprocess.run(
-            [*argv, "-k", "reader"],
+            [*argv, "-k", "reader or tasks_publish"],
             cwd=ROOT,
             env=os.environ | {"INSTALLED_PYTHON": python, "TMPDIR": folder},
             capture_output=True,

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import django
+
 from fastpath.client import publisher as publishers
 from fastpath.client.blocking import BlockingClient
 from fastpath.client.control import Control
@@ -75,6 +77,8 @@ def _import(node: ast.Import | ast.ImportFrom, known: dict[str, Any]) -> Iterato
         if module.split(".")[0] in ("mysite", "hello", "parcels", "people"):  # the reader's own
             continue
         if module == "pymysql":  # it is installed apart (requirements-mariadb.txt)
+            continue
+        if module == "django.tasks" and django.VERSION < (6, 0):  # where a page says that it needs it
             continue
         try:
             found = importlib.import_module(module)
